@@ -22,6 +22,7 @@ COPY agent agent
 COPY gateway gateway
 COPY kore kore
 COPY workspace workspace
+COPY examples/echo_channel examples/echo_channel
 RUN /opt/kore/bin/pip install --no-cache-dir --no-deps --no-index --no-build-isolation . \
     && /opt/kore/bin/pip uninstall -q -y hatchling pip
 

@@ -43,8 +43,8 @@ def _no_role(_: str) -> str | None:
 class AccessControl:
     """`allow` lists sender ids by channel and account; `"*"` is everybody.
 
-    `roles` names a role for a person ("telegram:123"), a chat ("telegram:chat:-100123") or a
-    channel ("telegram"). `circle` is replaced as a whole when a person is paired or revoked. The
+    `roles` names a role for a person ("CHANNEL:ID"), a chat ("CHANNEL:chat:ID") or a
+    channel. `circle` is replaced as a whole when a person is paired or revoked. The
     console is always the owner's: only the owner's user id can open its socket and files.
     `token_role` names the role of an access token; None for one that has none, or is revoked.
     """

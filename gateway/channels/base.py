@@ -1,7 +1,7 @@
 """The port to a chat platform, and how a send can end."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import BinaryIO, Literal, Protocol, TypeVar, runtime_checkable
 
 from agent.i18n import t
@@ -101,14 +101,23 @@ class NotFetched(Exception):
 class ChannelStatus:
     """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer
     to a poll, or of the last call of a webhook. `pending` counts what the platform still keeps,
-    as far as it tells, `waiting` the chats whose answers its limits hold back.
+    as far as it tells, `waiting` the chats whose answers its limits hold back. `running` is all
+    that is known of a channel without `SupportsStatus`.
 
     `retrying` and `conflict` (another program polls for the same account) resolve themselves,
     `storage` means that a batch could not be kept, `refused` needs the owner.
     """
 
     state: Literal[
-        "starting", "polling", "webhook", "retrying", "conflict", "storage", "refused", "stopped"
+        "starting",
+        "running",
+        "polling",
+        "webhook",
+        "retrying",
+        "conflict",
+        "storage",
+        "refused",
+        "stopped",
     ]
     last_poll_at: float | None = None
     last_error: str | None = None
@@ -306,17 +315,36 @@ class SupportsReplay(Protocol):
         ...
 
 
+@frozen
+class HookCall:
+    """HTTP request of a platform; names of `headers` are in lower case."""
+
+    method: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+
+
+@frozen
+class HookReply:
+    """HTTP response to a platform's call."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "text/plain"
+
+
 @runtime_checkable
 class SupportsWebhook(Protocol):
     """Optional: the platform calls us, at a path of the gateway's HTTP server."""
 
     @property
     def hook_path(self) -> str | None:
-        """None when it is asked instead."""
+        """None when the platform is asked instead."""
         ...
 
-    async def handle_call(self, secret: str, body: bytes) -> int:
-        """The HTTP status of the answer to a call that shows this secret."""
+    async def handle_call(self, call: HookCall) -> HookReply:
+        """Take a call and answer it. The channel checks who calls: anybody can reach the path."""
         ...
 
 

@@ -77,7 +77,7 @@ VERBS = (
     Verb("init", "create a configuration and a workspace", ("kore init", "kore init --yes")),
     Verb(
         "channel",
-        "manage chat apps: add, list, test, remove",
+        "manage chat apps: add, list, new, test, remove",
         (
             f"kore channel add {DEFAULT_CHANNEL}",
             f"kore channel add {DEFAULT_CHANNEL} --token-env BOT_TOKEN --no-wait",

@@ -40,6 +40,7 @@ from gateway.config.value_types import (
     Word,
     ZoneName,
 )
+from gateway.core.channel_table import DEFAULT_CHANNEL
 
 
 class Section(BaseModel):
@@ -257,8 +258,7 @@ class MediaSection(Section):
         Whole,
         Field(ge=1, le=2000),
         Setting(
-            "the largest file to accept; Telegram's own server allows 20 MB, a local Bot API "
-            "server up to 2000",
+            "the largest file to accept, up to 2000; a platform may allow less",
             see="media.md",
         ),
     ] = 20
@@ -666,17 +666,18 @@ class AccessSection(Section):
     owner: Annotated[
         Principal | None,
         Setting(
-            "`telegram:123456`, or the number alone; null: the only id on `telegram.allow_from`, "
-            "else the first person paired",
+            f"`{DEFAULT_CHANNEL}:123456`, or the number alone; null: the only id on "
+            f"`{DEFAULT_CHANNEL}.allow_from`, else the first person paired",
             see="access.md",
         ),
     ] = None
     roles: Annotated[
         dict[Audience, RoleName],
         Setting(
-            "roles by person (`telegram:123`), chat (`telegram:chat:-100123`) or channel "
-            "(`telegram`), in this order of precedence. The owner always has `build`, also in "
-            "groups. Otherwise, people on `allow_from` and paired people have `general`, and "
+            f"roles by person (`{DEFAULT_CHANNEL}:123`), chat (`{DEFAULT_CHANNEL}:chat:-100123`) "
+            f"or channel (`{DEFAULT_CHANNEL}`), in this order of precedence. The owner always has "
+            "`build`, also in groups. Otherwise, people on `allow_from` and paired people have "
+            "`general`, and "
             'people who got access only through `"*"` have `guest`. A role doesn\'t grant access'
         ),
     ] = Field(default_factory=dict)

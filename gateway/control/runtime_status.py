@@ -16,6 +16,8 @@ from agent.providers.registry import OFFLINE, resolve_model
 from agent.records import frozen
 from gateway.channels.base import Channel, ChannelStatus, SupportsStatus
 from gateway.channels.supervisor import ChannelSupervisor
+from gateway.core.messages import CONSOLE
+from gateway.core.token_routes import API
 
 OFFLINE_HINT = mark_for_translation(
     "This is the offline stand-in, not a real model. Set OPENAI_API_KEY (or "
@@ -24,6 +26,7 @@ OFFLINE_HINT = mark_for_translation(
 # States of a channel for people; JSON has the untranslated words.
 _STATES = {
     "starting": mark_for_translation("starting"),
+    "running": mark_for_translation("running"),
     "polling": mark_for_translation("polling"),
     "webhook": mark_for_translation("webhook"),
     "retrying": mark_for_translation("retrying"),
@@ -77,7 +80,10 @@ class RuntimeStatus:
         }
 
     def _status(self, channel: Channel) -> ChannelStatus | None:
-        own = channel.status if isinstance(channel, SupportsStatus) else None
+        if isinstance(channel, SupportsStatus):
+            own: ChannelStatus | None = channel.status
+        else:
+            own = None if channel.name in (CONSOLE, API) else ChannelStatus("running")
         failure = self.supervisor.failures.get((channel.name, channel.account))
         if failure is None:
             return own

@@ -12,15 +12,14 @@ from aiohttp import web
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.channels.base import SupportsWebhook
+from gateway.channels.base import HookCall, SupportsWebhook
 from gateway.control.health import Page
 from gateway.control.request_logger import RequestLogger
 
 _log = getLogger(__name__)
 
-# Telegram's updates are some kilobytes; the largest that were seen have not reached 100.
+# Updates of platforms are some kilobytes; the largest that were seen have not reached 100.
 BODY_LIMIT_BYTES = 1024 * 1024
-_SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 # The head of a request, as `health.page` takes it.
 Pages = Callable[[list[str]], Awaitable[Page]]
 
@@ -35,11 +34,13 @@ async def serve_webhooks(
     """
 
     async def answer(request: web.Request) -> web.Response:
-        channel = channels.get(request.path) if request.method == "POST" else None
+        channel = channels.get(request.path)
         if channel is not None:
-            body = await request.read()
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            call = HookCall(request.method, headers, request.query, await request.read())
+            reply = await channel.handle_call(call)
             return web.Response(
-                status=await channel.handle_call(request.headers.get(_SECRET, ""), body)
+                status=reply.status, body=reply.body, content_type=reply.content_type
             )
         fields = [f"{name}: {value}" for name, value in request.headers.items()]
         status, kind, text = await pages([f"{request.method} {request.path_qs} HTTP/1.1", *fields])

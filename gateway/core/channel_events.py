@@ -20,7 +20,7 @@ class MembershipChange:
     is_private: bool
 
 
-# Characters of an undecoded update that are kept; Telegram's own stay far below.
+# Characters of an undecoded update that are kept; real ones stay far below.
 UNDECODED_LIMIT_CHARS = 256 * 1024
 
 

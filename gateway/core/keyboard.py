@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
 
-# https://core.telegram.org/bots/api#inlinekeyboardbutton
+# The least that a platform with buttons keeps with each.
 _LIMIT_BYTES = 64
 _KIND = "c:"
 _ANY = "-"

@@ -85,7 +85,7 @@ def _entities(part: OutboundPart) -> tuple[Entity, ...]:
 
 
 def _outside(entity: Entity, links: Sequence[_Span]) -> Iterator[Entity]:
-    """What is left of it: Telegram allows nothing else where there is code."""
+    """Yield the rest of an entity outside of code, where platforms allow nothing else."""
     start, end = entity.offset, entity.offset + entity.length
     for first, last in links:
         if last <= start or first >= end:

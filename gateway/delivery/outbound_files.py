@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "outgoing"
 _COPY = re.compile(r"[0-9a-f]{32}")
-# What Telegram shows as a picture is smaller than what it carries.
+# Platforms show only smaller pictures; larger ones go out as documents.
 _PHOTO_BYTES = 10 * 2**20
 _KINDS: dict[str, FileKind] = {
     ".mp4": "video",

@@ -20,7 +20,7 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution.claims import TurnClaim
 
-# https://core.telegram.org/bots/api#sendmediagroup
+# The most that every platform with albums takes.
 ALBUM = 10
 CAPTION_UNITS = 900
 # Kinds that may share an album, by the group that they belong to.

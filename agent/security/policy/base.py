@@ -249,7 +249,7 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
 
 @frozen
 class Answered:
-    """An answer, and what the audit log says of it, as "asked, and telegram:7 allowed it once".
+    """An answer, and what the audit log says of it, as "asked, and chat:7 allowed it once".
 
     `words` is what the person who denied it wrote to the model. With the `scope` network the hosts
     may be reached, and nothing is said of the command.

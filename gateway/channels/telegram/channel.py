@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.channels.base import Accept, ChannelStatus, PreviewContent, Streaming
+from gateway.channels.base import (
+    Accept,
+    ChannelStatus,
+    HookCall,
+    HookReply,
+    PreviewContent,
+    Streaming,
+)
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.state import ChannelState, InMemoryChannelState
@@ -32,6 +39,7 @@ from gateway.core.records import Trace
 if TYPE_CHECKING:
     from gateway.channels.telegram.inbound.webhook import Webhook
 
+_SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the header's name
 # As many messages of an answer grow where nothing else limits it: all of them are parsed anew
 # for every edit.
 _PAGES = 8
@@ -91,11 +99,12 @@ class TelegramChannel:
     def hook_path(self) -> str | None:
         return self._settings.hook_path
 
-    async def handle_call(self, secret: str, body: bytes) -> int:
-        """What Telegram has to tell; the HTTP status of the answer."""
-        if not isinstance(self._receiver, Poller):
-            return await self._receiver.handle_call(secret, body)
-        return 404
+    async def handle_call(self, call: HookCall) -> HookReply:
+        """Take an update from Telegram."""
+        if isinstance(self._receiver, Poller) or call.method != "POST":
+            return HookReply(404)
+        secret = call.headers.get(_SECRET_HEADER, "")
+        return HookReply(await self._receiver.handle_call(secret, call.body))
 
     def decode_again(self, raw: str) -> Batch:
         """Raises `KoreError` while the bot's name is not known."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from agent.proxies.outbound import ensure_usable, proxy_for
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.spec import ChannelContext
+from gateway.channels.telegram.library import drop_docstrings, hidden, leave_out_httpx
 from gateway.channels.telegram.spec import TelegramSection
-from gateway.runtime.import_trimming import drop_docstrings, hidden, leave_out_httpx
 
 leave_out_httpx()
 with hidden("cryptography"):
@@ -16,8 +16,8 @@ with hidden("cryptography"):
 
     drop_docstrings(telegram)
     from gateway.channels.telegram.channel import TelegramChannel
-from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S  # noqa: E402
-from gateway.channels.telegram.settings import TelegramSettings  # noqa: E402
+    from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S
+    from gateway.channels.telegram.settings import TelegramSettings
 
 
 async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[TelegramChannel]:

@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 @frozen
-class Answer:
+class StepAnswer:
     """Value of a step; `variable` is the exported variable that holds it, None if it was typed."""
 
     step: SetupStep
@@ -33,11 +33,11 @@ class Answer:
 
 
 @frozen
-class Connection:
+class SetupResult:
     """Answers to all steps, the settings with them, and the account that the platform knows; None
     while the platform could not be asked."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[StepAnswer, ...]
     section: ChannelSection
     identity: ChannelIdentity | None
 
@@ -92,13 +92,13 @@ class ChannelSetup:
             )
         return section
 
-    def check(self, answers: Sequence[Answer]) -> Connection:
+    def check(self, answers: Sequence[StepAnswer]) -> SetupResult:
         """Ask the platform whose credentials these are. Raises `KoreError`, and
         `ServiceUnreachable` without an answer."""
         section = self._section_with(answers)
-        return Connection(tuple(answers), section, self.identify(section))
+        return SetupResult(tuple(answers), section, self.identify(section))
 
-    def _section_with(self, answers: Sequence[Answer]) -> ChannelSection:
+    def _section_with(self, answers: Sequence[StepAnswer]) -> ChannelSection:
         for answer in answers:
             answer.step.check(answer.text)
         values = {answer.step.key: answer.text for answer in answers}
@@ -119,7 +119,7 @@ class ChannelSetup:
             )
         return asyncio.run(self.spec.identify(section))
 
-    def exported(self) -> list[Answer]:
+    def exported(self) -> list[StepAnswer]:
         """Return the answers that environment variables hold; none unless they hold all."""
         answers = []
         for step in self.spec.steps:
@@ -128,10 +128,10 @@ class ChannelSetup:
             name = next((name for name in names if os.environ.get(name)), None)
             if name is None:
                 return []
-            answers.append(Answer(step, os.environ[name].strip(), name))
+            answers.append(StepAnswer(step, os.environ[name].strip(), name))
         return answers
 
-    def from_variable(self, name: str) -> Connection:
+    def from_variable(self, name: str) -> SetupResult:
         """Take the only credential from a named variable. Raises `KoreError`."""
         text = os.environ.get(name, "").strip()
         if not text:
@@ -142,15 +142,15 @@ class ChannelSetup:
         if len(self.spec.steps) != 1:
             names = ", ".join(self.variable(step) for step in self.spec.steps)
             raise ConfigError(t("this channel needs several variables: {names}", names=names))
-        return self.check([Answer(self.spec.steps[0], text, name)])
+        return self.check([StepAnswer(self.spec.steps[0], text, name)])
 
-    def from_lines(self, lines: Sequence[str]) -> Connection:
+    def from_lines(self, lines: Sequence[str]) -> SetupResult:
         """Take the answers from lines of text, one for each step. Raises `KoreError`."""
         steps = self.spec.steps
         texts = [*map(str.strip, lines), *[""] * len(steps)][: len(steps)]
-        return self.check(list(map(Answer, steps, texts)))
+        return self.check(list(map(StepAnswer, steps, texts)))
 
-    def ask(self, talk: Dialogue) -> Connection:
+    def ask(self, talk: Dialogue) -> SetupResult:
         """Ask the person until the platform accepts the answers; exported ones are offered first.
         Raises `KoreError` without any."""
         exported = self.exported()
@@ -163,14 +163,16 @@ class ChannelSetup:
                 talk.say(line)
         for _ in range(_TRIES):
             answers = [
-                Answer(step, (talk.secret if self._is_secret(step) else talk.ask)(step.question()))
+                StepAnswer(
+                    step, (talk.secret if self._is_secret(step) else talk.ask)(step.question())
+                )
                 for step in self.spec.steps
             ]
             if connection := self._try(talk, answers):
                 return connection
         raise KoreError(t("no token given; nothing was written"))
 
-    def _try(self, talk: Dialogue, answers: Sequence[Answer]) -> Connection | None:
+    def _try(self, talk: Dialogue, answers: Sequence[StepAnswer]) -> SetupResult | None:
         """Return None when the person has to be asked again. Without a network the answers can be
         kept and checked later."""
         while True:
@@ -181,14 +183,14 @@ class ChannelSetup:
                 ways = [t("try again"), t("keep the token and verify it later"), t("another token")]
                 match talk.choose(t("What now?"), ways, default=1):
                     case 1:
-                        return Connection(tuple(answers), self._section_with(answers), None)
+                        return SetupResult(tuple(answers), self._section_with(answers), None)
                     case 2:
                         return None
             except KoreError as exc:
                 _complain(talk, exc)
                 return None
 
-    def addition(self, connection: Connection, raw: Mapping[str, Any]) -> ConfigChange:
+    def addition(self, connection: SetupResult, raw: Mapping[str, Any]) -> ConfigChange:
         """Return what connects the account; `raw` is the configuration file as it stands. Raises
         `ConfigError` for a further account where there is no first one."""
         if self.account is not None and ChannelSetup(self.spec, self.settings).configured() is None:
@@ -254,7 +256,7 @@ class ChannelSetup:
         listed = accounts if isinstance(accounts, list) else []
         return [entry for entry in listed if isinstance(entry, dict)]
 
-    def _free_name(self, answer: Answer, connection: Connection) -> str:
+    def _free_name(self, answer: StepAnswer, connection: SetupResult) -> str:
         """Return a name for secrets.json; an exported variable of the same name would win."""
         name = self.variable(answer.step)
         name = name if self.account is None else f"{name}_{self.account.upper()}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.channels.table import all_specs, find_spec
+from gateway.channels.table import all_specs, built_in_specs, find_spec
 from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
 from gateway.config.channel_section import environment_variable
@@ -20,7 +20,7 @@ from gateway.core.channel_table import DEFAULT_CHANNEL
 
 if TYPE_CHECKING:
     from gateway.channels.spec import ChannelIdentity
-    from gateway.cli.onboarding.channel_setup import ChannelSetup, ConfigChange, Connection
+    from gateway.cli.onboarding.channel_setup import ChannelSetup, ConfigChange, SetupResult
     from gateway.cli.onboarding.dialogue import Dialogue
     from gateway.cli.onboarding.owner import Candidate
     from gateway.config import Settings
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="add|list|remove|test")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="add|list|new|remove|test"
+    )
     add = actions.add_parser("add", help="connect a chat app and become its owner")
     add.add_argument(
         "--token-env", metavar="VARIABLE", help="read the token from this environment variable"
@@ -42,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     test = actions.add_parser("test", help="test whether the platform accepts the account")
     test.add_argument("--json", action="store_true", help="print JSON")
+    new = actions.add_parser("new", help="write the skeleton of a package for another chat app")
+    new.add_argument("channel", metavar="NAME", type=_account, help="name of the new channel")
+    new.add_argument("--folder", type=Path, metavar="DIR", help="where to write the package")
     for action in (add, remove, test):
         action.add_argument("channel", metavar="CHANNEL", help=f"such as {DEFAULT_CHANNEL}")
         action.add_argument(
@@ -57,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
             return _test(args)
         case "remove":
             return _remove(args)
+        case "new":
+            return _new(args)
     return add(args)
 
 
@@ -96,9 +103,9 @@ def _setup(args: argparse.Namespace) -> "ChannelSetup":
 
 def _connect(
     args: argparse.Namespace, setup: "ChannelSetup", talk: "Dialogue"
-) -> "tuple[Connection, bool]":
+) -> "tuple[SetupResult, bool]":
     """Return the account's connection, and whether it has to be written down."""
-    from gateway.cli.onboarding.channel_setup import Connection
+    from gateway.cli.onboarding.channel_setup import SetupResult
     from gateway.cli.onboarding.dialogue import is_interactive
 
     current = setup.configured()
@@ -107,12 +114,12 @@ def _connect(
     if is_interactive():
         question = t("An account is already connected. Replace it?")
         if current is not None and not talk.confirm(question, default=False):
-            return Connection((), current, setup.identify(current)), False
+            return SetupResult((), current, setup.identify(current)), False
         return setup.ask(talk), True
     if lines := [] if sys.stdin.isatty() else sys.stdin.read().splitlines():
         return setup.from_lines(lines), True
     if current is not None:
-        return Connection((), current, setup.identify(current)), False
+        return SetupResult((), current, setup.identify(current)), False
     exported = setup.exported()
     if setup.spec.steps and not exported:
         variable = setup.variable(setup.spec.steps[0])
@@ -273,6 +280,24 @@ def _remove(args: argparse.Namespace) -> int:
         variable = environment_variable(setup.spec.name, step.key)
         if os.environ.get(variable):
             print(t("{name} is still exported: unset it too.", name=variable))
+    return 0
+
+
+def _new(args: argparse.Namespace) -> int:
+    from gateway.cli.onboarding.channel_skeleton import write_skeleton
+
+    if args.channel in built_in_specs():
+        raise ConfigError(t("{name} is a channel of Kore's own", name=args.channel))
+    folder = args.folder or Path(f"kore-channel-{args.channel}")
+    for path in write_skeleton(args.channel, folder):
+        print(path)
+    print(
+        t(
+            "Next: `pip install -e {folder}`, then `kore channel add {name}`.",
+            folder=folder,
+            name=args.channel,
+        )
+    )
     return 0
 
 

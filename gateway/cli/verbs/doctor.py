@@ -114,9 +114,9 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
     skew_s = None
     if args.live:
         results.append(await _ask_model(settings))
-        asked = [await _ask_channel(spec, settings) for spec in all_specs(settings)]
-        results += [check for check, _ in asked]
-        skew_s = next((skew_s for _, skew_s in asked if skew_s is not None), None)
+        answers = [await _ask_channel(spec, settings) for spec in all_specs(settings)]
+        results += [check for check, _ in answers]
+        skew_s = next((skew_s for _, skew_s in answers if skew_s is not None), None)
     return [*results, checks.check_clock(home, skew_s), *await _owner(home)]
 
 

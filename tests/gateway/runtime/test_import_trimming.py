@@ -17,7 +17,7 @@ print(pydantic_settings.sources.providers.cli.__file__)
 """
 FORGOTTEN = """
 import telegram
-from gateway.runtime.import_trimming import drop_docstrings
+from gateway.channels.telegram.library import drop_docstrings
 drop_docstrings(telegram)
 person = telegram.User.de_json({"id": 5, "is_bot": False, "first_name": "A"})
 print(telegram.Message.__doc__, person.id)

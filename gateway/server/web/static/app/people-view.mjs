@@ -72,7 +72,7 @@ function NewRole({ connection, say, facts, refresh }) {
   }
   if (checked) return html`<${ConfirmChange} ...${{ connection, say, checked, close, back: () => setChecked(null) }} />`
   return html`<form class="row" onSubmit=${begin}>
-    <input required class="wide" spellcheck="false" aria-label=${t("Person, chat or channel")} placeholder="telegram:123, telegram:chat:-100123, telegram" value=${who} onInput=${(event) => setWho(event.target.value)} />
+    <input required class="wide" spellcheck="false" aria-label=${t("Person, chat or channel")} placeholder="CHANNEL:ID, CHANNEL:chat:ID, CHANNEL" value=${who} onInput=${(event) => setWho(event.target.value)} />
     <select aria-label=${t("Role")} value=${role} onChange=${(event) => setRole(event.target.value)}>${facts.roles.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}</select>
     <button>${t("Give this role")}</button>
   </form>`

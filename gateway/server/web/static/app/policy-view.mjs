@@ -6,7 +6,6 @@ import { t } from "./texts.mjs"
 import { Failure, useCall, Wait } from "./use-call.mjs"
 
 const MODES = ["plan", "ask", "accept-edits", "auto"]
-const CHANNELS = ["cli", "telegram"]
 const VERDICTS = { allow: "runs without asking", ask: "asks first", deny: "is refused" }
 const SIGNS = { allow: "✓", ask: "?", deny: "✗" }
 
@@ -19,6 +18,8 @@ export function Policy({ connection, say }) {
   const [channel, setChannel] = useState("cli")
   const [result, setResult] = useState(null)
   const [error, setError] = useState(null)
+  const [status] = useCall(connection, say, "status")
+  const channels = [...new Set(["cli", ...Object.keys(status?.channels ?? {}).map((name) => name.split(":")[0])])]
   if (!facts) return html`<${Wait} />`
   const tools = [...new Set(facts.roles.flatMap((one) => Object.keys(one.tools)))].filter((name) => name !== "exec" && !name.includes("*"))
   const check = async (event) => {
@@ -44,7 +45,7 @@ export function Policy({ connection, say }) {
       <div class="row">
         ${choice(t("Role"), role, setRole, same(facts.roles.map((one) => one.name)))}
         ${choice(t("Mode"), mode, setMode, [["", t("as the channel begins")], ...same(MODES)])}
-        ${choice(t("Channel"), channel, setChannel, same(CHANNELS))}
+        ${choice(t("Channel"), channel, setChannel, same(channels))}
       </div>
       <p><button class="send">${t("Check")}</button></p>
     </form>

@@ -102,14 +102,16 @@ function useFolded() {
 const facts = (one, hidden) =>
   [
     day(one.last_active_at),
-    CHANNELS[channelOf(one)] ?? channelOf(one),
+    titleOf(channelOf(one)),
     one.status === "idle" ? "" : t(one.status),
     hidden ? `↳ ${hidden}` : "",
   ]
     .filter(Boolean)
     .join(" · ")
 
-const CHANNELS = { telegram: "Telegram", cli: t("terminal") }
+const CHANNELS = { cli: t("terminal"), api: "API" }
+
+const titleOf = (channel) => CHANNELS[channel] ?? channel.charAt(0).toUpperCase() + channel.slice(1)
 
 // Where it is spoken in; nothing for what clients such as this page speak in.
 function channelOf({ lane, principal }) {

@@ -1,0 +1,251 @@
+"""Promises that every channel keeps, each with a stand-in for its platform."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from gateway.channels.api import ApiChannel
+from gateway.channels.base import Ambiguous, Channel, NotSent, NoViewer, SendError
+from gateway.channels.console import ConsoleChannel
+from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.telegram.channel import TelegramChannel
+from gateway.channels.telegram.settings import TelegramSettings
+from gateway.core.channel_events import Batch
+from gateway.core.event_hub import EventHub
+from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart, Route
+from gateway.core.records import Delivered
+from gateway.core.token_routes import API
+from gateway.store.errors import StoreBusy
+from tests.fakes.bot_api import TOKEN, BotApi
+from tests.house.tree import ROOT
+
+CHAT = "7"
+MARKDOWN = (
+    "",
+    "Hello",
+    "**bold _and* broken `",
+    "```python\nprint(1)\n```",
+    "| a | b |\n| - | - |\n| 1 | 2 |",
+    "\u202e\x00 odd \ud83d",
+    "word " * 5000,
+    "x" * 20_000,
+)
+
+
+@dataclass
+class Stand:
+    """A channel in front of its platform. `deliver` lets a person write, `received` returns what
+    the platform has got; a channel without a platform of its own delivers nothing. `unreachable`
+    is the channel in front of nobody."""
+
+    channel: Channel
+    received: Callable[[], Awaitable[list[str]]]
+    deliver: Callable[[str], Awaitable[Any]] | None = None
+    unreachable: Channel | None = None
+
+
+@contextmanager
+def watching(events: EventHub, route: Route) -> Iterator[Callable[[], Awaitable[list[str]]]]:
+    """Watch a lane and give a function that ends that and returns the texts that were delivered."""
+    with events.watch(route.lane) as watcher:
+
+        async def received() -> list[str]:
+            watcher.close()
+            return [event.text async for event in watcher if isinstance(event, Delivered)]
+
+        yield received
+
+
+def route_of(channel: Channel) -> Route:
+    return Route(channel.name, channel.account, CHAT)
+
+
+def message(channel: Channel, part: OutboundPart, number: int = 0) -> OutboundMessage:
+    return OutboundMessage("t1", number, route_of(channel), part)
+
+
+@asynccontextmanager
+async def console() -> AsyncIterator[Stand]:
+    events = EventHub()
+    channel = ConsoleChannel(events)
+    with watching(events, route_of(channel)) as received:
+        yield Stand(channel, received, unreachable=ConsoleChannel(EventHub()))
+
+
+@asynccontextmanager
+async def api() -> AsyncIterator[Stand]:
+    events = EventHub()
+    channel = ApiChannel(events)
+    with watching(events, route_of(channel)) as received:
+        yield Stand(channel, received)
+
+
+@asynccontextmanager
+async def telegram() -> AsyncIterator[Stand]:
+    settings = TelegramSettings(
+        TOKEN, poll_s=1, answer_s=1.0, connect_s=1.0, backoff_s=0.01, store_again_s=0.01
+    )
+    async with BotApi() as bot_api:
+        channel = TelegramChannel(replace(settings, base_url=bot_api.url), gate=RateLimiter(None))
+        nobody = replace(settings, base_url="http://127.0.0.1:9")
+        unreachable = TelegramChannel(nobody, gate=RateLimiter(None))
+
+        async def received() -> list[str]:
+            return bot_api.answers(int(CHAT))
+
+        try:
+            yield Stand(
+                channel,
+                received,
+                lambda text: bot_api.user_says(int(CHAT), text),
+                unreachable,
+            )
+        finally:
+            await channel.aclose()
+            await unreachable.aclose()
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[Stand]:
+    """The example of a package, with the stand-in of its own test."""
+    sys.path.insert(0, str(ROOT / "examples" / "echo_channel"))
+    try:
+        package = import_module("kore_channel_echo")
+        stand_ins = import_module("test_kore_channel_echo")
+    finally:
+        del sys.path[0]
+    async with stand_ins.server() as (server, section):
+
+        async def deliver(text: str) -> None:
+            server.updates.append({**stand_ins.UPDATE, "chat": CHAT, "text": text})
+
+        async def received() -> list[str]:
+            return [fields["text"] for fields in server.received]
+
+        nobody = package.EchoSection(address="127.0.0.1:9", token=SecretStr("x"))
+        yield Stand(
+            package.EchoChannel(section, retry_s=0.01),
+            received,
+            deliver,
+            package.EchoChannel(nobody),
+        )
+
+
+STANDS = {CONSOLE: console, API: api, "telegram": telegram, "echo": echo}
+
+
+@pytest.fixture(params=STANDS)
+async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
+    async with STANDS[request.param]() as stand:
+        yield stand
+
+
+@asynccontextmanager
+async def running(stand: Stand, accept: Callable[..., Awaitable[None]]) -> AsyncIterator[None]:
+    task = asyncio.create_task(stand.channel.run(accept))
+    try:
+        yield
+    finally:
+        task.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait({task})
+    assert task.cancelled()
+
+
+def with_platform(stand: Stand) -> Callable[[str], Awaitable[Any]]:
+    if stand.deliver is None:
+        pytest.skip("its messages come through the control socket or the server")
+    return stand.deliver
+
+
+def test_name_and_account_are_words(stand: Stand) -> None:
+    for word in (stand.channel.name, stand.channel.account):
+        assert word
+        assert ":" not in word
+
+
+@pytest.mark.parametrize("markdown", MARKDOWN)
+def test_every_text_can_be_rendered(stand: Stand, markdown: str) -> None:
+    parts = list(stand.channel.render(markdown))
+    assert all(isinstance(part, OutboundPart) for part in parts)
+    assert bool(parts) or not markdown.strip()
+
+
+async def test_parts_reach_the_platform_in_order(stand: Stand) -> None:
+    parts = [*stand.channel.render("One"), *stand.channel.render("Two")]
+    ids = [
+        await stand.channel.send(message(stand.channel, part, n)) for n, part in enumerate(parts)
+    ]
+    assert await stand.received() == ["One", "Two"]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+
+
+async def test_every_part_of_a_long_answer_is_taken(stand: Stand) -> None:
+    for number, part in enumerate(stand.channel.render("word " * 5000)):
+        assert await stand.channel.send(message(stand.channel, part, number))
+
+
+async def test_unreachable_platform_is_a_send_error(stand: Stand) -> None:
+    if stand.unreachable is None:
+        pytest.skip("an answer is stored until its reader asks for it")
+    (part,) = stand.unreachable.render("Hi")
+    with pytest.raises(SendError) as failed:
+        await stand.unreachable.send(message(stand.unreachable, part))
+    assert isinstance(failed.value, NotSent | NoViewer | Ambiguous)
+
+
+async def test_message_arrives_with_what_names_it(stand: Stand) -> None:
+    deliver = with_platform(stand)
+    batches: asyncio.Queue[tuple[str, str, Batch]] = asyncio.Queue()
+
+    async def accept(channel: str, account: str, batch: Batch) -> None:
+        batches.put_nowait((channel, account, batch))
+
+    await deliver("Hello")
+    async with running(stand, accept), asyncio.timeout(20):
+        while True:
+            channel, account, batch = await batches.get()
+            if batch.messages:
+                break
+    (received,) = batch.messages
+    assert (channel, account) == (stand.channel.name, stand.channel.account)
+    assert (received.channel, received.account) == (channel, account)
+    assert received.chat_id == CHAT
+    assert received.content == "Hello"
+    assert received.event_id
+    assert received.sender.id
+
+
+async def test_message_that_could_not_be_stored_comes_again(stand: Stand) -> None:
+    deliver = with_platform(stand)
+    event_ids: list[str] = []
+    arrived = asyncio.Event()
+
+    async def accept(channel: str, account: str, batch: Batch) -> None:
+        if not batch.messages:
+            return
+        event_ids.append(batch.messages[0].event_id)
+        if len(event_ids) == 1:
+            raise StoreBusy("the disk is full")
+        arrived.set()
+
+    await deliver("Hello")
+    async with running(stand, accept), asyncio.timeout(20):
+        await arrived.wait()
+    assert event_ids[0] == event_ids[1]
+
+
+async def test_run_ends_when_it_is_cancelled(stand: Stand) -> None:
+    async def accept(channel: str, account: str, batch: Batch) -> None:
+        raise AssertionError("nobody wrote")
+
+    async with running(stand, accept):
+        pass

@@ -1,0 +1,143 @@
+"""The example of a channel as a package: it is set up, checked and used without changes to Kore."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.cli.kore import kore
+from tests.gateway.parts import wait_until
+from tests.house.tree import ROOT
+
+EXAMPLE = ROOT / "examples" / "echo_channel"
+INFO = {
+    "METADATA": "Metadata-Version: 2.1\nName: kore-channel-echo\nVersion: 1.0\n",
+    "entry_points.txt": "[kore.channels]\necho = kore_channel_echo:SPEC\n",
+}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Surroundings in which the package is installed."""
+    info = tmp_path / "site" / "kore_channel_echo-1.0.dist-info"
+    info.mkdir(parents=True)
+    for name, text in INFO.items():
+        (info / name).write_text(text)
+    return {"PYTHONPATH": f"{tmp_path / 'site'}:{EXAMPLE}:{ROOT}"}
+
+
+@asynccontextmanager
+async def echo_server() -> AsyncIterator[tuple[Any, Any, dict[str, Any]]]:
+    """The stand-in of the package's own test, its address, and an update of it."""
+    sys.path.insert(0, str(EXAMPLE))
+    try:
+        stand_ins = import_module("test_kore_channel_echo")
+    finally:
+        sys.path.remove(str(EXAMPLE))
+    async with stand_ins.server() as (server, section):
+        yield server, section.address, stand_ins.UPDATE
+
+
+async def run(
+    home: Path, environ: dict[str, str], *words: str, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "gateway", *words],
+        cwd=home.parent,
+        env={"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
+        | environ,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_example_has_at_most_150_lines() -> None:
+    assert len((EXAMPLE / "kore_channel_echo.py").read_text().splitlines()) <= 150
+
+
+async def test_channel_of_a_package_is_set_up_and_answers(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    home = tmp_path / "kore"
+    async with echo_server() as (server, address, update):
+        wrong = await run(home, environ, "channel", "add", "echo", stdin=f"{address}\nno\n")
+        assert wrong.returncode == 1
+        assert "Echo refused this token" in wrong.stderr
+        added = await run(
+            home, environ, "channel", "add", "echo", "--no-wait", stdin=f"{address}\nright\n"
+        )
+        assert added.returncode == 0, added.stderr
+        assert "Write this to kore in Echo:\n  /start " in added.stdout
+        config = json.loads((home / "config.json").read_text())
+        assert config["python_plugins"]["echo"]["token"] == "${ECHO_TOKEN}"
+        assert json.loads((home / "secrets.json").read_text()) == {"ECHO_TOKEN": "right"}
+
+        config["agent"] = {"model": "offline/echo"}
+        config["python_plugins"]["echo"]["allow_from"] = ["7"]
+        config["python_plugins"]["echo"]["chats"] = {"c1": {"persona": "Brief."}}
+        (home / "config.json").write_text(json.dumps(config))
+        checked = await run(home, environ, "doctor", "--live", "--json")
+        checks = {
+            (check["name"], check["detail"]) for check in json.loads(checked.stdout)["checks"]
+        }
+        assert ("echo", f"plain text to {address}") in checks
+        assert ("echo call", "kore") in checks
+
+        server.updates.append(update)
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "gateway"],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
+            | {"KORE_HTTP_PORT": "0", "KORE_SECURITY_SANDBOX": "none"}
+            | environ,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            await wait_until(lambda: server.received)
+            assert server.received[0]["chat"] == "c1"
+            listed = await run(home, environ, "channel", "list", "--json")
+            assert json.loads(listed.stdout) == [
+                {"channel": "echo", "account": "main", "state": "polling", "trouble": None}
+            ]
+        finally:
+            gateway.terminate()
+            gateway.communicate(timeout=30)
+
+
+def test_skeleton_is_a_package_with_tests_that_pass(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    folder = tmp_path / "new"
+    done = kore(
+        "channel", "new", "my_chat", "--folder", str(folder), home=tmp_path / "kore", environ={}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kore_channel_my_chat.py" in done.stdout
+    texts = [path.read_text() for path in folder.iterdir()]
+    assert not any("echo" in text.lower() for text in texts)
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": f"{folder}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    again = kore(
+        "channel", "new", "my_chat", "--folder", str(folder), home=tmp_path / "kore", environ={}
+    )
+    assert again.returncode == 1
+    assert "cannot be written" in again.stderr
