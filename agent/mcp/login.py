@@ -193,7 +193,7 @@ class ServerLogin(OAuthClientProvider):
     async def _answer(self) -> AuthorizationCodeResult:
         assert self._dialog is not None
         query = parse_qs(urlsplit(await self._dialog.answer()).query)
-        values = {name: each[0] for name, each in query.items()}
+        values = {name: items[0] for name, items in query.items()}
         if "code" not in values:
             reason = values.get("error_description") or values.get("error") or "no code came back"
             raise OAuthFlowError(f"the login was refused: {reason}")

@@ -1,4 +1,4 @@
-"""One decision per tool call: allow, ask or deny, with a reason and the rule that said so."""
+"""Port for policies: requests, decisions, deletions and approvers."""
 
 import asyncio
 import inspect
@@ -12,13 +12,13 @@ from agent.records import frozen
 from agent.types import Effect, PolicyScope, Taint, ToolKind, ToolPurpose
 
 Verdict = Literal["allow", "ask", "deny"]
-# What the names of all tools of MCP servers begin with.
+# Prefix of the names of MCP tools.
 SERVER_TOOLS = "mcp__"
 
 
-# Why undo would not bring a file back: the history of a repository, files that git ignores, files
-# that are too large, beyond the limits of the folder, not readable, closed to tools, outside of the
-# folder, or no record is kept at all.
+# The reason why undo would not restore a file: history of a repository, ignored by git, too large,
+# beyond the limits of the folder, unreadable, closed to tools, outside of the folder, or no record
+# is kept.
 LossCause = Literal[
     "git",
     "ignored",
@@ -34,11 +34,11 @@ LossCause = Literal[
 
 @frozen
 class Deletion:
-    """Names of what a call deletes, as a person knows them.
+    """The files that a call deletes, by names for people.
 
-    `restorable` can be undone; `lost` cannot, by cause. With `is_chosen_later` the program chooses
-    what it deletes when it runs, and `possible` could not be undone. `unseen` lies outside of the
-    folder, where a confined command sees nothing of it.
+    `restorable` can be undone, `lost` cannot, by cause. With `is_chosen_later` the program decides
+    what to delete when it runs, and `possible` could not be undone. `unseen` is outside of the
+    folder, where a confined command sees nothing.
     """
 
     restorable: tuple[str, ...] = ()
@@ -49,18 +49,18 @@ class Deletion:
 
     @property
     def is_final(self) -> bool:
-        """Whether undo would not bring everything back."""
+        """True when undo would not restore everything."""
         return bool(self.lost or self.possible)
 
 
-# Tools whose rules in a role stand for reading files, writing files and running commands.
+# Tools whose rules in a role govern reading files, writing files and running commands.
 READING_TOOL = "read_file"
 WRITING_TOOL = "write_file"
 COMMAND_TOOL = "exec"
 
 
 class PolicyTraits(Protocol):
-    """The traits of a tool that matter to policies and to lists of tools."""
+    """The traits of a tool that policies and tool lists use."""
 
     @property
     def kind(self) -> ToolKind: ...
@@ -82,16 +82,16 @@ class PolicyTraits(Protocol):
 
 @frozen
 class ToolRequest:
-    """A tool call as the policy judges it: what it is, and what it said it is about to do.
+    """A tool call with its plan, as judged by the policy.
 
-    Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` says that it
-    stands like this in what the person wrote or in the untrusted source itself. `taint` is what
-    the session has taken in so far. `read_only` says that a command would run with the workspace
-    read-only to it, so that it cannot change it, whatever it is; `outside_reason` why the model
-    wants it to run outside of the sandbox that there is, None inside of it; `network` are the hosts
-    that it would reach beyond those of the settings. `traits` are None for an unknown tool.
-    `executables` are those of `creates` that may be run as programs; `foreign` says that strangers
-    may steer what happens in the workspace. `deletion` is what it is known to delete.
+    Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` means that it
+    is a quotation from the person's words or from the untrusted source itself. `taint` is the
+    current taint of the session. `read_only` means that a command could not change the workspace,
+    whatever it does. `outside_reason` is the model's reason to run outside of the existing sandbox,
+    or None to run inside; `network` are additional hosts beyond those of the settings. `traits` are
+    None for an unknown tool. `executables` are those of `creates` that may be run as programs;
+    `foreign` means that untrusted people may influence the workspace. `deletion` is the known
+    deletion.
     """
 
     tool: str
@@ -134,7 +134,10 @@ class ToolRequest:
 
 @frozen
 class Decision:
-    """`taint_objects`: what the session has taken in is a reason to ask as well."""
+    """A verdict with its reason and rule.
+
+    `taint_objects`: the taint of the session is another reason to ask.
+    """
 
     verdict: Verdict
     reason: str
@@ -142,7 +145,7 @@ class Decision:
     taint_objects: bool = False
 
 
-# What a person must see whatever the mode, so that `-y` does not answer it.
+# Rules that need a person's approval in every mode, and that `-y` does not answer.
 ASKED_IN_EVERY_MODE = frozenset(
     {
         "ask-delete-final",
@@ -154,60 +157,60 @@ ASKED_IN_EVERY_MODE = frozenset(
     }
     | {"taint-memory", "taint-schedule", "taint-way-out"}
 )
-# The rule of a question that an MCP server puts in the middle of a call.
+# The rule of questions that MCP servers ask during calls.
 SERVER_QUESTION = "mcp-question"
-# What a person must see each time, so that no earlier answer counts.
+# Rules that need an answer each time; earlier answers do not count.
 NEVER_REMEMBERED = frozenset(
     {"ask-delete-final", "ask-outside-sandbox", "role-escalation", "hook-ask", SERVER_QUESTION}
 )
-# What an answer for any arguments may hold for: a command, and no other reason to ask.
+# Rules with answers that cover any arguments: a command without other reasons to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 
-_ORDER = {"allow": 0, "ask": 1, "deny": 2}
+_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def tightest_of(decisions: Sequence[Decision]) -> Decision:
-    """The strictest of several decisions: of those that ask, one whose answer never lasts; of
+    """Return the strictest decision; of those that ask, one whose answer is never remembered; of
     equals the first."""
     return max(decisions, key=_strictness)
 
 
 def _strictness(decision: Decision) -> tuple[int, bool]:
     asks_each_time = decision.verdict == "ask" and decision.rule in NEVER_REMEMBERED
-    return _ORDER[decision.verdict], asks_each_time
+    return _STRICTNESS[decision.verdict], asks_each_time
 
 
 def is_server_tool(tool: str, pattern: str) -> bool:
-    """Whether a pattern names a tool of an MCP server: `mcp__SERVER`, `mcp__SERVER__*`."""
+    """Return whether a pattern covers a tool of an MCP server: `mcp__SERVER`, `mcp__SERVER__*`."""
     if not (tool.startswith(SERVER_TOOLS) and pattern.startswith(SERVER_TOOLS)):
         return False
     return fnmatchcase(tool, pattern) or tool.startswith(f"{pattern}__")
 
 
 def is_named(tool: str, names: Collection[str]) -> bool:
-    """Return whether names of tools, patterns of MCP tools among them, include a tool."""
+    """Return whether a tool is covered by names, which may include patterns of MCP tools."""
     return tool in names or any(is_server_tool(tool, name) for name in names)
 
 
 class Policy(Protocol):
-    """The rules: judges each call before it runs."""
+    """Judges each call before it runs."""
 
     def decide(self, request: ToolRequest) -> Decision: ...
 
 
 @runtime_checkable
 class LimitsHosts(Protocol):
-    """Optional ability of a policy: say which hosts a tool may reach, where that is not told by
-    its arguments; None sets no limit."""
+    """Optional capability of a policy: the hosts that a tool may reach if its arguments do not
+    tell; None sets no limit."""
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None: ...
 
 
 @runtime_checkable
 class LimitsPaths(Protocol):
-    """Optional ability of a policy: say which files a tool may show that goes through folders.
+    """Optional capability of a policy: the files that a tool which searches folders may show.
 
-    A file must fit each of the scopes, which are globs from the workspace on.
+    A file must match each of the scopes, which are globs relative to the workspace.
     """
 
     def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]: ...
@@ -215,24 +218,24 @@ class LimitsPaths(Protocol):
 
 @runtime_checkable
 class LimitsWriting(Protocol):
-    """Optional ability of a policy: say whether commands of a tool may change files."""
+    """Optional capability of a policy: whether commands of a tool may change files."""
 
     def may_write(self, tool: str, governed_by: str | None = None) -> bool: ...
 
 
 @frozen
 class AnswerOption:
-    """An answer that a question takes, and what a lasting one is about."""
+    """A possible answer, and the subject of a lasting one."""
 
     answer: Answer
     scope: Scope = "call"
 
 
 def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
-    """Return the answers that a question takes, the refusal last.
+    """Return the possible answers, the refusal last.
 
-    A lasting answer about exactly this call is offered only where it binds all files that the call
-    runs as programs.
+    A lasting answer for exactly this call is offered only if it binds all files that the call runs
+    as programs.
     """
     lasting: list[AnswerOption] = []
     if request.rule in NEVER_REMEMBERED:
@@ -249,10 +252,10 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
 
 @frozen
 class Answered:
-    """An answer, and what the audit log says of it, as "asked, and chat:7 allowed it once".
+    """An answer with its entry for the audit log, such as "asked, and chat:7 allowed it once".
 
-    `words` is what the person who denied it wrote to the model. With the `scope` network the hosts
-    may be reached, and nothing is said of the command.
+    `words` is a message to the model from a person who denied the call. With the `scope` "network"
+    the answer covers the hosts, not the command.
     """
 
     answer: Answer
@@ -262,28 +265,27 @@ class Answered:
 
 
 class AnswerPending(Exception):
-    """There is no answer yet: the turn ends where it is, and goes on from its journal later."""
+    """There is no answer yet: the turn ends here and is resumed from its journal later."""
 
 
 @runtime_checkable
 class Approver(Protocol):
-    """The person, or a program that answers for them. A `KoreError` counts as a no.
+    """A person, or a program that answers on their behalf. A `KoreError` counts as a refusal.
 
-    Who keeps account of who answered says so by an `Answered`.
-
-    The turn's journal may raise `AnswerPending` instead of waiting.
+    An approver that knows who answered returns an `Answered`. The journal of the turn may raise
+    `AnswerPending` instead of waiting.
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...
 
 
-# The same as a function; a plain one is run in a thread, so that it may wait for a person.
+# An approver as a function; a synchronous one runs in a thread, so that it may wait for a person.
 Ask = Callable[[ApprovalRequest], Answer | Answered | Awaitable[Answer | Answered]]
 
 
 @frozen
 class Callback:
-    """An `Approver` made of a function."""
+    """An `Approver` based on a function."""
 
     function: Ask
 
@@ -300,13 +302,13 @@ class Callback:
 Trust = Literal["local", "remote"]
 
 BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")
-# Blocked words that a sandbox keeps in the workspace: what undo does not bring back there is asked
-# about in every mode.
+# Blocked words that a sandbox confines to the workspace; deletions that undo cannot restore there
+# need approval in every mode.
 CONFINABLE_COMMANDS = frozenset({"rm", "del"})
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]
 
-# The tightest first.
+# From strictest to most permissive.
 MODES: tuple[PermissionMode, ...] = ("plan", "ask", "accept-edits", "auto")
 
 

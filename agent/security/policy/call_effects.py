@@ -1,4 +1,4 @@
-"""What a call would touch, worked out once from its plan and, for a command, from its script."""
+"""Effects of a call, determined once from its plan and, for a command, from its script."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -17,22 +17,22 @@ from agent.security.shell.parser import Script, parse_script
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
-# No files: where a stream goes anyway, and where it ends.
+# Not files: streams that are available anyway.
 _STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
-_MOVES = frozenset({"cd", "pushd", "popd"})
-_FOLDERS_LIMIT = 16
-_MAKING = frozenset({"cp", "install", "ln", "mkdir", "mv", "rsync", "tee", "touch"})
+_FOLDER_COMMANDS = frozenset({"cd", "pushd", "popd"})
+_MAX_FOLDERS = 16
+_CREATING_COMMANDS = frozenset({"cp", "install", "ln", "mkdir", "mv", "rsync", "tee", "touch"})
 
 
 @frozen
 class CallEffects:
-    """A call with all that is known about it.
+    """A call with everything known about it.
 
-    `root` is the real workspace. `reads` and `writes` are real paths, those that a command's
-    redirections name among them. `kind` is the class of a command, `unclear_reason` why it
-    cannot be told what it does. `changes_instructions` says that it would write something that
-    later turns read as instructions, `creates_self_running` that it would create a file that other
-    programs run by themselves, where strangers may have a say in that.
+    `root` is the real workspace. `reads` and `writes` are real paths, including redirections of a
+    command. `kind` is the class of a command, `unclear_reason` why its effects cannot be
+    determined. `changes_instructions` means that it would write instructions for later turns,
+    `creates_self_running` that it would create a file that other programs run automatically, in a
+    folder that untrusted people may influence.
     """
 
     request: ToolRequest
@@ -51,23 +51,24 @@ class CallEffects:
 
     @property
     def only_reads(self) -> bool:
-        """Whether it is a command that looks, and runs where it can do nothing else."""
+        """True for a read-only command that runs where it cannot write."""
         return self.kind == "reads" and self.request.read_only
 
     @property
     def leaves_workspace(self) -> bool:
-        """Whether something outside of the workspace would be written, or read by a command."""
+        """True when the call would write outside of the workspace, or a command would read
+        there."""
         touched = self.writes + self.reads if self.is_command else self.writes
         return not all(path.is_relative_to(self.root) for path in touched)
 
 
 def call_effects(request: ToolRequest) -> CallEffects:
-    """Everything that can be told about a call without running it."""
+    """Return everything that can be determined about a call without running it."""
     real = os.path.realpath(request.workspace)
     root = request.workspace if real == str(request.workspace) else Path(real)
     writes = request.changes + request.creates
     if request.command is None:
-        # A tool that remembers writes one dated line into the person's memory file.
+        # A tool that remembers writes one dated line to the person's memory file.
         changes_instructions = request.purpose != "memory" and _changes_any_instruction(
             writes, root
         )
@@ -91,7 +92,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     writes += tuple(_targets(script, folders, _WRITING))
     changes_instructions = _changes_any_instruction(writes, root)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
-        names = [str(each) for each in folders]
+        names = [str(candidate) for candidate in folders]
         changes_instructions = any(may_steer(word, names, str(root)) for word in _arguments(script))
     return CallEffects(
         request,
@@ -116,10 +117,12 @@ def _creates_self_running(request: ToolRequest, paths: Iterable[Path], root: Pat
 
 
 def _created(script: Script, folders: tuple[Path, ...]) -> Iterator[Path]:
-    """The files that simple commands name as those which they make. What others make is not known
-    before they run."""
+    """Yield the files that simple commands create according to their arguments.
+
+    Files of other commands are unknown before they run.
+    """
     for command in script.commands:
-        if command.program not in _MAKING:
+        if command.program not in _CREATING_COMMANDS:
             continue
         for word in _argument_words(command):
             for folder in folders if word and "\0" not in word else ():
@@ -127,7 +130,7 @@ def _created(script: Script, folders: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _named_path(request: ToolRequest) -> tuple[Path, ...]:
-    """The path that the arguments of a tool without a plan name, as far as they do."""
+    """Return the path in the arguments of a tool without a plan."""
     path = request.arguments.get("path")
     if not isinstance(path, str) or request.changes or request.creates or "\0" in path:
         return ()
@@ -139,7 +142,7 @@ def _changes_any_instruction(paths: Iterable[Path], root: Path) -> bool:
 
 
 def _why_computed(script: Script) -> str | None:
-    """Why a part of the script cannot be judged: its program, or a file that it writes."""
+    """Return why a part of the script cannot be judged: a computed program or file name."""
     for command in script.commands:
         if command.argv and command.argv[0] is None:
             return "it computes the name of a program when it runs"
@@ -150,16 +153,16 @@ def _why_computed(script: Script) -> str | None:
 
 
 def possible_folders(script: Script, folder: Path) -> tuple[Path, ...] | None:
-    """Return every folder that a part of the script may run in; None when that cannot be told."""
+    """Return every folder that a part of the script may run in, or None if unknown."""
     folders = [folder]
     for command in script.commands:
-        if command.program not in _MOVES:
+        if command.program not in _FOLDER_COMMANDS:
             continue
         words = command.argv[1:]
         if command.program != "cd" or len(words) != 1 or not words[0] or words[0][0] in "-~":
             return None
         folders += [Path(os.path.realpath(start / words[0])) for start in folders]
-        if len(folders) > _FOLDERS_LIMIT:
+        if len(folders) > _MAX_FOLDERS:
             return None
     return tuple(dict.fromkeys(folders)) if len(folders) > 1 else (folder,)
 
@@ -167,7 +170,7 @@ def possible_folders(script: Script, folder: Path) -> tuple[Path, ...] | None:
 def _targets(
     script: Script, folders: tuple[Path, ...], operators: frozenset[str]
 ) -> Iterator[Path]:
-    """The files that redirections name, wherever they may lie."""
+    """Yield the files of redirections in any of the folders."""
     for command in script.commands:
         for redirect in command.redirects:
             target = redirect.target
@@ -182,7 +185,7 @@ def _is_stream(target: str) -> bool:
 
 
 def _arguments(script: Script) -> Iterator[str]:
-    """Every word that a program is given, and what stands behind `=` in one."""
+    """Yield every argument, and its part after `=`."""
     for command in script.commands:
         for word in _argument_words(command):
             yield word
@@ -191,7 +194,7 @@ def _arguments(script: Script) -> Iterator[str]:
 
 
 def _argument_words(command: Command) -> Iterator[str]:
-    # A word that is computed may hold a pattern; its source is better than nothing.
+    # A computed word may contain a pattern, so its source is used.
     for n, word in enumerate(command.argv[1:], 1):
         source = command.words[n] if n < len(command.words) else ""
         yield source if word is None else word

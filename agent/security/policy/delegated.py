@@ -1,4 +1,4 @@
-"""Permissions of a sub-agent: its caller's, and never more than a mode allows."""
+"""Permissions of sub-agents: the caller's, limited by a mode."""
 
 from dataclasses import replace
 
@@ -22,9 +22,9 @@ from agent.security.policy.full_access import FULL_ACCESS
 
 @frozen
 class DelegatedPolicy:
-    """The policy, and beside it what `mode` says of the call: the tighter of both counts.
+    """A policy combined with the decision of `mode`; the stricter one counts.
 
-    With full access nothing is asked, and only `plan` denies what changes something.
+    Full access needs no approval, and only `plan` denies changes.
     """
 
     policy: Policy
@@ -37,12 +37,12 @@ class DelegatedPolicy:
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS and self.mode != "plan":
             return decision
-        # Channel and sandbox are the policy's to judge: here the mode alone speaks.
+        # The policy judges channel and sandbox, so only the mode counts here.
         mode_decision = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
         if decision == FULL_ACCESS and mode_decision.verdict == "ask":
             return decision
         if mode_decision.verdict == "deny":
-            # What the mode says of itself speaks of the conversation's, which a person can change.
+            # The mode's own reason refers to the conversation's mode, which a person can change.
             mode_decision = replace(
                 mode_decision, reason=render_prompt("policy/agent_mode", mode=self.mode)
             )
@@ -64,7 +64,7 @@ class DelegatedPolicy:
 
 @frozen
 class NamedApprover:
-    """Asks the caller's approver, and names the sub-agent that wants it."""
+    """Asks the caller's approver and names the sub-agent in the reason."""
 
     approver: Approver
     agent_name: str

@@ -1,4 +1,4 @@
-"""The policy engine: one decision for each call, the tightest that any rule comes to."""
+"""Policy engine: one decision for each call, the strictest of all rules."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.ast import Script
 from agent.security.shell.classifier import find_blocked_word
 
-# What commands of these classes may do without a question, once a sandbox confines them.
+# Command classes that need no approval in a sandbox, by mode.
 _FREE: dict[PermissionMode, frozenset[str]] = {
     "ask": frozenset({"reads"}),
     "accept-edits": frozenset({"reads", "works"}),
@@ -40,13 +40,13 @@ _CONFINED = Decision("allow", "a harmless command in the sandbox", "confined")
 def evaluate_mode(
     mode: PermissionMode, reach: CallEffects, trust: Trust, confined: bool
 ) -> Decision:
-    """What the mode says of a call that the role allows.
+    """Return the decision of the mode on a call that the role allows.
 
-    `plan` changes nothing; `ask` asks before commands and changes of existing files;
-    `accept-edits` changes files of the workspace; `auto` runs everything. What steers later turns
-    asks in all of them, unless the owner at the terminal has chosen `auto`; so does a new file that
-    other programs run by themselves, in a folder where strangers may have a say. A command that
-    cannot be parsed runs unasked in `auto` alone, and only when a sandbox confines it.
+    `plan` changes nothing; `ask` asks before commands and changes of existing files; `accept-edits`
+    changes files of the workspace; `auto` runs everything. Changes of instructions for later turns
+    need approval in all modes, unless the owner at the terminal has chosen `auto`; so does a new
+    file that other programs run automatically, if untrusted people may influence the folder. A
+    command that cannot be parsed runs without approval only in `auto`, and only in a sandbox.
     """
     if mode == "plan":
         return _plan(reach, confined)
@@ -66,7 +66,7 @@ def _plan(reach: CallEffects, confined: bool) -> Decision:
         if reach.kind != "reads" or reach.unclear_reason or reach.writes:
             return Decision("deny", load_prompt("policy/plan_command"), "plan-command")
         return _CONFINED if confined and reach.only_reads else _ask("exec")
-    # Files for the person in the conversation: the taint judges what they are.
+    # Files for the person in the conversation are judged by their taint.
     if (reach.request.effect == "read" or reach.request.purpose == "delivery") and not reach.writes:
         return _ALLOWED
     return Decision("deny", load_prompt("policy/plan_change"), "plan-change")
@@ -92,7 +92,7 @@ def _deletes(reach: CallEffects) -> bool:
 
 
 def _deletion_reason(deletion: Deletion) -> str:
-    """Return what a person has to know of a deletion, one sentence a line."""
+    """Return the facts about a deletion for a person, one sentence per line."""
 
     def sentence(kind: str, names: Sequence[str]) -> str:
         return render_prompt(f"policy/ask_delete_{kind}", files=", ".join(names))
@@ -121,8 +121,8 @@ def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
 
 
 def _ask_outside(others: list[Decision], why: str) -> Decision:
-    """It gives the reasons of the others that ask, too; the model's words come last."""
-    reasons = [each.reason for each in others if each.verdict == "ask"]
+    """Include the reasons of the other questions, and add the model's words last."""
+    reasons = [decision.reason for decision in others if decision.verdict == "ask"]
     leaving = render_prompt("policy/ask_outside_sandbox", why=why)
     return Decision("ask", "\n".join([*reasons, leaving]), "ask-outside-sandbox")
 
@@ -138,9 +138,9 @@ log = logging.getLogger(__name__)
 class PrincipalContext:
     """The circumstances under which calls are judged.
 
-    `trust` is "local" for the owner's terminal and "remote" for every other channel. `is_confined`
-    says that a working sandbox holds commands. `only_tools` and `without_tools` are the choice
-    of this one run.
+    `trust` is "local" for the owner's terminal and "remote" for all other channels. `is_confined`
+    means that a working sandbox confines commands. `only_tools` and `without_tools` select the
+    tools of this run.
     """
 
     role: Role
@@ -153,25 +153,25 @@ class PrincipalContext:
 
 
 class RolePolicy:
-    """Judges calls by role, channel and mode. Of several verdicts the tightest counts."""
+    """Judges calls by role, channel and mode; the strictest verdict counts."""
 
     def __init__(self, principal: PrincipalContext) -> None:
         self.principal = principal
 
     def decide(self, request: ToolRequest) -> Decision:
-        """The verdict on one call; it touches the disk only to resolve links."""
+        """Return the verdict on a call. Touches the disk only to resolve links."""
         return tightest_of(self.evaluate(request))
 
     def evaluate(self, request: ToolRequest) -> list[Decision]:
-        """Every rule's verdict: first the objections, the hardest in front, and last the mode's;
-        in front of all, that a command leaves the sandbox.
+        """Return the verdict of every rule: objections first, strictest in front, and the mode
+        last.
 
-        A call that no rule can be put to (its path cannot be followed, a name in it is no name
-        for the operating system) is denied.
+        A request to leave the sandbox comes before all others. A call that cannot be judged,
+        because of an unresolvable path or invalid name, is denied.
         """
         try:
             return self._verdicts(request)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it is a refusal that is told
+        except Exception as exc:  # noqa: BLE001 - any error counts as a refusal
             log.warning("policy failed for a call of %s: %s", request.tool, exc)
             return [_deny("unjudged", why=f"{type(exc).__name__}: {exc}")]
 
@@ -206,16 +206,17 @@ class RolePolicy:
         return [*decisions, mode]
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
-        """The hosts that the role lets a tool reach; None sets no limit."""
+        """Return the hosts that the role allows a tool to reach; None sets no limit."""
         role = self.principal.role
         rule = role.rule(tool, governed_by)
         if rule is None:
-            # A call that a person agreed to has no other limit.
+            # A call that a person approved has no other limit.
             return None if role.escalates else ()
         return rule.hosts
 
     def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
-        """The files that the role lets a tool show: its own scope, or else that of reading."""
+        """Return the files that the role allows a tool to show: its own scope, or that of
+        reading."""
         role = self.principal.role
         rule = role.rule(tool, governed_by)
         if rule is None:
@@ -230,14 +231,15 @@ class RolePolicy:
         return self.principal.role.may_write(tool, governed_by)
 
     def _confines(self, request: ToolRequest) -> bool:
-        """Whether a sandbox would hold this command."""
+        """Return whether a sandbox would confine this command."""
         return self.principal.is_confined and request.outside_reason is None
 
     def _blocked_word(self, script: Script, *, confined: bool) -> str | None:
-        """The blocked command that a script runs; in a sandbox, one that must not run there.
+        """Return a blocked command that the script runs, or None.
 
-        Of a script that cannot be parsed any word counts, unless a sandbox confines it. A list
-        that a person wrote counts in full, whatever a sandbox would make harmless.
+        In a sandbox only commands count that must not even run there. In a script that cannot be
+        parsed any word counts, unless a sandbox confines it. A list written by a person always
+        counts in full.
         """
         words = self.principal.blocked_commands
         if not confined or words != BLOCKED_COMMANDS:
@@ -246,7 +248,7 @@ class RolePolicy:
         return find_blocked_word(script, blocked, by_occurrence=False)
 
     def _hard(self, request: ToolRequest, reach: CallEffects) -> Iterator[Decision]:
-        """What no role and no mode makes good."""
+        """Yield objections that no role or mode overrides."""
         principal = self.principal
         if reach.script is not None:
             if word := self._blocked_word(reach.script, confined=self._confines(request)):
@@ -264,13 +266,13 @@ class RolePolicy:
 
 
 class DefaultPolicy:
-    """The policy where none is given: the owner at the terminal, in the role `build`."""
+    """The default policy: the owner at the terminal with the role `build`."""
 
     def __init__(self, mode: PermissionMode = "ask") -> None:
         self._mode = mode
 
     def decide(self, request: ToolRequest) -> Decision:
-        """The verdict of role build; the roles are read at the first question."""
+        """Return the verdict of the role `build`; roles are loaded with the first request."""
         return RolePolicy(PrincipalContext(built_in_roles()["build"], self._mode)).decide(request)
 
 

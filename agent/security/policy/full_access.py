@@ -1,4 +1,4 @@
-"""Full access: every call runs, and what the session has taken in stops nothing."""
+"""Full access: every call runs, regardless of taint."""
 
 from dataclasses import field
 
@@ -11,9 +11,9 @@ FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
 
 @frozen
 class FullAccessPolicy:
-    """Allows each call, except of tools that this run is not to use.
+    """Allows every call, except of tools excluded from this run.
 
-    An `Authorizer` puts no taint beside its decision.
+    An `Authorizer` adds no taint decision to it.
     """
 
     only_tools: frozenset[str] | None = None

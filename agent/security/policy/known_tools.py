@@ -1,4 +1,4 @@
-"""Tools that a policy may name, with the facts about them that a policy needs."""
+"""Tools that a policy may name, with the facts that policies need."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -10,16 +10,18 @@ CHANGING_KINDS: frozenset[ToolKind] = frozenset({"edit", "delete", "move"})
 
 
 def folded(name: str) -> str:
-    """Return one spelling for every way in which models and people write a tool's name."""
+    """Return the normalized spelling of a tool's name."""
     return name.casefold().replace("_", "").replace("-", "")
 
 
 class KnownTools:
-    """Tools by name, with their traits and further names for them."""
+    """Tools by name, with their traits and aliases."""
 
     def __init__(self, traits: Mapping[str, PolicyTraits]) -> None:
         self._traits = traits
-        aliases = {alias: name for name, each in traits.items() for alias in each.aliases}
+        aliases = {
+            alias: name for name, tool_traits in traits.items() for alias in tool_traits.aliases
+        }
         self._names = {**aliases, **{folded(name): name for name in traits}}
 
     @property
@@ -27,14 +29,16 @@ class KnownTools:
         return self._traits.keys()
 
     def canonical(self, name: str) -> str | None:
-        """Return the tool with this name or alias, or None. Tools of MCP servers come and go, so
-        every well-formed name of one is accepted."""
+        """Return the tool with this name or alias, or None.
+
+        MCP servers come and go, so every well-formed name of their tools is accepted.
+        """
         if name.startswith(SERVER_TOOLS):
             return name
         return name if name in self._traits else self._names.get(folded(name))
 
     def kinds(self, names: Iterable[str]) -> Mapping[str, ToolKind]:
-        """Return the kinds of these tools, as far as they are known."""
+        """Return the known kinds of these tools."""
         kinds = {name: self._traits[name].kind for name in names if name in self._traits}
         return {name: kind for name, kind in kinds.items() if kind != "other"}
 
@@ -44,8 +48,10 @@ class KnownTools:
         return traits is None or scope in traits.scopes
 
     def with_companions(self, names: Collection[str]) -> frozenset[str]:
-        """Return the names, with each tool that comes with a tool in `names`, provided that another
-        one of `names` edits text: an agent that may only look stays so."""
+        """Return the names with their companions, provided that one of `names` edits text.
+
+        An agent without editing tools stays read-only.
+        """
         named_tools = {name: self._traits[name] for name in names if name in self._traits}
         if not any(traits.edits_text for traits in named_tools.values()):
             return frozenset(names)

@@ -1,7 +1,8 @@
-"""policy.yaml: read in both of its shapes; every mistake is one line that says where and what.
+"""Parser for policy.yaml in both of its formats; each mistake becomes one line with place and
+cause.
 
-The file is composed into nodes and never constructed, so that it can name no Python object, and
-every mistake knows its line.
+The file is composed into nodes and never constructed: it cannot refer to Python objects, and every
+mistake has a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from yaml import Node
 
 
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 _TEXT, _FLAG, _SPECIAL = (
     mark_for_translation("a text"),
@@ -45,20 +46,20 @@ _SCALARS = {
 
 @dataclass(slots=True)
 class ErrorCollector:
-    """One line for each thing that is wrong with a file, in its order."""
+    """The mistakes in a file, one line each, in the order of the file."""
 
     source: str
     lines: list[tuple[int, str]] = field(default_factory=list)
-    # Nodes that were read already: one that comes again is an alias, which could repeat itself.
+    # Nodes that were read; one that is read again is an alias, which could be recursive.
     read_nodes: set[int] = field(default_factory=set)
 
     def raise_any(self) -> None:
-        """Raises `ConfigError` when there are any."""
+        """Raise `ConfigError` if there are mistakes."""
         if not self.lines:
             return
         lines = [line for _, line in sorted(dict.fromkeys(self.lines))]
-        more = len(lines) - _MOST_LINES
-        text_lines = lines[:_MOST_LINES]
+        more = len(lines) - _MAX_LINES
+        text_lines = lines[:_MAX_LINES]
         if more > 0:
             text_lines.append(t("{source}: … and {more} more", source=self.source, more=more))
         raise ConfigError("\n".join(text_lines))
@@ -66,7 +67,7 @@ class ErrorCollector:
 
 @frozen
 class NodeLocation:
-    """Where in the file a value stands: `roles.writer.tools`."""
+    """The location of a value in the file, such as `roles.writer.tools`."""
 
     mistakes: ErrorCollector
     keys: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class NodeLocation:
         return NodeLocation(self.mistakes, (*self.keys, _printable(key)))
 
     def where(self, node: "Node") -> str:
-        """File, line and key, as a mistake begins."""
+        """Return file, line and key, the beginning of a mistake."""
         line = node.start_mark.line + 1
         key = f"{'.'.join(self.keys)}: " if self.keys else ""
         return t("{source}: line {line}: ", source=self.mistakes.source, line=line) + key
@@ -83,8 +84,8 @@ class NodeLocation:
     def wrong(self, node: "Node", message: str) -> None:
         self.mistakes.lines.append((node.start_mark.line + 1, f"{self.where(node)}{message}"))
 
-    def first_time(self, node: "Node") -> bool:
-        """False for a node that an alias (`*name`) has led to; that is a mistake."""
+    def is_first_visit(self, node: "Node") -> bool:
+        """Return False and note a mistake for a node reached through an alias (`*name`)."""
         if id(node) in self.mistakes.read_nodes:
             self.wrong(node, t("found an alias (*name), expected the value written out"))
             return False
@@ -95,8 +96,9 @@ class NodeLocation:
 def pairs(
     node: "Node", place: NodeLocation, allowed_keys: Sequence[str] = ()
 ) -> Iterator[tuple[str, tuple["Node", NodeLocation]]]:
-    """The keys of a map, each once, with their values and places; only `allowed_keys`, if given."""
-    if not place.first_time(node):
+    """Yield the distinct keys of a mapping with values and locations, restricted to
+    `allowed_keys`."""
+    if not place.is_first_visit(node):
         return
     if shape(node) != "mapping":
         place.wrong(node, t("found {found}, expected a mapping", found=kind(node)))
@@ -117,7 +119,7 @@ def pairs(
 
 
 def text(node: "Node", place: NodeLocation) -> str | None:
-    """A name or another short text; None after a mistake."""
+    """Return a name or another short text; None after a mistake."""
     if shape(node) != "scalar" or _kind(node) != _TEXT:
         quoted = shape(node) == "scalar" and node.value
         message = (
@@ -135,8 +137,8 @@ def text(node: "Node", place: NodeLocation) -> str | None:
 
 
 def texts(node: "Node", place: NodeLocation) -> tuple[str, ...]:
-    """A list of texts."""
-    if not place.first_time(node):
+    """Return a list of texts."""
+    if not place.is_first_visit(node):
         return ()
     if shape(node) != "sequence":
         place.wrong(node, t("found {found}, expected a list such as [a, b]", found=_describe(node)))
@@ -146,7 +148,7 @@ def texts(node: "Node", place: NodeLocation) -> tuple[str, ...]:
 
 
 def flag(node: "Node", place: NodeLocation) -> bool:
-    """true or false; false after a mistake."""
+    """Return a boolean; False after a mistake."""
     if shape(node) == "scalar" and _kind(node) == _FLAG:
         return str(node.value).casefold() in ("true", "yes", "on")
     place.wrong(node, t("found {found}, expected true or false", found=_describe(node)))
@@ -154,12 +156,12 @@ def flag(node: "Node", place: NodeLocation) -> bool:
 
 
 def shape(node: "Node") -> str:
-    """`mapping`, `sequence` or `scalar`."""
+    """Return `mapping`, `sequence` or `scalar`."""
     return str(getattr(node, "id", "scalar"))
 
 
 def kind(node: "Node") -> str:
-    """What a node is, in words."""
+    """Return a description of a node."""
     return t(_kind(node))
 
 
@@ -169,7 +171,7 @@ def _kind(node: "Node") -> str:
 
 
 def guess(name: str, names: Iterable[str]) -> str:
-    """The end of a complaint about an unknown name: the one that was meant, or all there are."""
+    """Return the end of a message about an unknown name: a similar name, or all names."""
     names = sorted(names)
     from difflib import get_close_matches
 
@@ -201,7 +203,7 @@ _RULE_KEYS = ("allow", "ask", "new_files_only", *_SCOPES)
 
 @frozen
 class PolicyFile:
-    """What a policy file says; without one, nothing but the defaults. `notes` tell of what has no
+    """The content of a policy file, or the defaults without one. `notes` report entries without
     effect."""
 
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -210,7 +212,7 @@ class PolicyFile:
 
 
 def read_raw(path: Path) -> bytes:
-    """The bytes of a policy file. Raises `ConfigError`."""
+    """Return the content of a policy file. Raises `ConfigError`."""
     try:
         if not path.is_file():
             raise ConfigError(t("{path}: policy file not found", path=path))
@@ -232,7 +234,7 @@ def read_raw(path: Path) -> bytes:
 
 
 def decode_policy(raw: bytes, source: str, tools: KnownTools) -> PolicyFile:
-    """`parse_policy` of a file's bytes."""
+    """Parse the bytes of a policy file."""
     try:
         return parse_policy(raw.decode("utf-8-sig"), source, tools)
     except UnicodeDecodeError as exc:
@@ -247,10 +249,9 @@ def decode_policy(raw: bytes, source: str, tools: KnownTools) -> PolicyFile:
 
 
 def parse_policy(content: str, source: str, tools: KnownTools) -> PolicyFile:
-    """The roles of a policy file. `source` names it in mistakes.
+    """Parse a policy file. `source` names it in mistakes.
 
-    Raises `ConfigError` with one line for each mistake: place, line, key, what was found and
-    what was expected.
+    Raises `ConfigError` with one line per mistake: location, key, actual and expected value.
     """
     reader = _PolicyReader(source, tools)
     policy = reader.read(_compose(content, source))
@@ -278,7 +279,7 @@ def _compose(content: str, source: str) -> "Node | None":
 
 
 def _depth(content: str) -> int:
-    """How deep brackets nest: the parser's time grows with the square of that."""
+    """Return the nesting depth of brackets; parsing takes time quadratic in it."""
     depth = deepest = 0
     for char in content:
         if char in "[{":
@@ -380,8 +381,10 @@ class _PolicyReader:
         return rules
 
     def _listed_tool(self, name: str, node: "Node", place: NodeLocation) -> str:
-        """Of the older shape, which other programs write for tools of their own: a name that Kore
-        does not know allows nothing. Where all else is allowed a misspelt one could loosen a rule.
+        """Return the tool of an entry in the older format.
+
+        Other programs write names of their own tools there: an unknown name allows nothing. If
+        everything else is allowed, a misspelt name could loosen a rule.
         """
         is_own = name == ANY or self._known_tools.canonical(name) is not None
         if self._closed and not is_own:
@@ -396,7 +399,7 @@ class _PolicyReader:
             return name
         canonical = self._known_tools.canonical(name)
         if canonical is None:
-            # Misspelt, it would leave a rule out.
+            # A misspelt name would disable a rule.
             names = self._known_tools.names
             place.wrong(
                 node, t('unknown tool "{name}"{guess}', name=name, guess=guess(name, names))
@@ -406,7 +409,7 @@ class _PolicyReader:
 
 def _rule(node: "Node", place: NodeLocation) -> ToolRule:
     if shape(node) == "scalar":
-        # `exec:` with nothing behind it, and `exec: false`.
+        # `exec:` without a value, and `exec: false`.
         return ToolRule() if node.tag.endswith(":null") else ToolRule(allow=flag(node, place))
     values: dict[str, Any] = {}
     for key, (value, at) in pairs(node, place, _RULE_KEYS):
@@ -415,7 +418,7 @@ def _rule(node: "Node", place: NodeLocation) -> ToolRule:
 
 
 class _NamesAsWritten(KnownTools):
-    """Tools of a file that comes with Kore: its names are right, and a start looks up none."""
+    """Tools of a built-in file, whose names are correct and need no lookup."""
 
     def canonical(self, name: str) -> str | None:
         return name
@@ -423,6 +426,6 @@ class _NamesAsWritten(KnownTools):
 
 @cache
 def built_in_roles() -> Mapping[str, Role]:
-    """The roles that Kore brings along, from `roles.yaml` beside this module."""
+    """Return the built-in roles from `roles.yaml` next to this module."""
     text = Path(__file__).with_name("roles.yaml").read_text("utf-8")
     return parse_policy(text, BUILT_IN, _NamesAsWritten({})).roles

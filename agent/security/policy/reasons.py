@@ -1,4 +1,4 @@
-"""Why a person is asked, in their language: the prompts of the policy, with what is filled in."""
+"""Localization of the reasons for questions, which are policy prompts with values filled in."""
 
 import re
 from functools import cache
@@ -13,7 +13,7 @@ _SHOWN = ("ask_", "taint_", "role_ask", "agents_confirm")
 
 
 def localized(reason: str) -> str:
-    """The reason of a question in the language of whoever reads it; English where it has none."""
+    """Return the reason in the current language, or in English without a translation."""
     text = t(reason)
     if text != reason:
         return text
@@ -27,7 +27,7 @@ def localized(reason: str) -> str:
 
 @cache
 def reasons() -> tuple[str, ...]:
-    """The texts as the catalogues of the languages have them: `{server}` for `$server`."""
+    """Return the texts as in the catalogues, with `{server}` for `$server`."""
     folder = Path(prompts.__file__).parent / "policy"
     names = sorted(path.stem for path in folder.glob("*.md") if path.stem.startswith(_SHOWN))
     return tuple(_FIELD.sub(r"{\1}", load_prompt(f"policy/{name}")) for name in names)

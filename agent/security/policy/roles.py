@@ -1,4 +1,4 @@
-"""Roles: which tools a person may use, and how far each may reach."""
+"""Roles: the tools that a person may use, with their limits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -24,7 +24,7 @@ from agent.security.policy.known_tools import CHANGING_KINDS
 from agent.security.shell.classifier import is_risky
 from agent.types import ToolKind
 
-# Every tool: what a role says about it holds for those that it does not name.
+# Matches every tool that a role does not name.
 ANY = "*"
 
 BUILT_IN = "built in"
@@ -32,11 +32,11 @@ BUILT_IN = "built in"
 
 @frozen
 class ToolRule:
-    """What a role says about a tool. A scope that is None sets no limit of its own.
+    """The rule of a role for a tool. A scope that is None sets no limit.
 
     `paths` are globs relative to the workspace (`docs/**`; `*` stays within a folder), `commands`
-    the first words of commands ("git status"), `hosts` names of machines ("*.example.org").
-    With `new_files_only` existing files stay as they are.
+    the first words of commands ("git status"), `hosts` host names ("*.example.org"). With
+    `new_files_only` existing files cannot be changed.
     """
 
     allow: bool = True
@@ -49,7 +49,7 @@ class ToolRule:
 
 @frozen
 class Grants:
-    """The three switches of an agent; they take away from a role and never add to it."""
+    """The three switches of an agent, which only restrict a role."""
 
     allow_write: bool = True
     allow_command: bool = True
@@ -58,10 +58,10 @@ class Grants:
 
 @frozen
 class Role:
-    """Tools by name; one that is not declared is denied. `source` says where the role is from.
+    """Rules by tool; undeclared tools are denied. `source` says where the role is from.
 
-    With `escalates` a person is asked about a call that the role does not allow, as far as it can
-    be shown whole. `kinds` holds the kinds of the named tools, as far as they are known.
+    With `escalates` a person is asked about a call that the role does not allow, if it can be shown
+    in full. `kinds` contains the known kinds of the named tools.
     """
 
     name: str
@@ -72,14 +72,16 @@ class Role:
     kinds: Mapping[str, ToolKind] = field(default_factory=dict)
 
     def rule(self, tool: str, governed_by: str | None = None) -> ToolRule | None:
-        """Return the rule that holds for a tool: its own, else that of the tool `governed_by`, else
-        that of all tools."""
+        """Return the rule for a tool: its own, that of the tool `governed_by`, or that of all
+        tools."""
         return self._named_rule(tool, governed_by) or self.tools.get(ANY)
 
     def editing_rules(self, request: ToolRequest) -> Mapping[str, ToolRule]:
-        """Return the rules, by tool, that hold for a call besides `*`: if the role does not name
-        the tool and the call changes files, those of all named tools that do the same. A limit on
-        editing files would otherwise end at the next tool that edits them.
+        """Return the rules, by tool, that apply to a call besides `*`.
+
+        If the role does not name the tool and the call changes files, these are the rules of all
+        named tools of the same kind. Otherwise a limit on editing files would not cover other tools
+        that edit them.
         """
         named_rule = self._named_rule(request.tool, request.governed_by)
         if named_rule is not None or not changes_files(request):
@@ -88,8 +90,11 @@ class Role:
         return {name: self.tools[name] for name, kind in self.kinds.items() if kind in kinds}
 
     def command_rules(self, tool: str, governed_by: str | None) -> Sequence[ToolRule]:
-        """Return the rules for editing files that hold for a command: if the role does not name its
-        tool, those of all tools that change files, else that for writing files."""
+        """Return the rules for editing files that apply to a command.
+
+        If the role does not name its tool, these are the rules of all tools that change files,
+        otherwise that for writing files.
+        """
         if self._named_rule(tool, governed_by) is not None:
             write = self.rule(WRITING_TOOL)
             return [ToolRule(allow=False) if write is None else write]
@@ -97,44 +102,55 @@ class Role:
         return [self.tools[name] for name, kind in kinds if kind in CHANGING_KINDS]
 
     def may_write(self, tool: str, governed_by: str | None = None) -> bool:
-        """Return whether commands may change files. Which files they change is not known before
-        they run, so a limit on those ends it where the role does not name the tool."""
+        """Return whether commands may change files.
+
+        The files are unknown before a command runs, so a limit on files denies it if the role does
+        not name the tool.
+        """
         rule = self.rule(tool, governed_by)
         if rule is None or not self.grants.allow_write:
             return rule is None and self.escalates
         rules = self.command_rules(tool, governed_by)
         if self._named_rule(tool, governed_by) is not None:
             return rule.paths is not None or rules[0].allow
-        return all(each.allow and each.paths is None and not each.new_files_only for each in rules)
+        return all(
+            rule_for_files.allow
+            and rule_for_files.paths is None
+            and not rule_for_files.new_files_only
+            for rule_for_files in rules
+        )
 
     def _named_rule(self, tool: str, governed_by: str | None) -> ToolRule | None:
         own = self.tools.get(tool) or self.tools.get(governed_by or tool)
         return own or self._server_rule(tool, governed_by)
 
     def _server_rule(self, tool: str, governed_by: str | None) -> ToolRule | None:
-        """Return the rule for a tool of an MCP server by a pattern. A tool that finds such tools
-        may be used wherever a pattern names some."""
+        """Return the rule for a tool of an MCP server by a pattern.
+
+        A tool that searches for such tools is allowed if there is any pattern for them.
+        """
         patterns = [name for name in self.tools if name.startswith(SERVER_TOOLS)]
         if governed_by == SERVER_TOOLS:
             return ToolRule() if patterns else None
-        return next((self.tools[one] for one in patterns if is_server_tool(tool, one)), None)
+        return next(
+            (self.tools[pattern] for pattern in patterns if is_server_tool(tool, pattern)), None
+        )
 
     def with_grants(self, grants: Grants) -> "Role":
         return replace(self, grants=grants)
 
 
 def changes_files(request: ToolRequest) -> bool:
-    """Return whether a call that is no command changes files: by its tool's kind, or for a tool
-    that declares none, by its plan."""
+    """Return whether a call other than a command changes files, by its tool's kind or its plan."""
     if request.kind != "other":
         return request.kind in CHANGING_KINDS
     return request.command is None and bool(request.changes or request.creates)
 
 
 def in_paths(path: Path, root: Path, globs: tuple[str, ...]) -> bool:
-    """Whether a real path lies below the real folder `root` and matches one of the globs.
+    """Return whether a real path is below the real folder `root` and matches one of the globs.
 
-    `**` is any number of folders, also none: `docs/**` is `docs` itself too.
+    `**` matches any number of folders, including none: `docs/**` also matches `docs`.
     """
     if not path.is_relative_to(root):
         return False
@@ -143,7 +159,7 @@ def in_paths(path: Path, root: Path, globs: tuple[str, ...]) -> bool:
 
 
 def in_commands(argv: tuple[str | None, ...], prefixes: tuple[str, ...]) -> bool:
-    """Whether the words of a command begin with those of one of the prefixes, word by word."""
+    """Return whether a command begins with one of the prefixes, compared word by word."""
     for prefix in prefixes:
         words = tuple(prefix.split())
         if words == (ANY,) or (words and argv[: len(words)] == words):
@@ -152,7 +168,7 @@ def in_commands(argv: tuple[str | None, ...], prefixes: tuple[str, ...]) -> bool
 
 
 def in_hosts(host: str, names: tuple[str, ...]) -> bool:
-    """Whether a machine is one of these; `*.example.org` is every name below example.org."""
+    """Return whether a host matches one of the names; `*.example.org` matches subdomains."""
     host = host.casefold().rstrip(".")
     for name in names:
         pattern = name.casefold().rstrip(".")
@@ -166,11 +182,11 @@ def _parts(glob: str) -> tuple[str, ...]:
     return tuple(part for part in glob.split("/") if part not in ("", "."))
 
 
-_LINE_CHARS = 120
+_MAX_LINE_CHARS = 120
 
 
-# What a person may agree to. What may be shown, and which hosts are reached, is held to the role
-# while a tool runs, so a yes beforehand would change nothing.
+# Rules that a person may override. Scopes for shown files and for hosts are enforced while a tool
+# runs, so an approval would have no effect.
 _ESCALATED = frozenset(
     {"role-tool", "role-editing", "role-commands", "role-new-files", "role-redirect"}
 )
@@ -179,10 +195,11 @@ _ESCALATED = frozenset(
 def role_objections(
     role: Role, reach: CallEffects, *, ask: bool, confined: bool
 ) -> Iterator[Decision]:
-    """Every objection of a role to a call; none when the role allows it.
+    """Yield every objection of a role to a call.
 
-    Without `ask` the role's questions are taken as answered: the person has chosen so. `confined`
-    says that a sandbox keeps a command from changing files where the role does not allow that.
+    Without `ask` the role's questions count as answered, because the person has chosen so.
+    `confined` means that a sandbox keeps a command from changing files if the role does not allow
+    that.
     """
     for decision in _objections(role, reach, ask=ask, confined=confined):
         if role.escalates and decision.verdict == "deny" and _can_escalate(decision.rule, reach):
@@ -220,7 +237,7 @@ def _objections(role: Role, reach: CallEffects, *, ask: bool, confined: bool) ->
 
 
 def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
-    """Objections of the rules for editing to a tool that changes files and is not named."""
+    """Yield objections of the editing rules to an unnamed tool that changes files."""
     tool = reach.request.tool
     for name, rule in role.editing_rules(reach.request).items():
         if not rule.allow:
@@ -235,7 +252,7 @@ def _editing(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]
 
 
 def _writing(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> Iterator[Decision]:
-    """Questions about a command that could change files, where rules for editing limit that."""
+    """Yield questions about a command that could change files against the rules for editing."""
     tool, governed_by = reach.request.tool, reach.request.governed_by
     if reach.kind == "reads":
         return
@@ -247,7 +264,7 @@ def _writing(role: Role, reach: CallEffects, *, ask: bool, confined: bool) -> It
 
 
 def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
-    """The three switches of the setting `agents`."""
+    """Yield objections of the three switches in the setting `agents`."""
     grants = role.grants
     if not grants.allow_write and reach.writes:
         yield _deny("agents-write", role=role.name)
@@ -260,18 +277,19 @@ def _grants(role: Role, reach: CallEffects, *, ask: bool) -> Iterator[Decision]:
 
 
 def _limits_commands(role: Role, rule: ToolRule) -> bool:
-    """Whether a role lets commands do less than the sandbox does, so that they must be parsed."""
+    """Return whether a role restricts commands beyond the sandbox, so that they must be parsed."""
     if rule.commands is not None or rule.paths is not None or not role.grants.allow_write:
         return True
     files = [role.rule(tool) for tool in (READING_TOOL, WRITING_TOOL)]
     return any(
-        each is None or not each.allow or each.paths is not None or each.new_files_only
-        for each in files
+        rule is None or not rule.allow or rule.paths is not None or rule.new_files_only
+        for rule in files
     )
 
 
 def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
-    """Every part must begin with a declared prefix, with no variable set in front of it."""
+    """Yield an objection unless every part begins with a declared prefix, without variables before
+    it."""
     if rule.commands is None or reach.script is None:
         return
     parts = (
@@ -279,7 +297,7 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
         for part in reach.script.commands
         if part.assignments or (part.argv and not in_commands(part.argv, rule.commands))
     )
-    # The variable of a loop sets one, too; only most of them choose no program.
+    # The variable of a loop is set as well; most of these cannot select a program.
     sets = (f"{name}=" for name in sorted(reach.script.assigned_names) if is_risky(name))
     if (part := next(chain(parts, sets), None)) is not None:
         commands = ", ".join(rule.commands)
@@ -287,7 +305,7 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
 
 
 def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
-    """A redirection reads or writes a file: as `exec` may, or else as the file tools may."""
+    """Yield objections to redirections, by the rule of `exec` or else those of the file tools."""
     for tool, paths in ((WRITING_TOOL, reach.writes), (READING_TOOL, reach.reads)):
         if not paths:
             continue
@@ -307,7 +325,7 @@ def _paths(
     touched = (*reach.reads, *reach.writes)
     if rule.paths is not None:
         if not touched and needs_path:
-            # A scope that cannot be checked would be none.
+            # A scope that cannot be checked would have no effect.
             yield _deny("role-unplanned", role=role.name, tool=tool)
         yield from _outside(role, tool, rule.paths, touched, reach)
     if rule.new_files_only and request.changes:
@@ -333,7 +351,7 @@ def _hosts(role: Role, rule: ToolRule, request: ToolRequest) -> Iterator[Decisio
     if rule.hosts is None:
         return
     hosts = request.hosts or _named_hosts(request)
-    # A command that names none reaches no host.
+    # A command without host names reaches no host.
     if not hosts and request.tool in role.tools and request.command is None:
         yield _deny("role-unplanned", role=role.name, tool=request.tool)
     for host in hosts:
@@ -355,14 +373,14 @@ def _named_hosts(request: ToolRequest) -> tuple[str, ...]:
 
 
 def _inside(path: Path, reach: CallEffects) -> str:
-    """A path as the person knows it: from the workspace on."""
+    """Return a path for people, relative to the workspace."""
     inside = path.relative_to(reach.root) if path.is_relative_to(reach.root) else path
     return _shorten_line(str(inside))
 
 
 def _shorten_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"
+    return line if len(line) <= _MAX_LINE_CHARS else f"{line[:_MAX_LINE_CHARS]}…"
 
 
 def _deny(rule: str, **values: object) -> Decision:

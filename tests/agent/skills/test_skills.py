@@ -120,11 +120,11 @@ def test_paths_model_and_effort(tmp_path: Path) -> None:
     fields = "description: d\npaths: ['src/*.ts', docs/**]\neffort: High\nmodel: opus"
     write(tmp_path / "own" / "skills", "one", f"---\n{fields}\n---\nB")
     write(tmp_path / "own" / "skills", "two", "---\ndescription: d\neffort: huge\n---\nB")
-    one, two = skills.load().values()
-    assert (one.paths, one.thinking, one.model) == (("src/*.ts", "docs/**"), True, "opus")
-    assert one.remarks == ()
-    assert two.thinking is None
-    assert "huge" in two.remarks[0]
+    first, second = skills.load().values()
+    assert (first.paths, first.thinking, first.model) == (("src/*.ts", "docs/**"), True, "opus")
+    assert first.remarks == ()
+    assert second.thinking is None
+    assert "huge" in second.remarks[0]
     assert "- one (only for src/*.ts, docs/**): d" in skills.listing(tmp_path)
 
 
@@ -333,8 +333,8 @@ def test_large_folder_does_not_hide_other_skills(tmp_path: Path) -> None:
         ("say /skills new", None),
     ],
 )
-def test_skill_request_is_recognized(text: str, wish: str | None) -> None:
-    assert find_skill_request(text) == wish
+def test_skill_request_is_recognized(text: str, expected: str | None) -> None:
+    assert find_skill_request(text) == expected
 
 
 def test_project_skill_is_written_to_the_project(tmp_path: Path) -> None:

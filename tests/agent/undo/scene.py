@@ -86,12 +86,14 @@ class Scene:
         self.call("write_file", path=name, content=text, **more)
 
     def reverse(
-        self, wish: UndoRequest | None = None, key: str | None = None, **more: Any
+        self, request: UndoRequest | None = None, key: str | None = None, **more: Any
     ) -> ReversalResult:
         """Undo or redo, as the chat command does; without a key this is a new operation."""
-        wish = wish or UndoRequest()
+        request = request or UndoRequest()
         reversal = self.reversal(**more)
-        return reversal.carry_out(key or secrets.token_hex(8), wish.direction, reversal.plan(wish))
+        return reversal.carry_out(
+            key or secrets.token_hex(8), request.direction, reversal.plan(request)
+        )
 
     def reversal(
         self,

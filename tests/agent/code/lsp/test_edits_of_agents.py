@@ -13,11 +13,13 @@ from tests.agent.props import call, calls, results
 async def test_edit_without_lsp_edit_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("word = 1\n")
     looker = SubagentDefinition("looker", "Looks.", "You look.", tools=("read_file", "lsp"))
-    wish = call("lsp", "c2", operation="rename", path="a.py", line=1, symbol="word", new_name="w")
+    rename_call = call(
+        "lsp", "c2", operation="rename", path="a.py", line=1, symbol="word", new_name="w"
+    )
     model = ScriptedProvider(
         [
             calls(call("task", "c1", description="r", prompt="go", subagent_type="looker")),
-            calls(wish),
+            calls(rename_call),
             "looked",
             "done",
         ]

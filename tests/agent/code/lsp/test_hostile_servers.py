@@ -242,7 +242,7 @@ async def test_next_server_replaces_one_that_fails_to_start(folder: Path) -> Non
 
 async def test_cancelled_and_concurrent_calls_leave_the_server_consistent(folder: Path) -> None:
     """A turn is cancelled in the middle of a check, while another conversation continues."""
-    names = [f"{letter}.txt" for letter in "bcdef"]
+    names = [f"{char}.txt" for char in "bcdef"]
     for name in names:
         (folder / name).write_text("def start\n", encoding="utf-8")
     async with code_calls(folder, stand_in("pull", "slow=0.02")) as calls:

@@ -9,7 +9,7 @@ class Plain:
         return Decision("allow", "x", "x")
 
 
-def test_whoever_acts_for_somebody_is_shown_no_more_than_they_are() -> None:
+def test_delegate_sees_no_more_than_its_caller() -> None:
     role = Role("reader", {"grep": ToolRule(paths=("docs/**",), hosts=("example.org",))})
     tightened = DelegatedPolicy(RolePolicy(PrincipalContext(role)), "plan")
     assert isinstance(tightened, LimitsPaths)
@@ -19,6 +19,6 @@ def test_whoever_acts_for_somebody_is_shown_no_more_than_they_are() -> None:
     assert tightened.paths("glob") == ((),)
 
 
-def test_a_policy_without_scopes_sets_none() -> None:
+def test_policy_without_scopes_sets_no_limits() -> None:
     assert DelegatedPolicy(Plain(), "plan").paths("grep") == ()
     assert DelegatedPolicy(Plain(), "plan").hosts("grep") is None

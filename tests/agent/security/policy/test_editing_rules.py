@@ -34,8 +34,10 @@ def request(name: str, kind: ToolKind, **plan: Any) -> ToolRequest:
     return ToolRequest(name, "unsafe", {}, WORKSPACE, traits=ToolTraits(kind), **plan)
 
 
-def rule(tools: str, asked: ToolRequest, mode: Any = "auto") -> str:
-    decision = RolePolicy(PrincipalContext(role(tools), mode, is_confined=True)).decide(asked)
+def rule(tools: str, tool_request: ToolRequest, mode: Any = "auto") -> str:
+    decision = RolePolicy(PrincipalContext(role(tools), mode, is_confined=True)).decide(
+        tool_request
+    )
     return decision.verdict if decision.verdict == "allow" else decision.rule
 
 
@@ -44,16 +46,16 @@ def test_denied_editing_covers_every_tool_that_edits(name: str) -> None:
     assert rule(NO_EDITING, request(name, "edit", changes=SOURCE)) == "role-editing"
 
 
-def test_denied_editing_covers_a_tool_that_declares_no_kind_but_plans_changes() -> None:
+def test_denied_editing_covers_an_unknown_tool_that_plans_changes() -> None:
     assert rule(NO_EDITING, request("deploy", "other", creates=SOURCE)) == "role-editing"
 
 
-def test_tools_that_change_no_files_are_left_alone() -> None:
+def test_rules_for_editing_ignore_other_tools() -> None:
     assert rule(NO_EDITING, request("read_file", "read", reads=SOURCE)) == "allow"
     assert rule(NO_EDITING, request("remember", "think", changes=SOURCE)) == "allow"
 
 
-def test_scopes_of_editing_hold_for_tools_that_are_not_named() -> None:
+def test_editing_scopes_apply_to_unnamed_tools() -> None:
     limited = '{"*": {}, write_file: {paths: ["docs/**"]}}'
     assert rule(limited, request("edit_file", "edit", changes=DOCUMENT)) == "allow"
     assert rule(limited, request("edit_file", "edit", changes=SOURCE)) == "role-paths"
@@ -76,12 +78,12 @@ def test_scopes_of_editing_hold_for_tools_that_are_not_named() -> None:
         ('{"*": {}, write_file: {}}', "allow"),
     ],
 )
-def test_limit_on_editing_holds_for_a_server_that_may_write(tools: str, expected: str) -> None:
+def test_editing_limit_applies_to_a_writing_server(tools: str, expected: str) -> None:
     assert rule(tools, request("mcp__w__note", "edit")) == expected
     assert rule(tools, request("mcp__w__note", "other")) == "allow"
 
 
-def test_a_tool_that_is_named_follows_its_own_rule() -> None:
+def test_named_tool_follows_its_own_rule() -> None:
     named = '{"*": {}, write_file: false, lsp_edit: {}}'
     assert rule(named, request("lsp_edit", "edit", changes=SOURCE)) == "allow"
     assert rule(named, request("edit_file", "edit", changes=SOURCE)) == "role-editing"
@@ -92,12 +94,12 @@ def test_denied_moving_does_not_deny_editing() -> None:
     assert rule(no_moves, request("edit_file", "edit", changes=SOURCE)) == "allow"
 
 
-def test_a_role_that_lists_tools_denies_the_others_as_before() -> None:
+def test_role_with_tool_list_denies_others() -> None:
     closed = "{edit_file: {}}"
     assert rule(closed, request("lsp_edit", "edit", changes=SOURCE)) == "role-tool"
 
 
-def test_an_escalating_role_asks_about_an_editing_tool() -> None:
+def test_escalating_role_asks_about_an_editing_tool() -> None:
     text = f"roles: {{mine: {{escalate: ask, tools: {NO_EDITING}}}}}"
     escalating = parse_policy(text, "p", known_tools()).roles["mine"]
     policy = RolePolicy(PrincipalContext(escalating, "auto"))
@@ -109,8 +111,8 @@ def test_every_built_in_tool_declares_its_kind_and_can_be_named() -> None:
     for name, traits in built_in_tools().items():
         assert traits is not UNKNOWN, name
         assert name in role(f"{{{name}: {{}}}}").tools
-    for each in default_tools(ToolSettings()):
-        assert each.effect == "read" or traits_of(each) is not UNKNOWN
+    for built_in in default_tools(ToolSettings()):
+        assert built_in.effect == "read" or traits_of(built_in) is not UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["outline", "lsp_edit", "create_virtual", "image_generate"])
@@ -119,11 +121,11 @@ def test_optional_tools_can_be_named(name: str) -> None:
 
 
 def test_names_in_the_built_in_roles_are_those_of_tools() -> None:
-    names = {name for each in built_in_roles().values() for name in each.tools} - {"*"}
+    names = {name for built_in in built_in_roles().values() for name in built_in.tools} - {"*"}
     assert all(known_tools().canonical(name) == name for name in names)
 
 
-def test_a_function_may_declare_that_it_edits_files() -> None:
+def test_function_can_declare_that_it_edits_files() -> None:
     @tool(kind="edit")
     def tidy() -> str:
         """Tidy up."""

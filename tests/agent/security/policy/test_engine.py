@@ -1,4 +1,4 @@
-"""What each mode says of each kind of call, for the owner and from other channels."""
+"""Decisions by mode and kind of call, for the owner and for other channels."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def policy(
 
 
 @pytest.mark.parametrize(
-    ("asked", "plan", "ask", "accept", "auto", "remote_auto"),
+    ("tool_request", "plan", "ask", "accept", "auto", "remote_auto"),
     [
         (READ, "allow", "allow", "allow", "allow", "allow"),
         (REMEMBER, "deny", "allow", "allow", "allow", "allow"),
@@ -93,16 +93,16 @@ def policy(
     ],
 )
 def test_verdicts_without_a_sandbox(
-    asked: ToolRequest, plan: str, ask: str, accept: str, auto: str, remote_auto: str
+    tool_request: ToolRequest, plan: str, ask: str, accept: str, auto: str, remote_auto: str
 ) -> None:
-    found = [policy(mode).decide(asked).verdict for mode in MODES]
-    assert found == [plan, ask, accept, auto]
-    assert policy("auto", "remote").decide(asked).verdict == remote_auto
+    verdicts = [policy(mode).decide(tool_request).verdict for mode in MODES]
+    assert verdicts == [plan, ask, accept, auto]
+    assert policy("auto", "remote").decide(tool_request).verdict == remote_auto
 
 
 @pytest.mark.parametrize("trust", ["local", "remote"])
 @pytest.mark.parametrize(
-    ("asked", "plan", "ask", "accept", "auto"),
+    ("tool_request", "plan", "ask", "accept", "auto"),
     [
         (LOOK, "allow", "allow", "allow", "allow"),
         (WORK, "deny", "ask", "allow", "allow"),
@@ -118,21 +118,23 @@ def test_verdicts_without_a_sandbox(
         (run("git status 2>/dev/null 1>&2"), "allow", "allow", "allow", "allow"),
     ],
 )
-def test_a_sandbox_lets_harmless_commands_run_unasked(
-    trust: Trust, asked: ToolRequest, plan: str, ask: str, accept: str, auto: str
+def test_harmless_commands_do_not_ask_in_a_sandbox(
+    trust: Trust, tool_request: ToolRequest, plan: str, ask: str, accept: str, auto: str
 ) -> None:
-    found = [policy(mode, trust, is_confined=True).decide(asked).verdict for mode in MODES]
-    assert found == [plan, ask, accept, auto]
+    verdicts = [
+        policy(mode, trust, is_confined=True).decide(tool_request).verdict for mode in MODES
+    ]
+    assert verdicts == [plan, ask, accept, auto]
 
 
-def deleting(tool: str = "exec", **found: Any) -> ToolRequest:
+def deleting(tool: str = "exec", **fields: Any) -> ToolRequest:
     plan: dict[str, Any] = {"command": "rm x", "folder": WORKSPACE} if tool == "exec" else {}
-    return request(tool, deletion=Deletion(**found), **plan)
+    return request(tool, deletion=Deletion(**fields), **plan)
 
 
-def test_deletion_that_undo_covers_asks_as_a_command() -> None:
-    asked = deleting(restorable=("a.txt", "src/"))
-    decisions = [policy(mode, is_confined=True).decide(asked) for mode in MODES]
+def test_restorable_deletion_asks_like_a_command() -> None:
+    tool_request = deleting(restorable=("a.txt", "src/"))
+    decisions = [policy(mode, is_confined=True).decide(tool_request) for mode in MODES]
     assert [decision.verdict for decision in decisions] == ["deny", "ask", "ask", "allow"]
     assert decisions[2].rule == "ask-delete"
     assert decisions[2].reason == "Deletes files that undo brings back: a.txt, src/."
@@ -140,31 +142,31 @@ def test_deletion_that_undo_covers_asks_as_a_command() -> None:
 
 @pytest.mark.parametrize("tool", ["exec", "move_file", "apply_patch"])
 @pytest.mark.parametrize(
-    "found",
+    "fields",
     [
         {"lost": (("git", (".git/",)), ("ignored", ("secret.env",)))},
         {"is_chosen_later": True, "possible": ("secret.env",)},
     ],
 )
-def test_deletion_for_good_asks_in_every_mode_below_full_access(
-    tool: str, found: dict[str, Any]
+def test_final_deletion_asks_in_every_mode_below_full_access(
+    tool: str, fields: dict[str, Any]
 ) -> None:
-    asked = deleting(tool, **found)
-    decisions = [policy(mode, is_confined=True).decide(asked) for mode in MODES]
+    tool_request = deleting(tool, **fields)
+    decisions = [policy(mode, is_confined=True).decide(tool_request) for mode in MODES]
     assert [decision.verdict for decision in decisions] == ["deny", "ask", "ask", "ask"]
     assert {decision.rule for decision in decisions[1:]} == {"ask-delete-final"}
     assert "ask-delete-final" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
     assert "secret.env" in decisions[3].reason
-    assert FullAccessPolicy().decide(asked).verdict == "allow"
+    assert FullAccessPolicy().decide(tool_request).verdict == "allow"
 
 
-def test_question_names_what_is_lost_and_what_the_command_does_not_see() -> None:
-    asked = deleting(
+def test_question_names_lost_and_unseen_files() -> None:
+    tool_request = deleting(
         restorable=("a.txt",),
         lost=(("git", (".git/",)), ("large", ("video.mp4",))),
         unseen=("/home/ada/x",),
     )
-    assert policy("auto", is_confined=True).decide(asked).reason.split("\n") == [
+    assert policy("auto", is_confined=True).decide(tool_request).reason.split("\n") == [
         "Deletes or moves the history of a repository, which undo does not bring back: .git/.",
         "Deletes for good, as undo leaves out files over 2 MB: video.mp4.",
         "Deletes files that undo brings back: a.txt.",
@@ -182,7 +184,7 @@ def test_question_names_what_is_lost_and_what_the_command_does_not_see() -> None
      "exec: {}, read_file: {}",
      "exec: {}, write_file: {}"],
 )  # fmt: skip
-def test_a_role_with_limits_asks_before_a_line_that_cannot_be_parsed(tools: str) -> None:
+def test_limited_role_asks_before_an_unparseable_line(tools: str) -> None:
     role = parse_policy(
         f"roles: {{narrow: {{tools: {{{tools}}}}}}}", "policy", known_tools()
     ).roles["narrow"]
@@ -191,7 +193,7 @@ def test_a_role_with_limits_asks_before_a_line_that_cannot_be_parsed(tools: str)
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])
-def test_a_look_that_could_write_asks(mode: PermissionMode) -> None:
+def test_read_only_command_that_could_write_asks(mode: PermissionMode) -> None:
     loose = request("exec", command="git status", folder=WORKSPACE)
     assert policy(mode, is_confined=True).decide(loose).verdict == "ask"
 
@@ -211,7 +213,7 @@ def test_a_look_that_could_write_asks(mode: PermissionMode) -> None:
         "make X=SOUL.md test",
     ],
 )
-def test_a_command_that_writes_what_steers_later_turns_asks(command: str) -> None:
+def test_command_that_writes_instructions_asks(command: str) -> None:
     decision = policy("accept-edits", is_confined=True).decide(run(command))
     assert decision.verdict == "ask"
     assert decision.rule == "ask-prompt"
@@ -223,7 +225,7 @@ def test_a_command_that_writes_what_steers_later_turns_asks(command: str) -> Non
      ".zshrc", "a/.claude/agents/x.md", "a/.kore/x", ".git/hooks/post-checkout",
      "a/.git/config", ".kode/x"],
 )  # fmt: skip
-def test_what_configures_other_programs_asks_at_any_depth(name: str) -> None:
+def test_configuration_of_other_programs_asks_at_any_depth(name: str) -> None:
     new = request("write_file", "idempotent", creates=file(name))
     for mode in ("ask", "accept-edits"):
         decision = policy(mode, is_confined=True).decide(new)
@@ -235,7 +237,7 @@ def test_what_configures_other_programs_asks_at_any_depth(name: str) -> None:
             assert policy("accept-edits", is_confined=True).decide(run(line)).verdict == "ask"
 
 
-def test_names_that_only_look_like_configurations_are_free() -> None:
+def test_names_similar_to_configurations_do_not_ask() -> None:
     for name in (
         ".vscodex/a",
         "a/vscode/b",
@@ -248,16 +250,16 @@ def test_names_that_only_look_like_configurations_are_free() -> None:
         assert policy("ask", is_confined=True).decide(new).verdict == "allow"
 
 
-def test_who_may_look_may_look_at_prompt_files_too() -> None:
+def test_prompt_files_are_readable() -> None:
     assert policy("ask", is_confined=True).decide(run("cat SOUL.md")).verdict == "allow"
 
 
-def test_a_folder_that_cannot_be_followed_asks() -> None:
+def test_unclear_folder_asks() -> None:
     decision = policy("auto").decide(run("cd - && echo x > SOUL.md"))
     assert decision.verdict == "ask"
 
 
-def test_a_refusal_says_why_and_how() -> None:
+def test_denial_has_reason_and_advice() -> None:
     remote = policy("ask", "remote")
     assert "sandbox" in remote.decide(LOOK).reason
     assert "kore agent" in remote.decide(LOOK).reason
@@ -266,7 +268,7 @@ def test_a_refusal_says_why_and_how() -> None:
     assert policy("ask").decide(OPAQUE).reason != policy("ask").decide(ODD).reason
 
 
-def test_every_refusal_has_a_rule_of_its_own() -> None:
+def test_every_denial_has_its_own_rule() -> None:
     rules = {
         policy("ask", "remote").decide(LOOK).rule,
         policy("ask").decide(RM).rule,
@@ -285,49 +287,49 @@ def test_every_refusal_has_a_rule_of_its_own() -> None:
     }
 
 
-def test_blocked_commands_are_the_owners_choice() -> None:
+def test_owner_chooses_blocked_commands() -> None:
     own = policy("auto", blocked_commands=("curl",))
     assert own.decide(RM).verdict == "allow"
     assert own.decide(run("echo $(curl x)")).verdict == "deny"
 
 
 @pytest.mark.parametrize("words", [("rm",), ("rm", "curl"), (*BLOCKED_COMMANDS, "curl")])
-def test_a_list_of_ones_own_blocks_deleting_in_a_sandbox_too(words: tuple[str, ...]) -> None:
+def test_custom_list_blocks_deletion_in_a_sandbox(words: tuple[str, ...]) -> None:
     own = policy("auto", blocked_commands=words, is_confined=True)
     assert own.decide(RM).rule == "blocked-command"
     assert own.decide(run('eval "$X; rm y"')).rule == "blocked-command"
 
 
-def test_the_default_list_lets_a_sandbox_confine_deleting() -> None:
+def test_default_list_allows_deletion_in_a_sandbox() -> None:
     assert policy("auto", is_confined=True).decide(RM).verdict == "allow"
     assert policy("auto").decide(RM).rule == "blocked-command"
 
 
-def test_commands_run_inside_the_workspace_only() -> None:
+def test_commands_run_only_in_the_workspace() -> None:
     outside = request("exec", command="ls", folder=Path("/etc"))
     assert policy("auto").decide(outside).rule == "exec-folder"
 
 
-def test_the_tools_of_a_run_are_its_own_choice() -> None:
+def test_run_selects_its_tools() -> None:
     only = policy("auto", only_tools=frozenset({"read_file"}))
     assert only.decide(READ).verdict == "allow"
     assert only.decide(LOOK).verdict == "deny"
     assert policy("auto", only_tools=frozenset()).decide(READ).verdict == "deny"
 
 
-def test_without_a_policy_the_owner_at_the_terminal_is_asked() -> None:
+def test_default_policy_asks_the_owner() -> None:
     assert DefaultPolicy().decide(EDIT).verdict == "ask"
     assert DefaultPolicy().decide(NEW).verdict == "allow"
     assert DefaultPolicy("auto").decide(EDIT).verdict == "allow"
 
 
-def test_the_tightest_mode_counts() -> None:
+def test_strictest_mode_counts() -> None:
     assert tightest("auto", "ask", "accept-edits") == "ask"
     assert is_mode("plan")
     assert not is_mode("Plan")
 
 
-def test_nearly_all_harmless_commands_run_without_a_question() -> None:
+def test_nearly_all_harmless_commands_run_without_approval() -> None:
     lines = HARMLESS.read_text().splitlines()
     judge = policy("accept-edits", is_confined=True)
     asking = [line for line in lines if judge.decide(run(line)).verdict != "allow"]
@@ -339,36 +341,36 @@ def test_nearly_all_harmless_commands_run_without_a_question() -> None:
 def test_leaving_the_sandbox_asks_each_time(trust: Trust) -> None:
     leaving = request("exec", command="ls", folder=WORKSPACE, outside_reason="to see it")
     verdicts = [policy(mode, trust, is_confined=True).decide(leaving) for mode in MODES]
-    assert [each.verdict for each in verdicts] == ["deny", "ask", "ask", "ask"]
-    assert {each.rule for each in verdicts[1:]} == {"ask-outside-sandbox"}
+    assert [decision.verdict for decision in verdicts] == ["deny", "ask", "ask", "ask"]
+    assert {decision.rule for decision in verdicts[1:]} == {"ask-outside-sandbox"}
     assert "to see it" in verdicts[-1].reason
     assert "ask-outside-sandbox" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
 
 
 @pytest.mark.parametrize("more", [{"ask": True}, {"commands": ("ls *",)}])
-def test_leaving_the_sandbox_is_said_whatever_else_asks(more: dict[str, Any]) -> None:
-    """The rule decides whether an answer lasts, and its reason is what the person reads."""
+def test_leaving_the_sandbox_decides_the_rule_among_other_questions(more: dict[str, Any]) -> None:
+    """The rule decides whether an answer is remembered, and its reason is shown to the person."""
     role = Role("mine", {"*": ToolRule(), "exec": ToolRule(**more)}, escalates=True)
     judge = RolePolicy(PrincipalContext(role, "ask", is_confined=True))
     leaving = request("exec", command="make x", folder=WORKSPACE, outside_reason="to see it")
     decision = judge.decide(leaving)
     assert (decision.verdict, decision.rule) == ("ask", "ask-outside-sandbox")
     assert "to see it" in decision.reason
-    others = [each.reason for each in judge.evaluate(leaving) if each != decision]
+    others = [decision.reason for decision in judge.evaluate(leaving) if decision != decision]
     assert others
     assert decision.reason.startswith(others[0])
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 @pytest.mark.parametrize("line", ['eval "$X"', "$X", "make x > $Y"])
-def test_an_escalation_is_never_remembered_for_another_reason(
+def test_escalation_is_not_remembered_despite_another_reason(
     mode: PermissionMode, line: str
 ) -> None:
     role = Role("mine", {"*": ToolRule(), "exec": ToolRule(commands=("ls *",))}, escalates=True)
     judge = RolePolicy(PrincipalContext(role, mode, is_confined=True))
-    asked = request("exec", command=line, folder=WORKSPACE)
-    assert "role-escalation" in {each.rule for each in judge.evaluate(asked)}
-    assert judge.decide(asked).rule == "role-escalation"
+    tool_request = request("exec", command=line, folder=WORKSPACE)
+    assert "role-escalation" in {decision.rule for decision in judge.evaluate(tool_request)}
+    assert judge.decide(tool_request).rule == "role-escalation"
 
 
 def test_blocked_words_count_outside_the_sandbox() -> None:

@@ -1,4 +1,4 @@
-"""Policy files: both shapes, and a line for every mistake."""
+"""Policy files in both formats, with one line per mistake."""
 
 from pathlib import Path
 
@@ -34,12 +34,12 @@ roles:
 
 
 def complaints(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as failure:
         parse_policy(text, "policy.yaml", known_tools())
-    return str(found.value).splitlines()
+    return str(failure.value).splitlines()
 
 
-def test_the_shape_of_tools_with_scopes() -> None:
+def test_format_with_scopes_per_tool() -> None:
     policy = parse_policy(NEWER, "policy.yaml", known_tools())
     assert policy.audit_level == "full"
     assert policy.roles["build"].tools == {"*": ToolRule()}
@@ -52,7 +52,7 @@ def test_the_shape_of_tools_with_scopes() -> None:
     assert policy.roles["writer"].source == "policy.yaml"
 
 
-def test_the_shape_of_a_list_of_tools_and_common_scopes() -> None:
+def test_format_with_tool_list_and_common_scopes() -> None:
     tools = parse_policy(OLDER, "policy.yaml", known_tools()).roles["writer"].tools
     assert tools == {
         "read_file": ToolRule(paths=("docs/**",)),
@@ -64,7 +64,7 @@ def test_the_shape_of_a_list_of_tools_and_common_scopes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "roles: {}", "default: {}"])
-def test_a_file_may_say_nothing(text: str) -> None:
+def test_empty_file_is_valid(text: str) -> None:
     policy = parse_policy(text, "policy.yaml", known_tools())
     assert policy.roles == {}
     assert policy.audit_level == "summary"
@@ -120,12 +120,12 @@ def test_a_file_may_say_nothing(text: str) -> None:
         ("just text", "1: found a text, expected a mapping"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where(text: str, line: str) -> None:
-    found = complaints(text)
-    assert any(each.startswith(f"policy.yaml: line {line}") for each in found), found
+def test_mistake_is_one_line_with_its_location(text: str, line: str) -> None:
+    lines = complaints(text)
+    assert any(complaint.startswith(f"policy.yaml: line {line}") for complaint in lines), lines
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_mistakes_are_reported_in_file_order() -> None:
     text = "default: {audit_level: x}\nroles:\n  a: {tools: {exec: {aks: true}}}\n  b: 3\n"
     assert [line.split(": ")[1] for line in complaints(text)] == [
         "line 1",
@@ -135,22 +135,22 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_a_role_is_refused_when_two_names_mean_one_tool() -> None:
+def test_two_names_for_one_tool_are_rejected() -> None:
     text = "roles: {a: {tools: {exec: {allow: false}, Bash: {}}}}"
     with pytest.raises(ConfigError, match="Bash: an alias of exec"):
         parse_policy(text, "p", known_tools())
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_deep_nesting_is_rejected() -> None:
     assert complaints("[" * 5000) == ["policy.yaml: nested too deeply for a policy file"]
 
 
-def test_bytes_that_are_no_text_name_their_line() -> None:
+def test_invalid_bytes_are_reported_with_their_line() -> None:
     with pytest.raises(ConfigError, match=r"p: line 2: byte 0xff is not valid UTF-8"):
         decode_policy(b"roles:\n  \xff", "p", known_tools())
 
 
-def test_files_that_are_no_policy(tmp_path: Path) -> None:
+def test_unusable_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="policy file not found"):
         read_raw(tmp_path / "missing.yaml")
     with pytest.raises(ConfigError, match="policy file not found"):
@@ -166,7 +166,7 @@ roles:
 """
 
 
-def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
+def test_unknown_tool_is_a_note_in_the_older_format() -> None:
     policy = parse_policy(MATRIX, "policy.yaml", known_tools())
     assert policy.roles["coder"].tools["read_file"].paths == ("src/**",)
     first, second = policy.notes
@@ -174,6 +174,6 @@ def test_a_tool_that_kore_does_not_have_is_a_note_in_the_older_shape() -> None:
     assert second.startswith('policy.yaml: line 3: roles.coder.tools: unknown tool "run_tests"')
 
 
-def test_where_all_else_is_allowed_an_unknown_tool_stays_a_mistake() -> None:
+def test_unknown_tool_is_a_mistake_if_all_others_are_allowed() -> None:
     with pytest.raises(ConfigError, match='"http_fetch"'):
         parse_policy("default: {deny_by_default: false}\n" + MATRIX, "policy.yaml", known_tools())

@@ -1,16 +1,16 @@
-"""A question's reason is shown in the person's language, with the names in it."""
+"""Localization of the reasons for questions."""
 
 from agent.i18n import use_locale
 from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.reasons import localized
 
 
-def test_a_reason_with_names_in_it_is_translated() -> None:
-    asked = render_prompt("policy/ask_mcp", server="files")
+def test_reason_with_values_is_translated() -> None:
+    reason = render_prompt("policy/ask_mcp", server="files")
     changed = render_prompt("policy/ask_mcp_changed", server="a {b} $c")
-    assert localized(asked) == asked
+    assert localized(reason) == reason
     with use_locale("zh-Hans"):
-        assert localized(asked) == "MCP 服务器 files 的工具：Kore 看不到它做什么。"
+        assert localized(reason) == "MCP 服务器 files 的工具：Kore 看不到它做什么。"
         assert localized(changed).count("a {b} $c") == 2
         assert "MCP 服务器" in localized(changed)
         plain = load_prompt("policy/ask_change")
@@ -29,7 +29,7 @@ def test_reason_of_several_sentences_is_translated_line_by_line() -> None:
         )
 
 
-def test_what_is_filled_in_may_have_lines() -> None:
+def test_values_may_have_several_lines() -> None:
     reason = render_prompt("policy/ask_outside_sandbox", why="one\ntwo")
     with use_locale("zh-Hant"):
         text = localized(reason)

@@ -1,4 +1,4 @@
-"""What roles and their scopes allow."""
+"""Roles and their scopes."""
 
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,12 @@ def fetch(url: str) -> ToolRequest:
     return request("web_fetch", "read", {"url": url})
 
 
-def rule(role: str | Role, asked: ToolRequest, mode: Any = "auto") -> str:
-    """The rule that decided; "allow" when nothing was against it."""
-    found = built_in_roles()[role] if isinstance(role, str) else role
-    decision = RolePolicy(PrincipalContext(found, mode, is_confined=True)).decide(asked)
+def rule(role: str | Role, tool_request: ToolRequest, mode: Any = "auto") -> str:
+    """Return the rule that decided, or "allow" without objections."""
+    actual_role = built_in_roles()[role] if isinstance(role, str) else role
+    decision = RolePolicy(PrincipalContext(actual_role, mode, is_confined=True)).decide(
+        tool_request
+    )
     return decision.verdict if decision.verdict == "allow" else decision.rule
 
 
@@ -71,15 +73,15 @@ def role(**tools: ToolRule) -> Role:
         ("a?[bc]", "axb", True),
     ],
 )
-def test_path_globs(glob: str, path: str, fits: bool) -> None:
+def test_path_globs_match(glob: str, path: str, fits: bool) -> None:
     assert in_paths(HERE / path, HERE, (glob,)) is fits
 
 
-def test_no_glob_reaches_out_of_the_workspace() -> None:
+def test_globs_stay_in_the_workspace() -> None:
     assert not in_paths(Path("/etc/passwd"), HERE, ("**", "/etc/**", "../etc/**"))
 
 
-def test_a_hostile_glob_is_not_slow() -> None:
+def test_hostile_glob_is_fast() -> None:
     assert not in_paths(HERE / "/".join("a" * 200), HERE, ("**/a" * 50 + "/b",))
     assert not in_paths(HERE / ("a" * 255), HERE, ("*a" * 60 + "b",))
 
@@ -101,12 +103,12 @@ def test_command_prefixes_are_whole_words(words: str, fits: bool) -> None:
     assert in_commands(tuple(words.split()), ("git status", "ls")) is fits
 
 
-def test_a_computed_word_fits_no_prefix() -> None:
+def test_computed_word_matches_no_prefix() -> None:
     assert not in_commands(("git", None), ("git status",))
     assert not in_commands((None,), ("ls",))
 
 
-def test_hosts() -> None:
+def test_host_patterns_match() -> None:
     names = ("example.org", "*.wiki.org")
     assert in_hosts("Example.ORG.", names)
     assert in_hosts("en.wiki.org", names)
@@ -116,7 +118,7 @@ def test_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "expected"),
+    ("name", "tool_request", "expected"),
     [
         ("build", write("a"), "allow"),
         ("build", run("make"), "allow"),
@@ -162,31 +164,31 @@ def test_hosts() -> None:
         ("builder", run("rg x 2>/dev/null"), "allow"),
     ],
 )
-def test_built_in_roles(name: str, asked: ToolRequest, expected: str) -> None:
-    assert rule(name, asked) == expected
+def test_built_in_roles(name: str, tool_request: ToolRequest, expected: str) -> None:
+    assert rule(name, tool_request) == expected
 
 
-def test_a_role_asks_unless_the_mode_is_auto() -> None:
+def test_role_asks_unless_the_mode_is_auto() -> None:
     asking = role(read_file=ToolRule(ask=True))
     assert rule(asking, read("a"), "ask") == "role-ask"
     assert rule(asking, read("a"), "accept-edits") == "role-ask"
     assert rule(asking, read("a"), "auto") == "allow"
 
 
-def test_what_a_role_names_beats_what_it_says_of_all() -> None:
+def test_rule_of_a_tool_overrides_the_rule_for_all() -> None:
     mine = Role("mine", {"*": ToolRule(), "exec": ToolRule(allow=False)})
     assert rule(mine, write("a")) == "allow"
     assert rule(mine, run("ls")) == "role-tool"
 
 
-def test_a_scope_that_cannot_be_checked_refuses() -> None:
+def test_uncheckable_scope_denies() -> None:
     mine = role(deploy=ToolRule(paths=("**",)), call=ToolRule(hosts=("a.org",)))
     assert rule(mine, request("deploy")) == "role-unplanned"
     assert rule(mine, request("call")) == "role-unplanned"
     assert rule(mine, request("call", hosts=("a.org",))) == "allow"
 
 
-def test_a_tool_without_a_plan_is_judged_by_the_path_it_was_given(tmp_path: Path) -> None:
+def test_tool_without_a_plan_is_judged_by_its_path_argument(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "link").symlink_to("/etc")
     mine = role(grep=ToolRule(paths=("docs/**",)))
@@ -199,26 +201,26 @@ def test_a_tool_without_a_plan_is_judged_by_the_path_it_was_given(tmp_path: Path
     assert verdict("docs/link/passwd") == "role-paths"
 
 
-def test_a_redirection_may_not_overwrite_where_new_files_only_are_written(tmp_path: Path) -> None:
+def test_redirection_may_not_overwrite_with_new_files_only(tmp_path: Path) -> None:
     (tmp_path / "old").touch()
     mine = role(exec=ToolRule(), write_file=ToolRule(new_files_only=True))
 
     def verdict(command: str) -> str:
-        asked = ToolRequest("exec", "unsafe", {}, tmp_path, command=command, folder=tmp_path)
-        return rule(mine, asked)
+        tool_request = ToolRequest("exec", "unsafe", {}, tmp_path, command=command, folder=tmp_path)
+        return rule(mine, tool_request)
 
     assert verdict("ls > new") == "allow"
     assert verdict("ls > old") == "role-new-files"
 
 
-def test_own_paths_of_exec_hold_for_its_redirections() -> None:
+def test_paths_of_exec_apply_to_its_redirections() -> None:
     mine = role(exec=ToolRule(paths=("out/**",)))
     assert rule(mine, run("ls > out/a")) == "allow"
     assert rule(mine, run("ls > a")) == "role-paths"
     assert rule(mine, run("cd out && ls > a")) == "role-paths"
 
 
-def test_grants_take_away_and_never_add() -> None:
+def test_grants_only_restrict() -> None:
     build = built_in_roles()["build"]
     assert rule(build.with_grants(Grants(allow_write=False)), write("a")) == "agents-write"
     assert rule(build.with_grants(Grants(allow_write=False)), run("ls > a")) == "agents-write"
@@ -230,14 +232,14 @@ def test_grants_take_away_and_never_add() -> None:
     assert rule(guest, run("ls")) == "role-tool"
 
 
-def test_an_open_role_follows_the_mode_alone() -> None:
+def test_open_role_depends_only_on_the_mode() -> None:
     text = "default: {deny_by_default: false}\nroles: {mine: {tools: {exec: false}}}"
     mine = parse_policy(text, "p", known_tools()).roles["mine"]
     assert rule(mine, write("a")) == "allow"
     assert rule(mine, run("ls")) == "role-tool"
 
 
-def test_a_refusal_names_the_role_and_what_it_allows() -> None:
+def test_denial_names_the_role_and_its_limits() -> None:
     judge = RolePolicy(PrincipalContext(built_in_roles()["builder"], is_confined=True))
     reason = judge.decide(run("go version; make")).reason
     assert "builder" in reason
@@ -258,7 +260,7 @@ roles:
 
 
 @pytest.mark.parametrize(
-    ("asked", "verdict"),
+    ("tool_request", "verdict"),
     [
         (write("docs/a"), "allow"),
         (run("ls docs"), "allow"),
@@ -272,17 +274,17 @@ roles:
     ],
 )
 @pytest.mark.parametrize("mode", ["accept-edits", "auto"])
-def test_a_role_that_escalates_asks_instead_of_denying(
-    mode: str, asked: ToolRequest, verdict: str
+def test_escalating_role_asks_instead_of_denying(
+    mode: str, tool_request: ToolRequest, verdict: str
 ) -> None:
     writer = parse_policy(ESCALATING, "policy.yaml", known_tools()).roles["writer"]
-    assert rule(writer, asked, mode) == verdict
-    decisions = RolePolicy(PrincipalContext(writer, "plan", is_confined=True)).decide(asked)
+    assert rule(writer, tool_request, mode) == verdict
+    decisions = RolePolicy(PrincipalContext(writer, "plan", is_confined=True)).decide(tool_request)
     if verdict != "allow":
         assert decisions.verdict == "deny", "plan mode changes nothing, whoever is asked"
 
 
-def test_an_escalation_is_asked_each_time() -> None:
+def test_escalation_asks_each_time() -> None:
     assert "role-escalation" in ASKED_IN_EVERY_MODE & NEVER_REMEMBERED
     text = ESCALATING.replace("escalate: ask", "escalate: maybe")
     with pytest.raises(ConfigError, match='found "maybe", expected ask or deny'):

@@ -1,4 +1,5 @@
-"""New files that other programs run by themselves ask where strangers may have a say."""
+"""Approval for new files that other programs run automatically, in foreign folders."""
+people."""
 
 from pathlib import Path
 from typing import Any
@@ -48,33 +49,33 @@ def rule(request: ToolRequest, mode: Any = "accept-edits", trust: Any = "local")
 
 @pytest.mark.parametrize("mode", ["ask", "accept-edits"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_file_that_runs_by_itself_asks(name: str, mode: str) -> None:
+def test_new_self_running_file_asks(name: str, mode: str) -> None:
     assert rule(creating(name), mode) == "ask-self-running"
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_new_file_does_not_ask(name: str) -> None:
+def test_ordinary_new_file_does_not_ask(name: str) -> None:
     assert rule(creating(name)) == "allow"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_more_asks_in_the_personal_workspace(name: str) -> None:
+def test_personal_workspace_does_not_ask(name: str) -> None:
     assert rule(creating(name, foreign=False)) == "allow"
 
 
-def test_auto_settles_the_question_for_the_owner_at_the_terminal_alone() -> None:
+def test_auto_mode_suffices_only_for_the_owner_at_the_terminal() -> None:
     assert rule(creating(".npmrc"), "auto") == "allow"
     assert rule(creating(".npmrc"), "auto", "remote") == "ask-self-running"
     assert "ask-self-running" not in ASKED_IN_EVERY_MODE
 
 
-def test_a_new_program_asks_whatever_its_name() -> None:
+def test_new_program_asks_under_any_name() -> None:
     program = PROJECT / "run"
     assert rule(creating("run", executables=(program,))) == "ask-self-running"
     assert rule(creating("run", executables=(program,), foreign=False)) == "allow"
 
 
-def test_an_existing_file_is_no_new_one(tmp_path: Path) -> None:
+def test_existing_file_does_not_count_as_new(tmp_path: Path) -> None:
     (tmp_path / ".npmrc").touch()
     request = ToolRequest(
         *("exec", "unsafe", {}, tmp_path), command="echo a >> .npmrc", folder=tmp_path, foreign=True
@@ -92,23 +93,23 @@ def test_an_existing_file_is_no_new_one(tmp_path: Path) -> None:
         "cd src && tee Makefile < a",
     ],
 )
-def test_a_command_that_names_such_a_file_asks(command: str) -> None:
+def test_command_with_self_running_file_asks(command: str) -> None:
     assert rule(running(command)) == "ask-self-running"
     assert rule(running(command, foreign=False)) != "ask-self-running"
 
 
 @pytest.mark.parametrize("command", ["go test ./...", "cp a b", "git status", "mkdir src"])
-def test_other_commands_do_not(command: str) -> None:
+def test_other_commands_do_not_ask(command: str) -> None:
     assert rule(running(command)) == "allow"
 
 
-def test_harmless_commands_run_unasked_in_a_project_of_strangers() -> None:
+def test_harmless_commands_do_not_ask_in_an_untrusted_project() -> None:
     lines = HARMLESS.read_text().splitlines()
     asking = [line for line in lines if rule(running(line)) == "ask-self-running"]
     assert asking == []
 
 
-def test_the_plan_of_long_work_is_no_program() -> None:
+def test_plan_file_does_not_count_as_program() -> None:
     assert not is_self_running("/project/.kore/session_plan.md", "/project")
     assert is_self_running("/project/.kore/other.md", "/project")
 
@@ -127,7 +128,7 @@ def test_folders_above_the_workspace_do_not_count() -> None:
         ("elsewhere", (), True),
     ],
 )
-def test_places_where_strangers_have_a_say(
+def test_foreign_folders_are_recognized(
     tmp_path: Path, folder: str, taint: Any, expected: bool
 ) -> None:
     origin = TrustedOrigins((tmp_path / "personal", tmp_path / "trusted"))

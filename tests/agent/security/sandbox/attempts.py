@@ -1,4 +1,4 @@
-"""Lines that try to leave a sandbox, and runs of them."""
+"""Shell lines that try to escape a sandbox, and helpers to run them."""
 
 import tomllib
 from pathlib import Path
@@ -11,13 +11,13 @@ _IMPORTS = "import ctypes,os,socket,struct,fcntl; c=ctypes.CDLL(None,use_errno=T
 
 
 def core() -> list[str]:
-    """Return the lines that are special to sandboxes."""
+    """Return the lines specific to sandboxes."""
     lines = Path(__file__).with_name("core.txt").read_text("utf-8").splitlines()
     return [line.replace("{ctypes}", _IMPORTS) for line in lines if not line.startswith("#")]
 
 
 def corpus(*categories: str) -> list[str]:
-    """Return the evasions of these categories, or of all."""
+    """Return the evasions of these categories, by default of all."""
     entries = tomllib.loads(_CORPUS.read_text("utf-8"))
     return [
         e["run"] for name in categories or tuple(entries) for e in entries[name] if not e.get("dry")
@@ -25,11 +25,11 @@ def corpus(*categories: str) -> list[str]:
 
 
 def drive(place: Path, user: str, **order: Any) -> list[Any]:
-    """Return what driver.py prints."""
+    """Return the output of driver.py."""
     answer: list[Any] = run_as(user, place, DRIVER, order)
     return answer
 
 
 def escapes(place: Path, user: str, **order: Any) -> list[tuple[str, list[str]]]:
-    """Return the lines that got out, each with its traces."""
+    """Return the lines that escaped, each with its traces."""
     return [(line, traces) for line, traces in drive(place, user, **order)]

@@ -1,4 +1,4 @@
-"""A folder for attempts to leave a sandbox, as root and as an ordinary user."""
+"""Fixtures with folders for escape attempts, as root and as an ordinary user."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -31,13 +31,13 @@ from agent.tools.shell.process_group import run
 BATCH = 20
 AT_ONCE = 3
 LINE_S, BATCH_S = 3, 100
-# How long what was killed may take to be gone.
+# Time limit for killed processes to disappear.
 LINGER_S = 10
 LIMITS = Limits(processes=80, file_bytes=20_000_000, memory_bytes=600_000_000)
 
 
 class Bait:
-    """A canary outside, a folder to read only, a listener and a process out of reach."""
+    """A canary outside, a read-only folder, a listener and a process, all out of reach."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.base = Path(tempfile.mkdtemp(prefix="bait-", dir=folder))
@@ -76,29 +76,29 @@ class Bait:
         return line
 
     def traces(self, workspace: Path, output: bytes) -> list[str]:
-        found = []
+        traces = []
         if self.canary.encode() in output:
-            found.append("the canary was shown")
+            traces.append("the canary was shown")
         if subprocess.run(["grep", "-rqsF", self.canary, workspace], check=False).returncode == 0:
-            found.append("the canary is in the workspace")
+            traces.append("the canary is in the workspace")
         if subprocess.run(
             ["find", workspace, "-perm", "/6000"], check=False, capture_output=True
         ).stdout:
-            found.append("a file runs as its owner")
+            traces.append("a file runs as its owner")
         if (now := self._look()) != self.before:
-            found.append(f"outside was changed: {self.before} to {now}")
+            traces.append(f"outside was changed: {self.before} to {now}")
         with suppress(BlockingIOError):
             self.tcp.accept()[0].close()
-            found.append("a connection was made")
+            traces.append("a connection was made")
         with suppress(BlockingIOError):
             self.udp.recv(100)
-            found.append("a datagram was sent")
+            traces.append("a datagram was sent")
         if not self._lives():
-            found.append("the process outside is dead")
-        return found
+            traces.append("the process outside is dead")
+        return traces
 
     def fill(self, workspace: Path) -> None:
-        """A few files, of which every change shows."""
+        """A few files that reveal every change."""
         (workspace / "folder").mkdir()
         for name in ("file", "folder/file", "true", "rm"):
             (workspace / name).write_text("content\n")
@@ -113,7 +113,7 @@ class Bait:
         )  # fmt: skip
 
     def _lives(self) -> bool:
-        """Whether the process still answers: one that is killed does not, before it is gone."""
+        """Return whether the process still answers; a killed one stops before it disappears."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -142,7 +142,7 @@ class Bait:
 
 
 def flags(path: Path) -> bytes:
-    """What `lsattr` shows, where the file system knows it."""
+    """Return the flags that `lsattr` shows, if the file system supports them."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         return fcntl.ioctl(opened, 0x80086601, bytes(8))  # FS_IOC_GETFLAGS
@@ -161,15 +161,15 @@ def sandbox(name: str, abi: int | None) -> Sandbox:
         from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 
         program = shutil.which("bwrap") or "/usr/bin/bwrap"
-        told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-        return Bubblewrap(program, features_of(told.stdout + told.stderr), LIMITS)
+        result = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+        return Bubblewrap(program, features_of(result.stdout + result.stderr), LIMITS)
     from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 
     return Landlock(min(abi or 99, kernel_abi()), LIMITS)
 
 
 class Way:
-    """The way out to a proxy that somebody else runs."""
+    """An egress channel to a proxy that another process runs."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port, self._token = port, bytes.fromhex(token)
@@ -191,7 +191,7 @@ def way_out(order: dict[str, Any]) -> Way | None:
 async def attempt(
     box: Sandbox, bait: Bait, lines: list[str], way: Way | None, *, read_only: bool | None = None
 ) -> list[str]:
-    """The traces of some lines that ran one after the other; "unfinished" when not all did."""
+    """Return the traces of lines run one after another; "unfinished" if some did not run."""
     workspace = Path(tempfile.mkdtemp(prefix="workspace-", dir=bait.base))
     if read_only is not None:
         bait.fill(workspace)
@@ -218,7 +218,8 @@ async def attempt(
 
 
 async def _processes_left(mark: str) -> list[str]:
-    """Processes that hold the mark of a script in their environment or command line, for long."""
+    """Return the processes that have carried a script's mark in environment or command line for
+    long."""
     deadline = time.monotonic() + LINGER_S
     while True:
         left = []
@@ -233,7 +234,7 @@ async def _processes_left(mark: str) -> list[str]:
 
 
 async def run_line(order: dict[str, Any]) -> list[Any]:
-    """The exit code and the output of one line."""
+    """Return the exit code and output of a line."""
     workspace, output = Path(tempfile.mkdtemp(dir=order["folder"])), bytearray()
     box = sandbox(order["name"], order.get("abi"))
     job = SandboxCommand(order["lines"][0], workspace, workspace, egress=way_out(order))
@@ -249,20 +250,20 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
     reads = order.get("read_only")
     gate, suspects = asyncio.Semaphore(AT_ONCE), []
 
-    async def one(batch: list[str]) -> None:
+    async def run_batch(batch: list[str]) -> None:
         async with gate:
             with ExitStack() as stack:
                 bait = Bait(folder, stack)
                 if await attempt(box, bait, batch, way_out(order), read_only=reads):
                     suspects.extend(batch)
 
-    await asyncio.gather(*map(one, batches))
+    await asyncio.gather(*map(run_batch, batches))
     guilty = []
     for line in suspects:
         with ExitStack() as stack:
             bait = Bait(folder, stack)
             found = await attempt(box, bait, [line], way_out(order), read_only=reads)
-            # Alone, a line may end its own shell as it likes.
+            # A line that runs alone may end its own shell.
             if found := [trace for trace in found if trace != "unfinished"]:
                 guilty.append((line, found))
     return guilty

@@ -1,4 +1,4 @@
-"""Commands of the tool `exec` in bubblewrap: what they can do, and what their limits are."""
+"""Commands of `exec` in bubblewrap: abilities and limits."""
 
 import asyncio
 import os
@@ -33,9 +33,11 @@ def bwrap() -> Bubblewrap:
     program = shutil.which("bwrap")
     if program is None:
         pytest.skip("bubblewrap is not installed")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
+    help_text = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     limits = Limits(processes=40, file_bytes=1_000_000, memory_bytes=300_000_000, cpu_s=2)
-    return Bubblewrap(program, features_of(told), limits)
+    return Bubblewrap(program, features_of(help_text), limits)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ async def run(bwrap: Bubblewrap, call: CallContext, command: str, **settings: ob
     return (await tool.run({"command": command}, call)).for_model
 
 
-async def test_the_workspace_is_where_it_is_outside(
+async def test_workspace_has_the_same_path_as_outside(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "in").write_text("given\n")
@@ -71,7 +73,7 @@ async def test_the_workspace_is_where_it_is_outside(
 
 
 @pytest.mark.parametrize("value", [None, b"", b"9999999999"])
-async def test_no_mark_is_taken_off_or_forged(
+async def test_marks_cannot_be_removed_or_forged(
     bwrap: Bubblewrap, call: CallContext, workspace: Path, value: bytes | None
 ) -> None:
     places = [(workspace, "user.kore.since", b"100.0"), (workspace / "page", _MARK, b"1")]
@@ -87,11 +89,11 @@ async def test_no_mark_is_taken_off_or_forged(
             text = f"import os; p, n = {target}, {name!r}; {done}"
             said = await run(bwrap, call, f"python3 -c {shlex.quote(text)}")
             assert "not supported" in said
-        # Kore itself marks anew what was just changed.
+        # Kore itself marks recently changed files again.
         assert os.getxattr(path, name) in (mark, b"2")
 
 
-async def test_nothing_runs_as_its_owner_and_no_socket_leads_out(
+async def test_set_id_files_and_outside_sockets_are_blocked(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "f").write_text("x")
@@ -114,10 +116,8 @@ async def test_nothing_runs_as_its_owner_and_no_socket_leads_out(
     assert "b'y'" in await run(bwrap, call, f'python3 -c "{pair}"')
 
 
-async def test_what_is_the_kernels_cannot_be_written_to(
-    bwrap: Bubblewrap, call: CallContext
-) -> None:
-    # For writing, and nothing is written: these are this machine's own.
+async def test_kernel_files_are_not_writable(bwrap: Bubblewrap, call: CallContext) -> None:
+    # Open for writing without writing: these files belong to this machine.
     files = (
         "/proc/sys/kernel/core_pattern /proc/sys/vm/swappiness /proc/sysrq-trigger /proc/self/comm"
     )
@@ -126,7 +126,7 @@ async def test_what_is_the_kernels_cannot_be_written_to(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
-async def test_roots_command_is_not_root_and_works_on_roots_files(
+async def test_command_of_root_is_unprivileged_but_can_change_the_workspace(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "in").write_text("given\n")
@@ -138,7 +138,7 @@ async def test_roots_command_is_not_root_and_works_on_roots_files(
     )
     task = asyncio.create_task(run(bwrap, call, script, exec_timeout_s=100))
     assert await runs(command)
-    # The watcher outside is root's, and has the words in its command line as well.
+    # The watcher outside belongs to root, and also has the words in its command line.
     users = {
         (Path("/proc") / str(pid)).stat().st_uid
         for pid in processes(command)
@@ -154,8 +154,8 @@ async def test_roots_command_is_not_root_and_works_on_roots_files(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
-async def test_a_further_folder_of_root_can_be_read(bwrap: Bubblewrap, call: CallContext) -> None:
-    # Not below /tmp: there a command has a folder of its own.
+async def test_additional_folder_of_root_is_readable(bwrap: Bubblewrap, call: CallContext) -> None:
+    # Not below /tmp, where a command has a folder of its own.
     with tempfile.TemporaryDirectory(prefix="kore-further-", dir="/var/tmp") as name:
         folder = Path(name)
         (folder / "f").write_text("given")
@@ -165,7 +165,7 @@ async def test_a_further_folder_of_root_can_be_read(bwrap: Bubblewrap, call: Cal
         assert [path.name for path in folder.iterdir()] == ["f"]
 
 
-async def test_the_environment_is_new(
+async def test_environment_is_not_inherited(
     bwrap: Bubblewrap, call: CallContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
@@ -178,7 +178,7 @@ async def test_the_environment_is_new(
     assert "/root" not in said.split("PATH=")[1].split("\n")[0]
 
 
-async def test_blocked_paths_are_covered_and_git_can_be_read(
+async def test_blocked_paths_are_hidden_and_git_is_readable(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / ".git" / "hooks").mkdir(parents=True)
@@ -197,7 +197,7 @@ async def test_blocked_paths_are_covered_and_git_can_be_read(
     assert (workspace / "AGENT.md").read_text() == "be good\n"
 
 
-async def test_a_link_in_place_of_git_shows_nothing(
+async def test_link_in_place_of_git_is_not_shown(
     bwrap: Bubblewrap, call: CallContext, workspace: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
@@ -206,7 +206,7 @@ async def test_a_link_in_place_of_git_shows_nothing(
     assert "canary" not in await run(bwrap, call, "cat .git/id; ls -la .git/")
 
 
-async def test_kores_own_files_inside_are_closed_and_stay_in_place(
+async def test_own_files_of_kore_in_the_workspace_are_closed_and_fixed(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "conf").mkdir()
@@ -217,7 +217,7 @@ async def test_kores_own_files_inside_are_closed_and_stay_in_place(
     assert own.read_text() == "canary"
 
 
-async def test_a_guest_sees_no_memory(
+async def test_guest_cannot_see_the_memory(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "memory").mkdir()
@@ -232,17 +232,17 @@ async def test_a_guest_sees_no_memory(
     )
 
 
-async def test_a_fork_bomb_is_held_and_dies(bwrap: Bubblewrap, call: CallContext) -> None:
+async def test_fork_bomb_is_limited_and_killed(bwrap: Bubblewrap, call: CallContext) -> None:
     mark = lasting_command().split()[1]
     bomb = f"bash -c ': {mark}; f() {{ f | f & }}; f; sleep 0.5' 2>/dev/null; echo alive"
     assert "alive" in await run(bwrap, call, bomb)
     assert await has_ended(mark)
-    # What reads the file must need no process of its own.
+    # The program that reads the file must not need a process of its own.
     crowd = '(for i in $(seq 200); do sleep 2 & done) 2>said; read -r line <said; echo "$line"'
     assert "fork" in await run(bwrap, call, crowd)
 
 
-async def test_files_and_memory_are_bounded(
+async def test_files_and_memory_are_limited(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     await run(bwrap, call, "head -c 3000000 /dev/zero >big; head -c 3000000 /dev/zero >/tmp/big")
@@ -251,14 +251,14 @@ async def test_files_and_memory_are_bounded(
     assert "900000000" not in said
 
 
-async def test_processor_time_is_bounded(bwrap: Bubblewrap, call: CallContext) -> None:
+async def test_processor_time_is_limited(bwrap: Bubblewrap, call: CallContext) -> None:
     said = await run(bwrap, call, "ulimit -t; sh -c 'while :; do :; done'; echo $?")
     assert said.startswith("2\n")
-    # SIGKILL: the soft limit is the hard one.
+    # SIGKILL, because the soft limit equals the hard one.
     assert "137" in said
 
 
-async def test_nothing_survives_the_end_the_deadline_or_a_cancel(
+async def test_no_process_survives_end_timeout_or_cancellation(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     mark = lasting_command().split()[1]
@@ -294,7 +294,7 @@ asyncio.run(main())
 """
 
 
-async def test_all_dies_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) -> None:
+async def test_all_processes_die_when_kore_is_killed(bwrap: Bubblewrap, workspace: Path) -> None:
     command = lasting_command()
     kore = subprocess.Popen([sys.executable, "-c", KORE, str(workspace), command], cwd=ROOT)
     try:
@@ -313,7 +313,7 @@ asyncio.run(main())
 """
 
 
-def test_nothing_is_left_of_a_command_whose_kore_is_killed_as_it_starts(
+def test_command_dies_when_kore_is_killed_during_its_start(
     bwrap: Bubblewrap, workspace: Path
 ) -> None:
     rounds = 24
@@ -332,7 +332,7 @@ def test_nothing_is_left_of_a_command_whose_kore_is_killed_as_it_starts(
         assert asyncio.run(has_ended(command)), f"round {number}"
 
 
-async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is_killed(
+async def test_first_process_of_the_namespace_stays_in_the_killed_group(
     bwrap: Bubblewrap, call: CallContext
 ) -> None:
     command = lasting_command()
@@ -352,22 +352,22 @@ async def test_the_first_process_of_the_namespace_never_leaves_the_group_that_is
     assert not groups["command"] & groups["outside"]
 
 
-async def test_the_root_is_no_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
+async def test_root_folder_is_rejected_as_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"whole file system"):
         await run(
             bwrap, replace(call, environment=replace(call.environment, workspace=Path("/"))), "true"
         )
 
 
-async def test_a_commands_memory_is_bounded_as_a_whole_by_a_control_group(
+async def test_control_group_limits_the_total_memory_of_a_command(
     bwrap: Bubblewrap, call: CallContext
 ) -> None:
     if not any(folder.name != "pids" for folder in bwrap.groups):
         pytest.skip("no control group that counts memory can be made here")
-    # Two that are each within the bound of a process, and a file in memory.
+    # Two processes within the limit of a single process, and a file in memory.
     take = "python3 -c 'd = bytearray(60_000_000); d[::4096] = b\"x\" * len(d[::4096]); input()'"
     held = replace(bwrap, limits=replace(bwrap.limits, session_bytes=80_000_000))
     line = f"mkfifo gate; {take} <>gate & {take} <>gate & wait %1; echo $?; wait %2; echo $?"
     said = await run(held, call, line, exec_timeout_s=5)
-    # Which part it takes, the shell or one of the two, is the kernel's choice.
+    # The kernel chooses which part it kills: the shell or one of the two.
     assert "the kernel killed at least part of it" in said

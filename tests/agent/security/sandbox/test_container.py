@@ -1,4 +1,4 @@
-"""The container back end beside a stand-in for docker: what it is told, and that nothing stays."""
+"""Container sandbox with a fake docker: its arguments, and no leftovers."""
 
 import asyncio
 import errno
@@ -19,7 +19,7 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
 
-# Writes down what it is told; `run` carries the command out, `kill` ends what `run` has begun.
+# Records its arguments; `run` executes the command, `kill` ends it.
 STAND_IN = """#!/bin/sh
 printf '%s\\n' "$@" >>"$0.log"; echo -- >>"$0.log"
 if [ "$1" = kill ]; then kill -9 "$(cat "$0.pid")"; exit; fi
@@ -49,7 +49,7 @@ def call(tmp_path: Path) -> CallContext:
 
 
 def docker_calls(docker: Path) -> list[list[str]]:
-    """Each call's words."""
+    """Return the arguments of each call."""
     calls = docker.with_name("docker.log").read_text().split("--\n")
     return [words.splitlines() for words in calls if words]
 
@@ -65,7 +65,7 @@ def pairs(words: list[str]) -> set[tuple[str, str]]:
     return set(pairwise(words))
 
 
-async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: CallContext) -> None:
+async def test_command_gets_only_its_workspace(docker: Path, call: CallContext) -> None:
     (call.workspace / ".git" / "hooks").mkdir(parents=True)
     said = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
     assert "said" in said.for_model
@@ -89,9 +89,7 @@ async def test_a_command_gets_nothing_but_its_workspace(docker: Path, call: Call
     assert not any("docker.sock" in word for word in options)
 
 
-async def test_a_command_that_takes_too_long_is_killed_by_its_name(
-    docker: Path, call: CallContext
-) -> None:
+async def test_container_is_killed_by_name_after_a_timeout(docker: Path, call: CallContext) -> None:
     said = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
     assert said.is_error
     async with asyncio.timeout(20):
@@ -101,7 +99,7 @@ async def test_a_command_that_takes_too_long_is_killed_by_its_name(
     assert kill == ["kill", run[run.index("--name") + 1]]
 
 
-def test_the_filter_is_that_of_the_other_sandboxes() -> None:
+def test_seccomp_profile_matches_other_sandboxes() -> None:
     rules = json.loads(seccomp_profile())["syscalls"]
 
     def decided(call: str, *arguments: int) -> int:
@@ -127,7 +125,7 @@ def test_the_filter_is_that_of_the_other_sandboxes() -> None:
     assert decided("clone", 0x11) == 0
 
 
-def test_a_colon_that_would_end_the_volume_and_the_root_are_refused(tmp_path: Path) -> None:
+def test_workspace_with_colon_and_root_folder_are_rejected(tmp_path: Path) -> None:
     container = ContainerSandbox("docker", "image")
     odd = tmp_path / "a:b"
     for job, why in (

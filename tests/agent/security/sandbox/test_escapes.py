@@ -19,7 +19,7 @@ from tests.processes import lasting_command
 
 
 def some() -> list[str]:
-    """What is special to sandboxes, and a few lines of each kind of evasion."""
+    """Return the lines specific to sandboxes, and a few of each kind of evasion."""
     return [*core(), *corpus()[::10]]
 
 
@@ -27,7 +27,7 @@ def whole() -> list[str]:
     return [*core(), *corpus()]
 
 
-# Which lines are tried.
+# The tested lines.
 EXTENT = pytest.mark.parametrize(
     "lines", [some, pytest.param(whole, marks=pytest.mark.slow)], ids=["some", "whole"]
 )
@@ -35,9 +35,7 @@ EXTENT = pytest.mark.parametrize(
 
 @EXTENT
 @pytest.mark.parametrize("user", USERS)
-def test_nothing_gets_out_of_bubblewrap(
-    place: Path, user: str, lines: Callable[[], list[str]]
-) -> None:
+def test_bubblewrap_blocks_escapes(place: Path, user: str, lines: Callable[[], list[str]]) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     assert escapes(place, user, name="bwrap", lines=lines()) == []
@@ -45,9 +43,7 @@ def test_nothing_gets_out_of_bubblewrap(
 
 @EXTENT
 @pytest.mark.parametrize("user", [user for user in USERS if user != "root"])
-def test_nothing_gets_out_of_landlock(
-    place: Path, user: str, lines: Callable[[], list[str]]
-) -> None:
+def test_landlock_blocks_escapes(place: Path, user: str, lines: Callable[[], list[str]]) -> None:
     if kernel_abi() < 1:
         pytest.skip("this kernel has no Landlock")
     assert escapes(place, user, name="landlock", lines=lines()) == []
@@ -55,14 +51,14 @@ def test_nothing_gets_out_of_landlock(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("abi", [1, 3, 5])
-def test_nothing_gets_out_of_an_older_landlock(place: Path, abi: int) -> None:
+def test_older_landlock_blocks_escapes(place: Path, abi: int) -> None:
     if kernel_abi() < abi:
         pytest.skip("this kernel has no Landlock")
     lines = [*core(), *corpus("processes"), *corpus("paths")[:20], *corpus("network")[:10]]
     assert escapes(place, USERS[-1], name="landlock", abi=abi, lines=lines) == []
 
 
-# Each changes something in a workspace that is not read-only to it.
+# Each line changes a workspace that is not read-only.
 PYTHON = "python3 -c 'import fcntl,mmap,os,sys; f=os.open(\"file\",os.O_RDONLY); {}'"
 WRITES = [
     "echo true | xargs --max-lines rm true -f",
@@ -80,7 +76,7 @@ WRITES = [
         "mmap.mmap(os.open(\"file\",os.O_RDWR),0)[0]=1",
     )),
 ]  # fmt: skip
-# These take a file system that knows them, or another wall that does not stand.
+# These need a file system with support for them, or depend on another layer that is missing.
 ODD_WRITES = [
     "ln file $TMPDIR/f && echo x >$TMPDIR/f",
     "mount -o remount,rw,bind . ; touch -d 2001-01-01 .",
@@ -92,7 +88,7 @@ ODD_WRITES = [
 
 @EXTENT
 @pytest.mark.parametrize("user", USERS)
-def test_nothing_writes_in_a_read_only_workspace_of_bubblewrap(
+def test_bubblewrap_protects_a_read_only_workspace(
     place: Path, user: str, lines: Callable[[], list[str]]
 ) -> None:
     if shutil.which("bwrap") is None:
@@ -102,7 +98,7 @@ def test_nothing_writes_in_a_read_only_workspace_of_bubblewrap(
 
 
 @EXTENT
-def test_nothing_writes_in_a_read_only_workspace_of_landlock(
+def test_landlock_protects_a_read_only_workspace(
     place: Path, lines: Callable[[], list[str]]
 ) -> None:
     if kernel_abi() < 6 or USERS[-1] == "root":
@@ -113,24 +109,24 @@ def test_nothing_writes_in_a_read_only_workspace_of_landlock(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("abi", [5, 3, 2, 1])
-def test_nothing_writes_in_a_read_only_workspace_of_an_older_landlock(
-    place: Path, abi: int
-) -> None:
+def test_older_landlock_protects_a_read_only_workspace(place: Path, abi: int) -> None:
     if kernel_abi() < abi or USERS[-1] == "root":
         pytest.skip("this kernel has no such Landlock")
     order = {"lines": [*WRITES, *ODD_WRITES], "read_only": True}
     assert escapes(place, USERS[-1], name="landlock", abi=abi, **order) == []
 
 
-def test_in_a_workspace_that_is_not_read_only_the_same_lines_write(place: Path) -> None:
+def test_same_lines_change_a_writable_workspace(place: Path) -> None:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
-    found = escapes(place, USERS[-1], name="bwrap", lines=WRITES, read_only=False)
-    missed = set(WRITES) - {line for line, traces in found if "the workspace was changed" in traces}
+    escaped_lines = escapes(place, USERS[-1], name="bwrap", lines=WRITES, read_only=False)
+    missed = set(WRITES) - {
+        line for line, traces in escaped_lines if "the workspace was changed" in traces
+    }
     assert not missed
 
 
-# Shells word it differently.
+# Shells use different wording.
 _KILLED = re.compile(r"^.*Killed.*\n", re.MULTILINE)
 WORK = """
 set -e
@@ -146,7 +142,7 @@ exit 3
 
 
 @pytest.mark.parametrize("abi", [99, 6])
-def test_work_can_be_done_under_landlock(place: Path, abi: int) -> None:
+def test_ordinary_work_succeeds_under_landlock(place: Path, abi: int) -> None:
     if kernel_abi() < 6:
         pytest.skip("this kernel's Landlock cannot scope signals")
     code, said, _ = drive(place, USERS[-1], name="landlock", abi=abi, lines=[WORK], listen=True)
@@ -186,7 +182,7 @@ def test_landlock_command_watches_only_folders_it_can_read(place: Path) -> None:
     assert code == 0
 
 
-def test_landlock_ends_all_that_was_started(place: Path) -> None:
+def test_landlock_ends_all_descendants(place: Path) -> None:
     if kernel_abi() < 1:
         pytest.skip("this kernel has no Landlock")
     mark = lasting_command()
@@ -200,7 +196,7 @@ def test_landlock_ends_all_that_was_started(place: Path) -> None:
     assert killed[0] == -15
 
 
-def test_without_a_sandbox_escapes_are_seen(place: Path) -> None:
+def test_escapes_are_detected_without_a_sandbox(place: Path) -> None:
     lines = {
         "cat {outside}/canary.txt": "the canary was shown",
         "cp {outside}/canary.txt .": "the canary is in the workspace",
@@ -209,12 +205,15 @@ def test_without_a_sandbox_escapes_are_seen(place: Path) -> None:
         "bash -c 'echo x >/dev/udp/127.0.0.1/{port}'": "a datagram was sent",
         "touch f; chmod u+s f": "a file runs as its owner",
         "kill -9 {pid}": "the process outside is dead",
-        # It has left the group before the command ends.
+        # It leaves the group before the command ends.
         "setsid sh -c 'touch left; exec sleep 30' & until test -e left; do sleep 0.01; done": (
             "processes were left"
         ),
     }
-    found = dict(escapes(place, USERS[-1], name="none", lines=[*lines, "echo harmless"]))
-    assert set(found) == set(lines)
+    traces_by_line = dict(escapes(place, USERS[-1], name="none", lines=[*lines, "echo harmless"]))
+    assert set(traces_by_line) == set(lines)
     for line, trace in lines.items():
-        assert any(told.startswith(trace) for told in found[line]), (line, found[line])
+        assert any(found_trace.startswith(trace) for found_trace in traces_by_line[line]), (
+            line,
+            traces_by_line[line],
+        )

@@ -1,4 +1,4 @@
-"""Sandboxes with a way out to Kore's proxy: it is the only one."""
+"""Sandboxes with network access: Kore's proxy is the only way out."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ asyncio.run(events())
 print(urllib.request.urlopen('http://localhost:{site}/a').read().decode())
 "
 """
-# What a socket may not do instead of connecting.
+# Uses of a socket other than connecting.
 TRICKS = (
     "s.bind(('127.0.0.1', 0))",
     "s.listen()",
@@ -54,10 +54,10 @@ TRICKS = (
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[WebSite, list[Any]]]:
-    """A site, and the words that tell the driver of a proxy to it."""
+    """A site, and the arguments of a driver with a proxy to it."""
 
     async def record(where: str, allowed: bool, reason: str) -> None:
-        """Nobody looks."""
+        """Ignore the call."""
 
     async with WebSite() as site:
         site.page("/a", "hello")
@@ -87,8 +87,8 @@ async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:
         assert len(site.visits) == 6
 
 
-# The kernel hands sent bytes back on the error queue: with a socket option, set before the
-# connection, and with a control message on data that joins the token in a corked packet.
+# The kernel returns sent bytes on the error queue: with a socket option set before the connection,
+# and with a control message on data that shares a corked packet with the token.
 TIMESTAMPED = """python3 -c "
 import socket, struct
 for level, option, value in ((1, 37, 0x312), (1, 65, 0x312), (6, 3, 1)):
@@ -147,7 +147,7 @@ async def test_connected_socket_keeps_its_options(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
-async def test_nothing_else_is_reached(place: Path, name: str) -> None:
+async def test_other_addresses_are_unreachable(place: Path, name: str) -> None:
     if name == "landlock":
         needs_landlock(4)
     elif shutil.which("bwrap") is None:
@@ -160,7 +160,7 @@ async def test_nothing_else_is_reached(place: Path, name: str) -> None:
         assert site.visits == []
 
 
-def test_an_older_landlock_refuses(tmp_path: Path) -> None:
+def test_older_landlock_refuses_network_access(tmp_path: Path) -> None:
     class Way:
         def channel(self) -> tuple[int, str, tuple[str, ...]]:
             raise AssertionError

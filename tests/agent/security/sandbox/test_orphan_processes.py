@@ -1,4 +1,4 @@
-"""What a killed Kore left running, when even its watcher was killed: the next start ends it."""
+"""Cleanup of processes left by a Kore that was killed along with its watcher."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ with recorded_commands(Path(sys.argv[2])):
 """
 
 
-async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
+async def test_next_start_kills_orphans(tmp_path: Path) -> None:
     command = lasting_command()
     line, note = f"{command} & {command}", tmp_path / "running"
     kore = subprocess.Popen([sys.executable, "-c", KORE, line, note], cwd=ROOT)
@@ -39,7 +39,7 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
         assert await runs(command, 2)
         end_orphans(note)
         assert len(processes(command)) == 2, "its Kore lives"
-        # The watcher is a shell of the same group that is no sleep.
+        # The watcher is the shell in the same group.
         own = os.getpgid(processes(command)[0])
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -56,7 +56,7 @@ async def test_the_next_start_ends_what_was_left(tmp_path: Path) -> None:
     assert await has_ended(command)
 
 
-async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Path) -> None:
+async def test_processes_of_a_kore_that_ended_normally_survive(tmp_path: Path) -> None:
     command, note = lasting_command(), tmp_path / "running"
     line = f"setsid {command} </dev/null >/dev/null 2>&1 & until pgrep -fx '{command}'; do :; done"
     subprocess.run([sys.executable, "-c", KORE, line, note], cwd=ROOT, check=True)
@@ -70,7 +70,7 @@ async def test_what_a_kore_let_go_that_came_to_its_end_is_nobody_s(tmp_path: Pat
         os.kill(left, signal.SIGKILL)
 
 
-def test_a_kore_that_was_started_by_what_is_left_spares_itself(tmp_path: Path) -> None:
+def test_kore_started_by_an_orphan_spares_itself(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     value = process_mark()[NAME].split(":")
@@ -90,7 +90,7 @@ def _words(folder: Path) -> bytes:
     return (folder / "cmdline").read_bytes()
 
 
-def test_a_mark_of_another_process_table_is_left_alone(tmp_path: Path) -> None:
+def test_mark_of_another_process_table_is_ignored(tmp_path: Path) -> None:
     command = lasting_command()
     _, pid, _ = process_mark()[NAME].split(":")
     elsewhere = f"1:{pid}:1"

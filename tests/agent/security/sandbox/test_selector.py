@@ -28,8 +28,8 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The only folder in PATH; empty. Everybody may run what is in there: commands of root are
-    started as somebody else."""
+    """The only folder in PATH, empty and accessible to all: commands of root run as another
+    user."""
     with tempfile.TemporaryDirectory(prefix="kore-programs-", dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -44,33 +44,33 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_probe_sees_that_nothing_confines(home: Path) -> None:
+def test_probe_detects_missing_confinement(home: Path) -> None:
     assert probe(Unconfined(), home) == "a command could read files outside its workspace"
     assert list(home.iterdir()) == []
 
 
-def test_a_program_that_only_claims_to_confine_is_not_trusted(home: Path, programs: Path) -> None:
-    # Runs what stands behind the options, and confines nothing.
+def test_ineffective_sandbox_program_is_rejected(home: Path, programs: Path) -> None:
+    # Runs the command behind the options without confining it.
     program(programs, "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
-    # Root's commands can do little even so: they are not root's.
+    # Even so, commands of root can do little, since they do not run as root.
     why = "a command could reach the network" if os.geteuid() == 0 else "a command could read"
     with pytest.raises(ConfigError, match=rf"bwrap.*does not work here: {why}"):
         select_sandbox(SandboxOptions("bwrap"), home)
 
 
-def test_a_failing_program_is_named_with_what_it_said(home: Path, programs: Path) -> None:
+def test_failing_program_is_reported_with_its_output(home: Path, programs: Path) -> None:
     program(programs, "bwrap", "echo no namespaces for you >&2; exit 1")
     with pytest.raises(ConfigError, match=r"it failed to start .no namespaces for you"):
         select_sandbox(SandboxOptions("bwrap"), home)
 
 
-def test_a_program_that_cannot_be_started_does_not_work_here(home: Path, programs: Path) -> None:
+def test_unstartable_program_is_reported(home: Path, programs: Path) -> None:
     program(programs, "bwrap", "").write_text("#!/nowhere/sh\n")
     with pytest.raises(ConfigError, match=r"does not work here: .*bwrap: No such file"):
         select_sandbox(SandboxOptions("bwrap"), home)
 
 
-def test_a_program_in_a_workspace_is_not_tried(
+def test_program_in_a_workspace_is_ignored(
     home: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = home / "ran"
@@ -86,7 +86,7 @@ def test_a_program_in_a_workspace_is_not_tried(
     assert not ran.exists()
 
 
-def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Path) -> None:
+def test_probe_result_is_cached_until_something_changes(home: Path, programs: Path) -> None:
     count = home / "count"
     script = f"echo x >>{count}; echo broken; exit 1"
     file = program(programs, "bwrap", script)
@@ -105,7 +105,7 @@ def test_what_was_tried_is_kept_until_something_changes(home: Path, programs: Pa
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"bwrap": 7}', "{broken", '{"bwrap": {"key": 1}}'])
-def test_a_damaged_record_is_tried_anew(home: Path, programs: Path, content: str) -> None:
+def test_damaged_cache_is_ignored(home: Path, programs: Path, content: str) -> None:
     (home / "sandbox.json").write_text(content)
     program(programs, "bwrap", "echo broken; exit 1")
     with pytest.raises(ConfigError):
@@ -113,13 +113,13 @@ def test_a_damaged_record_is_tried_anew(home: Path, programs: Path, content: str
     assert json.loads((home / "sandbox.json").read_text())["bwrap"]["failure"]
 
 
-def test_none_is_what_was_asked_for(home: Path) -> None:
+def test_configured_none_is_used(home: Path) -> None:
     choice = select_sandbox(SandboxOptions("none"), home)
     assert (choice.sandbox.name, choice.sandbox.confines) == ("none", False)
     assert str(choice) == "none, as configured"
 
 
-def test_root_without_a_sandbox_gets_no_commands(home: Path, programs: Path) -> None:
+def test_root_without_a_sandbox_cannot_run_commands(home: Path, programs: Path) -> None:
     choice = select_sandbox(SandboxOptions(), home)
     if os.geteuid() != 0:
         assert "bwrap" in choice.failures
@@ -148,13 +148,13 @@ except ConfigError as exc:
     os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("bwrap"),
     reason="takes root, setpriv and bubblewrap",
 )
-def test_root_without_the_right_to_mount_is_told_to_run_kore_as_somebody_else(home: Path) -> None:
+def test_root_without_mount_permission_gets_advice(home: Path) -> None:
     words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
     words += [sys.executable, "-c", _AS_ROOT_IN_A_CONTAINER, str(home)]
     ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    told, hint = ran.stdout.splitlines()
-    assert "root cannot show the workspace to another user here" in told
-    assert "file system" not in told
-    assert "Run Kore as another user" in told
+    message, hint = ran.stdout.splitlines()
+    assert "root cannot show the workspace to another user here" in message
+    assert "file system" not in message
+    assert "Run Kore as another user" in message
     assert "run Kore as another user" in hint
     assert "install" not in hint

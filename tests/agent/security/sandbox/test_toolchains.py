@@ -1,4 +1,4 @@
-"""Programs of version managers: seen in a sandbox, and nothing beside them."""
+"""Toolchains of version managers in a sandbox."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from agent.tools.shell.process_group import run
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 
-async def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
+async def test_toolchain_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
     (home / ".cargo" / "bin").mkdir(parents=True)
@@ -29,7 +29,7 @@ async def test_a_program_of_a_version_manager_runs_and_its_login_is_hidden(tmp_p
     assert "Read-only file system" in said
 
 
-def test_a_home_without_any_has_none(tmp_path: Path) -> None:
+def test_home_without_toolchains_has_none(tmp_path: Path) -> None:
     toolchains = find_toolchains(tmp_path)
     assert toolchains.folders == ()
     assert toolchains.variables == {}

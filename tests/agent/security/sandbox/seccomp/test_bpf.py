@@ -1,4 +1,4 @@
-"""The filters, run by an interpreter of their own: what each architecture's calls come to."""
+"""Seccomp filters, evaluated by an interpreter for each architecture."""
 
 import errno
 import struct
@@ -15,20 +15,20 @@ from agent.security.sandbox.seccomp.bpf import (
 )
 from agent.security.sandbox.seccomp.syscalls import ARCHITECTURES, NUMBERS
 
-ALLOWED, ASKED = "allowed", "asked"
+ALLOWED, SUPERVISED = "allowed", "asked"
 
 
 def decide(
     rules: FilterRules, machine: str, call: str | int, *arguments: int, arch: int = 0
 ) -> str:
-    """What the kernel would do with a call under these rules."""
+    """Return the kernel's action for a call under these rules."""
     return interpret(program(rules, machine), machine, call, *arguments, arch=arch)
 
 
 def interpret(
     instructions: bytes, machine: str, call: str | int, *arguments: int, arch: int = 0
 ) -> str:
-    """What the kernel would do: classic BPF over `struct seccomp_data`."""
+    """Return the kernel's action: classic BPF over `struct seccomp_data`."""
     column = list(ARCHITECTURES).index(machine)
     number = NUMBERS[call][column] if isinstance(call, str) else call
     padded = [*arguments, *[0] * (6 - len(arguments))]
@@ -50,14 +50,14 @@ def interpret(
             assert kind == 0x06
             if value >> 16 == 5:
                 return errno.errorcode[value & 0xFFFF]
-            return {0x7FFF0000: ALLOWED, 0x7FC00000: ASKED}[value]
+            return {0x7FFF0000: ALLOWED, 0x7FC00000: SUPERVISED}[value]
 
 
 both = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 
 
 @both
-def test_parser_may_compute_and_answer_only(machine: str) -> None:
+def test_parser_can_only_compute_and_answer(machine: str) -> None:
     instructions = allow_only(PARSER_CALLS, machine)
     column = list(ARCHITECTURES).index(machine)
     for call, numbers in NUMBERS.items():
@@ -66,13 +66,13 @@ def test_parser_may_compute_and_answer_only(machine: str) -> None:
             assert interpret(instructions, machine, call) == expected, call
     assert interpret(instructions, machine, 9999) == "EPERM"
     assert interpret(instructions, machine, "read", arch=0x40000003) == "ENOSYS"
-    # The same call in the way of x32.
+    # The same call in the x32 convention.
     assert interpret(instructions, machine, 0x40000000) == "EPERM"
     assert allow_only(PARSER_CALLS, "sparc") == b""
 
 
 @both
-def test_ways_into_the_kernel_are_closed_everywhere(machine: str) -> None:
+def test_dangerous_calls_are_blocked_on_each_architecture(machine: str) -> None:
     closed = "keyctl ptrace bpf unshare setns mount process_vm_readv userfaultfd kexec_load"
     for rules in (NAMESPACED, rules_beyond_landlock(7)):
         for call in closed.split():
@@ -82,20 +82,20 @@ def test_ways_into_the_kernel_are_closed_everywhere(machine: str) -> None:
 
 
 @both
-def test_arguments_decide(machine: str) -> None:
+def test_arguments_decide_about_calls(machine: str) -> None:
     for rules in (NAMESPACED, rules_beyond_landlock(7)):
         assert decide(rules, machine, "clone", 0x1200011) == ALLOWED
         for namespace in (0x20000, 0x2000000, 0x10000000, 0x40000000):
             assert decide(rules, machine, "clone", 0x11 | namespace) == "EPERM"
         assert decide(rules, machine, "ioctl", 0, 0x5401) == ALLOWED
         assert decide(rules, machine, "ioctl", 0, 0x5412) == "EPERM"
-        # The kernel looks at the lower half of a command only.
+        # The kernel uses only the lower half of a command.
         assert decide(rules, machine, "ioctl", 0, 0xABCD_0000_5412) == "EPERM"
         assert decide(rules, machine, "ioctl", 0, 0x541C) == "EPERM"
 
 
 @both
-def test_marks_of_files_stay(machine: str) -> None:
+def test_extended_attributes_cannot_be_changed(machine: str) -> None:
     calls = [f"{kind}{call}xattr" for kind in ("", "l", "f") for call in ("set", "remove")]
     for rules in (NAMESPACED, rules_beyond_landlock(7), rules_beyond_landlock(1)):
         for call in (*calls, "setxattrat", "removexattrat"):
@@ -103,7 +103,7 @@ def test_marks_of_files_stay(machine: str) -> None:
 
 
 @both
-def test_sockets(machine: str) -> None:
+def test_sockets_are_restricted(machine: str) -> None:
     assert decide(NAMESPACED, machine, "socket", 1) == "EPERM"
     assert decide(NAMESPACED, machine, "socketpair", 1, 1) == ALLOWED
     assert decide(NAMESPACED, machine, "socketpair", 1, 2) == "EPERM"
@@ -118,7 +118,7 @@ def test_sockets(machine: str) -> None:
 
 
 @both
-def test_other_processes_are_out_of_reach_beside_landlock(machine: str) -> None:
+def test_other_processes_are_unreachable_under_landlock(machine: str) -> None:
     beside = rules_beyond_landlock(7)
     assert decide(beside, machine, "prlimit64", 0) == ALLOWED
     assert decide(beside, machine, "prlimit64", 77) == "EPERM"
@@ -126,12 +126,12 @@ def test_other_processes_are_out_of_reach_beside_landlock(machine: str) -> None:
     assert decide(beside, machine, "setpriority", 0, 77) == "EPERM"
     assert decide(beside, machine, "setpriority", 2, 0) == "EPERM"
     assert decide(beside, machine, "shmget") == "EPERM"
-    assert decide(beside, machine, "fchmodat") == ASKED
+    assert decide(beside, machine, "fchmodat") == SUPERVISED
     assert decide(beside, machine, "kill", 77, 9) == ALLOWED
 
 
 @both
-def test_an_older_landlock_gets_a_stricter_filter(machine: str) -> None:
+def test_older_landlock_gets_a_stricter_filter(machine: str) -> None:
     assert decide(rules_beyond_landlock(5), machine, "kill", 77, 9) == "EPERM"
     assert decide(rules_beyond_landlock(5), machine, "kill", 0, 9) == ALLOWED
     assert decide(rules_beyond_landlock(5), machine, "tgkill", 77, 77, 9) == "EPERM"
@@ -142,7 +142,7 @@ def test_an_older_landlock_gets_a_stricter_filter(machine: str) -> None:
 
 
 @both
-def test_no_call_makes_a_file_that_runs_as_its_owner(machine: str) -> None:
+def test_set_id_files_cannot_be_created(machine: str) -> None:
     column = list(ARCHITECTURES).index(machine)
     created, opened = 0o101, 0o1
     calls: dict[str, tuple[int, ...]] = {
@@ -158,14 +158,14 @@ def test_no_call_makes_a_file_that_runs_as_its_owner(machine: str) -> None:
             plain = decide(rules, machine, call, *before, 0o1777)
             assert plain == (ALLOWED if rules is NAMESPACED else plain), call
             assert plain != "EPERM", call
-        # Where nothing is made, the mode is whatever the register had.
+        # Without creation, the mode is whatever the register contained.
         assert decide(rules, machine, "openat", 0, 0, opened, 0o7777) == ALLOWED
         temporary = 0o20200000
         assert decide(rules, machine, "openat", 0, 0, temporary, 0o4755) == "EPERM"
         assert decide(rules, machine, "openat2") == "ENOSYS"
 
 
-def test_other_architectures_are_no_way_around() -> None:
+def test_calls_of_other_architectures_are_blocked() -> None:
     i386 = 0x40000003
     assert decide(NAMESPACED, "x86_64", 1, arch=i386) == "ENOSYS"
     assert decide(NAMESPACED, "x86_64", 0x40000000 | 1) == "ENOSYS"
