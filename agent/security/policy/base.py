@@ -17,8 +17,8 @@ SERVER_TOOLS = "mcp__"
 
 
 # The reason why undo would not restore a file: history of a repository, ignored by git, too large,
-# beyond the limits of the folder, unreadable, closed to tools, outside of the folder, or no record
-# is kept.
+# beyond the limits of the folder, unreadable, closed to tools, outside of the folder, or not
+# recorded.
 LossCause = Literal[
     "git",
     "ignored",
@@ -86,10 +86,9 @@ class ToolRequest:
 
     Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` means that it
     is a quotation from the person's words or from the untrusted source itself. `taint` is the
-    current taint of the session. `read_only` means that a command could not change the workspace,
-    whatever it does. `outside_reason` is the model's reason to run outside of the existing sandbox,
+    current taint of the session. `read_only` means that no command could change the workspace. `outside_reason` is the model's reason to run outside of the existing sandbox,
     or None to run inside; `network` are additional hosts beyond those of the settings. `traits` are
-    None for an unknown tool. `executables` are those of `creates` that may be run as programs;
+    None for an unknown tool. `executables` are created files that may be run as programs;
     `foreign` means that untrusted people may influence the workspace. `deletion` is the known
     deletion.
     """

@@ -215,7 +215,7 @@ class RolePolicy:
         return rule.hosts
 
     def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
-        """Return the files that the role allows a tool to show: its own scope, or that of
+        """Return the files that the role allows a tool to show: by its own scope or that for
         reading."""
         role = self.principal.role
         rule = role.rule(tool, governed_by)

@@ -305,7 +305,7 @@ def _commands(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decisi
 
 
 def _redirects(role: Role, rule: ToolRule, reach: CallEffects) -> Iterator[Decision]:
-    """Yield objections to redirections, by the rule of `exec` or else those of the file tools."""
+    """Yield objections to redirections, by the rule of `exec` or else of the file tools."""
     for tool, paths in ((WRITING_TOOL, reach.writes), (READING_TOOL, reach.reads)):
         if not paths:
             continue

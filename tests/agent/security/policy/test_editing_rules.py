@@ -1,4 +1,4 @@
-"""Rules for editing files also hold for tools that a role does not name."""
+"""Rules for editing files also apply to tools that a role does not name."""
 
 from pathlib import Path
 from typing import Any

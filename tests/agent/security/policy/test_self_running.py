@@ -1,5 +1,4 @@
 """Approval for new files that other programs run automatically, in foreign folders."""
-people."""
 
 from pathlib import Path
 from typing import Any

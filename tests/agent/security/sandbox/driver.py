@@ -1,12 +1,12 @@
-"""Runs shell lines in one sandbox as whoever started this, and tells which of them got out.
+"""Runs shell lines in a sandbox as the current user and reports the lines that escaped.
 
     echo '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}' | python driver.py
 
 With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
-With {"read_only": true}, or false, the workspace holds a few files and what changes them is told.
+With {"read_only": true}, or false, the workspace has a few files, and changes to them are reported.
 With {"listen": true} one line runs alone and its exit code and output are printed instead.
-A line may hold {outside}, {programs}, {port} and {pid}; see evasions.toml. Printed is a JSON list
-of pairs: a line and what gave it away. It needs nothing but the package `agent`.
+A line may contain {outside}, {programs}, {port} and {pid}; see evasions.toml. The output is a JSON
+list of pairs: a line and its traces. The script needs only the package `agent`.
 """
 
 import asyncio

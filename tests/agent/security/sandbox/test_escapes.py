@@ -1,6 +1,6 @@
-"""Hundreds of lines that try to get out, run for real in every sandbox, as root and as nobody.
+"""Hundreds of escape attempts, run in every sandbox as root and as an unprivileged user.
 
-`make test` runs the core and some lines of each kind; `make proofs` all of them.
+`make test` runs the core and some lines of each kind; `make proofs` runs all.
 """
 
 import errno

@@ -158,7 +158,7 @@ def test_set_id_files_cannot_be_created(machine: str) -> None:
             plain = decide(rules, machine, call, *before, 0o1777)
             assert plain == (ALLOWED if rules is NAMESPACED else plain), call
             assert plain != "EPERM", call
-        # Without creation, the mode is whatever the register contained.
+        # Without creation, the mode register may contain anything.
         assert decide(rules, machine, "openat", 0, 0, opened, 0o7777) == ALLOWED
         temporary = 0o20200000
         assert decide(rules, machine, "openat", 0, 0, temporary, 0o4755) == "EPERM"
