@@ -86,11 +86,11 @@ class ToolRequest:
 
     Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` means that it
     is a quotation from the person's words or from the untrusted source itself. `taint` is the
-    current taint of the session. `read_only` means that no command could change the workspace. `outside_reason` is the model's reason to run outside of the existing sandbox,
-    or None to run inside; `network` are additional hosts beyond those of the settings. `traits` are
-    None for an unknown tool. `executables` are created files that may be run as programs;
-    `foreign` means that untrusted people may influence the workspace. `deletion` is the known
-    deletion.
+    current taint of the session. `read_only` means that no command could change the workspace.
+    `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
+    inside; `network` are additional hosts beyond those of the settings. `traits` are None for an
+    unknown tool. `executables` are created files that may be run as programs; `foreign` means that
+    untrusted people may influence the workspace. `deletion` is the known deletion.
     """
 
     tool: str
