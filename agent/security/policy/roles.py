@@ -72,7 +72,7 @@ class Role:
     kinds: Mapping[str, ToolKind] = field(default_factory=dict)
 
     def rule(self, tool: str, governed_by: str | None = None) -> ToolRule | None:
-        """Return the rule for a tool: its own, or else the rule of `governed_by`, or else of `*`."""
+        """Return the rule for a tool: its own, or else that for `governed_by`, or else of `*`."""
         return self._named_rule(tool, governed_by) or self.tools.get(ANY)
 
     def editing_rules(self, request: ToolRequest) -> Mapping[str, ToolRule]:
