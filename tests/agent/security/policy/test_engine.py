@@ -356,7 +356,7 @@ def test_leaving_the_sandbox_decides_the_rule_among_other_questions(more: dict[s
     decision = judge.decide(leaving)
     assert (decision.verdict, decision.rule) == ("ask", "ask-outside-sandbox")
     assert "to see it" in decision.reason
-    others = [decision.reason for decision in judge.evaluate(leaving) if decision != decision]
+    others = [other.reason for other in judge.evaluate(leaving) if other != decision]
     assert others
     assert decision.reason.startswith(others[0])
 
