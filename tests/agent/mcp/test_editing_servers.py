@@ -28,8 +28,8 @@ def kind_of(server: McpServerSettings, *, is_sandboxed: bool = True) -> str | No
 def test_server_with_a_folder_may_edit(tmp_path: Path) -> None:
     assert kind_of(McpServerSettings("w", "prog", folder=tmp_path)) == "edit"
     assert kind_of(McpServerSettings("w", "prog", (str(tmp_path),))) == "edit"
-    assert kind_of(McpServerSettings("w", "prog", folder=tmp_path, read_only=True)) is None
-    assert kind_of(McpServerSettings("w", "prog")) is None
+    assert kind_of(McpServerSettings("w", "prog", folder=tmp_path, read_only=True)) == "other"
+    assert kind_of(McpServerSettings("w", "prog")) == "other"
 
 
 @pytest.mark.parametrize("is_read_only", [True, False])
@@ -43,4 +43,4 @@ def test_remote_server_may_edit_unless_declared_read_only() -> None:
     server = McpServerSettings("w", url="http://localhost:8000/mcp")
     assert kind_of(server) == "edit"
     read_only = McpServerSettings("w", url="http://localhost:8000/mcp", read_only=True)
-    assert kind_of(read_only) is None
+    assert kind_of(read_only) == "other"

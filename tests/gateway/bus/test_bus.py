@@ -301,7 +301,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
     ("what", "refused"),
     [
         ("one", ("INSERT ON message", "not full", "NEW.content LIKE '%re: one%'")),
-        ("/queue join", ("UPDATE ON session", "not full")),
+        ("/queue join", ("INSERT ON session_choice", "not full")),
     ],
     ids=["turn", "command"],
 )

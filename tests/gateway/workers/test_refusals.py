@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -56,10 +57,11 @@ async def test_a_worker_makes_no_tables(process: GatewayProcess) -> None:
 
 
 def pretend(url: str, number: int, oldest: int) -> None:
-    """The newest migration there is that number, and programs since `oldest` may be workers."""
+    """Make `number` the schema of the database, and `oldest` the oldest version of a worker."""
     with closing(connect(url)) as server, server.transaction():
         tx = PostgresTransaction(server)
-        stored.change(tx, "migration", {"number": number}, number=SCHEMA.newest)
+        stored.delete(tx, "migration")
+        stored.add(tx, "migration", number=number, applied_at=time.time())
         stored.change(tx, "owner", {"oldest_schema": oldest})
 
 

@@ -324,7 +324,7 @@ async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Pa
             async for event in seen:
                 if isinstance(event, ApprovalAsked):
                     break
-        assert event.reason.startswith("sub-agent general (1): ")
+        assert event.request.reason.startswith("sub-agent general (1): ")
         await parts.until_stored("turn", state="waiting", lane=LANE)
         assert await parts.service.answer_approval(event.nonce, "once", "cli:0")
         await wait_for_answers(parts)
