@@ -57,8 +57,12 @@ def is_at_once(key: Key) -> bool:
 
 
 def is_harmless(key: Key) -> bool:
-    """Return whether a project's own file may set this key before it is trusted."""
-    return any(setting.is_harmless for setting, _ in _steps(key))
+    """Return whether a project's own file may set this key before it is trusted.
+
+    A key that widens access never is, even in a section that is harmless otherwise.
+    """
+    is_marked = any(setting.is_harmless for setting, _ in _steps(key))
+    return is_marked and not widens_access(key)
 
 
 def is_deferred(section: object) -> bool:

@@ -262,6 +262,7 @@ def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> Non
         {"mcp_servers": {}},
         {"http": {"host": "0.0.0.0"}},
         {"store": {"url": "sqlite:///x"}},
+        {"tools": {"asset_export": True}},
     ],
 )
 def test_a_projects_file_may_set_harmless_keys_only(tmp_path: Path, content: Any) -> None:
