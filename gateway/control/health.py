@@ -22,7 +22,7 @@ from gateway.turns.usage.turn_log import metric_lines
 log = logging.getLogger(__name__)
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_STATES = {"starting", "polling", "webhook", "retrying"}
+_STATES = {"starting", "running", "polling", "webhook", "retrying"}
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"

@@ -16,7 +16,7 @@ from gateway.cli.context import config_path, data_dir_of, settings_of
 from gateway.cli.output import print_json, print_table
 from gateway.config.channel_section import environment_variable
 from gateway.config.json_files.document import read_object
-from gateway.core.channel_table import DEFAULT_CHANNEL
+from gateway.core.channel_table import CHANNELS, DEFAULT_CHANNEL
 
 if TYPE_CHECKING:
     from gateway.channels.spec import ChannelIdentity
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from gateway.cli.onboarding.owner import Candidate
     from gateway.config import Settings
     from gateway.runtime.paths import DataDir
+
+
+class _OpenChoices(tuple[str, ...]):
+    """Choices that completion offers; channels of installed packages are accepted as well."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new.add_argument("channel", metavar="NAME", type=_account, help="name of the new channel")
     new.add_argument("--folder", type=Path, metavar="DIR", help="where to write the package")
     for action in (add, remove, test):
-        action.add_argument("channel", metavar="CHANNEL", help=f"such as {DEFAULT_CHANNEL}")
+        action.add_argument(
+            "channel",
+            metavar="CHANNEL",
+            choices=_OpenChoices(CHANNELS),
+            help=f"such as {DEFAULT_CHANNEL}",
+        )
         action.add_argument(
             "--name", metavar="NAME", type=_account, help="name of an additional account"
         )

@@ -323,7 +323,7 @@ def test_large_folder_does_not_hide_other_skills(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "expected"),
     [
         ("/skills new", ""),
         ("/skills@my_bot new of the release", "of the release"),

@@ -110,7 +110,7 @@ async def test_one_that_runs_apart_names_its_agent(tmp_path: Path) -> None:
         message = chat_message("/survey the files")
         await parts.bus.submit(message)
         await parts.until_answered(message)
-    assert "sub-agent `explore`" in context_of(model)
+    assert "to `explore` with `task`" in context_of(model)
     assert "ARGUMENTS: the files" in context_of(model)
 
 
@@ -177,6 +177,6 @@ async def test_a_skill_is_written_of_the_conversation_after_a_question(tmp_path:
         await parts.bus.submit(message)
         await parts.until_answered(message)
     request = contexts(model.requests[0].messages[0])
-    assert "in this conversation: for folders" in request
+    assert "into a skill: for folders" in request
     assert "`skills/NAME/SKILL.md`" in request
     assert "Run `ls docs`." in contexts(model.requests[-1].messages[-1])

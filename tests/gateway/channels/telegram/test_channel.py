@@ -5,7 +5,7 @@ from tests.gateway.cli.kore import ROOT
 
 
 def test_channel_loads_no_terminal_libraries() -> None:
-    code = "import gateway.channels.telegram.channel, sys; print(*sys.modules)"
+    code = "import gateway.channels.telegram.opening, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
