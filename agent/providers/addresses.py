@@ -1,4 +1,4 @@
-"""Addresses of servers: as people write them, and as requests need them."""
+"""Normalisation of model server addresses."""
 
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -8,14 +8,15 @@ from agent.i18n import t
 
 _VERSION_PART = re.compile(r"v\d+\w*")
 
-# What people leave at the end of an address.
+# API paths that people leave at the end of an address.
 _METHODS = ("/chat/completions", "/responses", "/messages", "/api/chat")
 
 
 def normalise_base(address: str, version: str | None) -> str:
-    """The address without a trailing slash or method, and with its version when it names none.
+    """Return the address without a trailing slash or API path, and with a version.
 
-    Raises `ConfigError` for what is no http address.
+    `version` is appended when the address names none. Raises `ConfigError` unless the address is a
+    plain http address without user name and password.
     """
     if "@" in address.partition("//")[2].partition("/")[0]:
         raise ConfigError(
@@ -38,7 +39,7 @@ def normalise_base(address: str, version: str | None) -> str:
 
 
 def _parts(address: str) -> SplitResult | None:
-    """The parts of an http address that a client can connect to, else None."""
+    """Return the parts of an http address that a client can connect to, else None."""
     try:
         parts = urlsplit(address)
         host = (parts.hostname or "").encode("idna")

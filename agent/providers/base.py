@@ -1,4 +1,4 @@
-"""The port to a model, and what is asked of it."""
+"""Provider interface and model requests."""
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +14,10 @@ _NAME_LIMIT = 64
 
 
 def plain_name(name: str) -> str:
-    """A tool's name as every vendor takes it: letters, digits, _ and -, at most 64 of them."""
+    """Return a tool name that every vendor accepts.
+
+    Other characters than letters, digits, _ and - are replaced; the limit is 64 characters.
+    """
     return _NOT_IN_A_NAME.sub("_", name)[:_NAME_LIMIT] or "unnamed"
 
 
@@ -22,8 +25,8 @@ def is_plain_name(name: str) -> bool:
     return plain_name(name) == name
 
 
-# Earlier thoughts are given back in fields of their own, and the limit of a reply's tokens has its
-# other name.
+# Adaptations of a request: earlier thoughts in fields of their own, and the other name for the
+# limit of reply tokens.
 REPLAYED_THOUGHTS = "replayed thoughts"
 RENAMED_LIMIT = "renamed limit"
 
@@ -35,18 +38,18 @@ class ToolSpec:
     name: str
     description: str
     parameters: JsonSchema
-    # Counted once (`agent.context.token_budget`); no part of its value.
+    # Counted once (`agent.context.token_budget`); excluded from comparisons.
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
 
 @frozen
 class ModelRequest:
-    """One model call. `messages` holds no system message: `system` is the whole prompt.
+    """A request to a model.
 
-    `messages` must be valid (see `history.repair`); `tools` keeps its order within a session, so
-    that one request is a byte-identical continuation of the one before. `adaptations` holds
-    what the server refused: names of optional fields of the body, which are left out, and the two
-    below.
+    `messages` contains no system message; `system` is the whole prompt. `messages` must be valid
+    (see `history.repair`); `tools` keeps its order within a session, so that each request is a
+    byte-identical continuation of the previous one. `adaptations` are changes after refusals: names
+    of optional body fields to leave out, `REPLAYED_THOUGHTS` and `RENAMED_LIMIT`.
     """
 
     model: str
@@ -60,11 +63,11 @@ class ModelRequest:
 
 
 class Provider(Protocol):
-    """A way to reach a model.
+    """Client for a model API.
 
-    `stream` yields deltas as they arrive and, as its last item, exactly one `Reply`. It raises
-    `ProviderError`; a reply that was cut short is an error, never a `Reply`. One that holds
-    connections also has `async def aclose(self)`.
+    `stream` yields deltas as they arrive and exactly one `Reply` as its last item. It raises
+    `ProviderError`; a reply that was cut short is an error, never a `Reply`. A provider with
+    connections also defines `async def aclose(self)`.
     """
 
     @property
@@ -74,6 +77,6 @@ class Provider(Protocol):
 
 
 class ClosingProvider(Provider, Protocol):
-    """A provider as Kore holds it."""
+    """A provider that can be closed."""
 
     async def aclose(self) -> None: ...

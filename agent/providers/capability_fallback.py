@@ -1,4 +1,4 @@
-"""A provider around a provider that leaves out what a server refuses."""
+"""Provider wrapper that leaves out the parts of a request that a server refuses."""
 
 import time
 from collections.abc import (
@@ -48,10 +48,10 @@ from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _MOST_REFUSED = 50_000
-# Refused pictures after which a model that never accepted one counts as blind.
+# Refusals of pictures after which a model that never accepted any counts as blind.
 _BLIND_AFTER = 2
 
-# Parts of which a person should know in any case that they are missing.
+# Omitting these parts causes a warning; other omissions are only information.
 _NOTABLE = PICTURE_PARTS | {TOOLS}
 _NOTHING = frozenset[str]()
 _PICTURES_OMITTED = mark_for_translation(
@@ -62,17 +62,17 @@ _SERVER_ERRORS_IN_A_ROW = 2
 
 
 class CapabilityFallback:
-    """Finds out which optional parts of a request a server refuses, and leaves them out.
+    """Wrapper that detects refused optional parts of a request and leaves them out.
 
-    After a refusal the request is repeated without one part after the other until it passes (see
-    `search_parts`), never after output has begun. What was left out then is remembered for the
-    server and the model, and a notice says so. Native tools are described in the prompt instead;
-    for a picture the model reads that there was one. Refused pictures and thoughts are remembered
-    one by one, since others may pass.
+    After a refusal, the request is repeated with one part after another left out until it passes
+    (see `search_parts`), but never after output has begun. The omitted parts are remembered for the
+    server and the model, and a notice reports them. Native tools are then described in the prompt,
+    and a placeholder text replaces a picture. Refused pictures and thoughts are remembered
+    individually, since others may pass.
 
-    A model that was given tools and writes its calls as text gets them in the prompt from then on,
-    unless `tools` is "native". A model that is known not to see or not to think (`images`,
-    `thinking`) is not tried with either. `memory` may be shared by several keys of one server.
+    When a model with native tools writes its calls as text, the tools are described in the prompt
+    from then on, unless `tools` is "native". `images=False` and `thinking=False` leave these parts
+    out from the start. `memory` may be shared by several keys of one server.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CapabilityFallback:
         )
         self._memory = memory or ServerMemory()
         self._clock = clock
-        # What the last pictures were for which a notice was given.
+        # Hashes of the pictures in the last notice.
         self._noticed_pictures: list[int] = []
 
     @property
@@ -132,7 +132,7 @@ class CapabilityFallback:
                     request = self._without_thoughts(request, memory, exc)
                     continue
                 if is_by_tokens(exc) and not (search and is_by_tokens(search.refusal)):
-                    # Without the parts of the trial it got further than before.
+                    # The request got further without the omitted parts.
                     for notice in self._learn(request, memory, search):
                         yield notice
                 search = self._continue_search(request, memory, search, exc)
@@ -141,7 +141,7 @@ class CapabilityFallback:
         await self._provider.aclose()
 
     def _is_blindness_to_notice(self, request: ModelRequest, memory: ModelMemory) -> bool:
-        """Whether the newest message shows pictures that are left out, each time once."""
+        """Return whether to report, once, that pictures of the newest message are left out."""
         if PICTURES not in self._always_omitted and PICTURES not in memory.parts:
             return False
         pictures = _pictures_of_question(request)
@@ -156,7 +156,7 @@ class CapabilityFallback:
         search: "_Search | None",
         refusal: ProviderError,
     ) -> "_Search | None":
-        """Choose what the next request leaves out. Raises the refusal when that cannot help."""
+        """Choose the parts that the next request leaves out, or raise the refusal."""
         if search is not None:
             search.advance(refusal)
             return search
@@ -168,7 +168,8 @@ class CapabilityFallback:
         if not is_searchable(refusal):
             raise refusal
         if is_server_error(refusal):
-            # Mostly an outage. The request is repeated by the caller; then it is looked into.
+            # Usually an outage. The caller retries first; a search starts only after further
+            # errors.
             memory.server_errors += 1
             if memory.server_errors < _SERVER_ERRORS_IN_A_ROW:
                 raise refusal
@@ -182,7 +183,7 @@ class CapabilityFallback:
     def _learn(
         self, request: ModelRequest, memory: ModelMemory, search: "_Search | None"
     ) -> Sequence[Notice]:
-        """Remember what the search left out; return the notice for the person."""
+        """Remember the parts that the search left out; return the notices for the person."""
         if search is None:
             return ()
         reduced = self._reduce(request, memory, _NOTHING)
@@ -219,7 +220,7 @@ class CapabilityFallback:
     def _without_thoughts(
         self, request: ModelRequest, memory: ModelMemory, exc: BadThoughts
     ) -> ModelRequest:
-        """The request to make instead. Raises what nothing mends."""
+        """Return the request to send instead, or raise the error if no change can help."""
         if exc.missing:
             provider, sent = self._provider, self._reduce(request, memory, _NOTHING)
             if isinstance(
@@ -235,7 +236,7 @@ class CapabilityFallback:
         return replace(request, options={**options, "thinking": False})
 
     def _refuse(self, parts: Iterable[Part]) -> bool:
-        """Remember them; False when there was nothing new."""
+        """Remember refused parts; return whether any of them was new."""
         refused = self._memory.refused_parts
         new = {hash(mark) for part in parts if (mark := _mark(part)) is not None} - refused
         if len(refused) > _MOST_REFUSED:
@@ -246,7 +247,7 @@ class CapabilityFallback:
     def _reduce(
         self, request: ModelRequest, memory: ModelMemory, trial: frozenset[str]
     ) -> ModelRequest:
-        """Return the request without what is remembered as refused, and without the `trial`."""
+        """Return the request without the parts known as refused, and without the `trial`."""
         omitted = memory.parts | self._always_omitted | trial
         messages = request.messages
         if self._memory.refused_parts:
@@ -294,7 +295,7 @@ class CapabilityFallback:
         *,
         in_words: bool,
     ) -> AsyncIterator[ModelEvent]:
-        """The stream, with calls that stand in its text taken out of it."""
+        """Yield the events of the stream, with calls in its text converted to tool calls."""
         from agent.providers.text_tools.detection import DetectionBuffer
 
         buffer = DetectionBuffer()
@@ -381,12 +382,12 @@ def _parts(request: ModelRequest) -> Iterator[Part]:
 
 
 def _has_pictures(request: ModelRequest) -> bool:
-    # Every request looks at the whole conversation: of the ways to do so this is the cheapest.
+    # Runs over the whole conversation for every request; this is the cheapest way.
     return Image in {type(part) for one in request.messages for part in one.content}
 
 
 def _pictures_of_question(request: ModelRequest) -> list[int]:
-    """The pictures of the newest message of a person, by their content."""
+    """Return hashes of the pictures in the newest user message."""
     question = next((one for one in reversed(request.messages) if one.role == "user"), None)
     return [hash(one.data) for one in _images(question)] if question is not None else []
 
@@ -407,7 +408,7 @@ def _images(message: Message) -> list[Image]:
 
 
 def _mark(part: Part) -> str | bytes | None:
-    """Return what identifies a thought or a picture; None for any other part."""
+    """Return an identifying value of a thought or a picture; None for any other part."""
     match part:
         case Thinking(text, signature):
             return signature or text
@@ -441,7 +442,7 @@ def _limit_notice(request: ModelRequest) -> str:
 
 
 def _part_name(part: str) -> str:
-    """Return a part's name for people; a field of the body goes by its own."""
+    """Return a part's name for people; a body field is shown under its own name."""
     match part:
         case "pictures":
             return t("pictures")
@@ -457,7 +458,7 @@ def _part_name(part: str) -> str:
 
 
 class _Search:
-    """The search that one refused request has started: its trial and what it is about."""
+    """A search started by a refused request, with its refusal and its current trial."""
 
     def __init__(
         self,
@@ -469,7 +470,7 @@ class _Search:
         self.omitted = self._next(lambda: next(trials))
 
     def advance(self, answer: ProviderError) -> None:
-        """Choose the next trial. Raises the refusal when none is left, or another error."""
+        """Choose the next trial; raise the refusal when none is left, or an unrelated error."""
         is_same_kind = is_server_error(answer) <= is_server_error(self.refusal)
         if not (is_searchable(answer) and is_same_kind):
             raise answer

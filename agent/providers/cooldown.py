@@ -1,4 +1,4 @@
-"""Which keys of which models are left alone for a while, and why."""
+"""Cooldowns of API keys and models after errors."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ Cause = Literal["limit", "outage", "key"]
 _FIRST_S: dict[Cause, float] = {"limit": 30, "outage": 30, "key": 600}
 _LONGEST_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
 _EVERY_MODEL = ""
-# At most, however long a vendor asks for: the account may have been repaired since.
+# Maximum wait before a probe, even if the vendor asks for more: the account may work again.
 _PROBE_S = 300.0
 
 
@@ -28,8 +28,11 @@ class KeyRef:
 
 @dataclass(slots=True)
 class _Cooldown:
-    """`probe_at_s` is when one request may try again, `ends_at_s` when the vendor says that it is
-    over, both on the clock. `probe` is set while that one request runs."""
+    """Cooldown of a key, or of a model with a key.
+
+    `probe_at_s` is the clock time at which one request may try again, `ends_at_s` the end stated by
+    the vendor. `probe` is set while the probing request runs.
+    """
 
     cause: Cause
     reason: str
@@ -40,12 +43,12 @@ class _Cooldown:
 
 
 class Cooldowns:
-    """Cooldowns of (account, model), each as narrow as its cause.
+    """Cooldowns by account and model, each as narrow as its cause.
 
-    A rate limit or an outage holds that key back for that model alone, a refused key for all of
-    its models. When the time is over, or after five minutes of a longer one that the vendor
-    stated, one request probes while the others still wait: its success ends the cooldown, a
-    failure doubles it. `clock` counts seconds.
+    A rate limit or an outage blocks a key for one model, a refused key usually for all of its
+    models. After the cooldown, or after five minutes of a longer one stated by the vendor, one
+    request probes while the others still wait: success ends the cooldown, failure doubles it.
+    `clock` counts seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,42 +56,42 @@ class Cooldowns:
         self._cooldowns: dict[tuple[KeyRef, str], _Cooldown] = {}
 
     def remaining_s(self, account: KeyRef, model: str) -> float:
-        """Seconds until it may be asked; 0 when it may be now. While a probe runs, at least one."""
+        """Return the seconds until the model may be asked, or 0; at least 1 while a probe runs."""
         now = self._clock()
         return max(
             (_remaining_s(cooldown, now) for cooldown in self._of(account, model)), default=0.0
         )
 
     def stated_s(self, account: KeyRef, model: str) -> float:
-        """Seconds until the vendor has said that it answers again, if it did; see `left_s`."""
+        """Return the seconds until the end stated by the vendor, if any; see `remaining_s`."""
         now = self._clock()
         return max((cooldown.ends_at_s - now for cooldown in self._of(account, model)), default=0.0)
 
     def cause(self, account: KeyRef, model: str) -> tuple[Cause, str]:
-        """Why it is cooling down, in a word and in a sentence."""
+        """Return the cause of the cooldown and its reason as a sentence."""
         now = self._clock()
         cooldown = max(self._of(account, model), key=lambda one: _remaining_s(one, now))
         return cooldown.cause, cooldown.reason
 
     def begin(self, account: KeyRef, model: str) -> None:
-        """A request starts; after a cooldown, it is the probe."""
+        """Record the start of a request; after a cooldown, this request is the probe."""
         for cooldown in self._of(account, model):
             cooldown.probe = cooldown.probe or asyncio.Event()
 
     def mark_answered(self, account: KeyRef, model: str) -> None:
-        """It works: every cooldown is over."""
+        """End every cooldown after an answer."""
         for place in ((account, model), (account, _EVERY_MODEL)):
             _release(self._cooldowns.pop(place, None))
 
     def mark_failed(self, account: KeyRef, model: str, error: ProviderError) -> None:
-        """Start a cooldown, if the error calls for one."""
+        """Start a cooldown if the error calls for one."""
         cause = _cause(error)
         if cause is None:
             return
         wide = isinstance(error, KeyRefused) and error.every_model
         place = (account, _EVERY_MODEL if wide else model)
         before = self._cooldowns.get(place)
-        # A request that was under way before the cooldown began does not make it longer.
+        # A request that started before the cooldown does not extend it.
         if before and before.cause == cause and before.probe_at_s > self._clock():
             failures = before.failures
         else:
@@ -104,7 +107,7 @@ class Cooldowns:
         _release(before)
 
     def release_probe(self, account: KeyRef, model: str) -> None:
-        """Give up waiting for a probe: the next request becomes one."""
+        """Release the requests that wait for a probe; the next request becomes the probe."""
         for cooldown in self._of(account, model):
             _release(cooldown)
             cooldown.probe = None
@@ -115,7 +118,7 @@ class Cooldowns:
             cooldown.probe_at_s = min(cooldown.probe_at_s, self._clock())
 
     async def wait_for_probes(self, account: KeyRef, model: str) -> bool:
-        """Waits while a probe runs; False when none does."""
+        """Wait while a probe runs; return False if none is running."""
         probes = [cooldown.probe for cooldown in self._of(account, model) if cooldown.probe]
         for probe in probes:
             await probe.wait()

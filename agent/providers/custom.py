@@ -1,4 +1,4 @@
-"""Wraps a user's own provider, which only has to implement `stream`."""
+"""Adapter for custom providers, which only have to implement `stream`."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -12,17 +12,16 @@ from agent.providers.base import ModelRequest, Provider
 
 @runtime_checkable
 class ClosableProvider(Protocol):
-    """Optional ability of a provider: let go of connections and the like."""
+    """Optional ability of a provider to release connections and other resources."""
 
     async def aclose(self) -> None: ...
 
 
 class CustomProvider:
-    """Around a provider that Kore did not write.
+    """Wrapper for a provider that is not part of Kore.
 
-    A broken connection or a time-out of Python's own is one of ours, so that it is tried again; any
-    other exception is a bug of the provider and stays what it is. A reply that came without deltas
-    is shown all the same.
+    Lost connections and Python's timeouts become errors that are retried; any other exception is a
+    bug of the provider and propagates. The text of a reply without deltas is emitted as one delta.
     """
 
     def __init__(self, provider: Provider, name: str) -> None:

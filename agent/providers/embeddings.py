@@ -1,4 +1,4 @@
-"""Vectors of texts, from a server that speaks OpenAI's embeddings API.
+"""Client for embeddings APIs compatible with OpenAI's.
 
 https://platform.openai.com/docs/api-reference/embeddings
 """
@@ -17,16 +17,19 @@ from agent.providers.opening import proxy_of
 from agent.providers.registry import ModelConfig
 from agent.providers.vendors import find_vendor
 
-# What a call asks at once, and how much of a text counts: servers have limits of their own.
+# Texts per request, and characters used of each text; servers have limits of their own.
 BATCH = 64
 TEXT_CHARS = 6_000
 _REPLY_LIMIT_BYTES = 32 * 2**20
 
-Vector = array  # of floats ("f"), of length 1
+Vector = array  # floats ("f"), unit length
 
 
 class EmbeddingClient:
-    """Asks one model, whose `config` is resolved. Raises `ConfigError` for a vendor without any."""
+    """Client for one embedding model.
+
+    `config` must be resolved. Raises `ConfigError` for a vendor without embeddings.
+    """
 
     def __init__(self, config: ModelConfig, *, deadline_s: float = 30.0) -> None:
         vendor = find_vendor(config.vendor)
@@ -37,7 +40,7 @@ class EmbeddingClient:
             config.api_base or vendor.api_base,
             config.api_key or "",
             next(iter(vendor.key_variables), None),
-            # Beside Ollama's own interface, which is the address here.
+            # The address is Ollama's native interface; embeddings use the compatible one.
             "/v1/embeddings" if vendor.protocol == "ollama" else "/embeddings",
             extra_headers=config.headers,
             key_source=next(iter(config.key_sources), ""),
@@ -48,7 +51,7 @@ class EmbeddingClient:
         self._transport = AiohttpTransport(self._endpoint, Deadlines())
 
     async def embed(self, texts: Sequence[str]) -> list["Vector[float]"]:
-        """A vector for each text. Raises `ProviderError`."""
+        """Return a vector for each text. Raises `ProviderError`."""
         vectors: list[Vector[float]] = []
         for begin in range(0, len(texts), BATCH):
             batch = [text[:TEXT_CHARS] or " " for text in texts[begin : begin + BATCH]]

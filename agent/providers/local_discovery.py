@@ -1,4 +1,4 @@
-"""Which models servers on this machine offer, asked without waiting for one that is not there."""
+"""Discovery of model servers on this machine, with short timeouts."""
 
 import asyncio
 import json
@@ -13,13 +13,13 @@ from agent.records import frozen
 _DEADLINE_S = 0.5
 _ANYWHERE_S = 5.0
 _LIMIT_BYTES = 1 << 20
-# Where each listens by default, and where its models are listed.
+# Default ports of local model servers.
 _USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
 
 
 @frozen
 class LocalServer:
-    """A model server on the loopback; `models` may be empty when none is loaded or pulled."""
+    """A model server on the loopback; `models` is empty when none is loaded or pulled."""
 
     vendor: str
     port: int
@@ -27,14 +27,14 @@ class LocalServer:
 
 
 async def ollama_models(host: str = "127.0.0.1", port: int = 11434) -> list[str]:
-    """Names from `GET /api/tags` (docs.ollama.com/api/tags); empty without an answer."""
+    """Return the names from `GET /api/tags` (docs.ollama.com/api/tags); empty without an answer."""
     return await _ollama(host, port) or []
 
 
 async def discover_local_servers(
     usual: tuple[tuple[str, int], ...] = _USUAL, host: str = "127.0.0.1"
 ) -> list[LocalServer]:
-    """Those of Ollama, LM Studio and vLLM that answer on their ports, all asked at once."""
+    """Return the Ollama, LM Studio and vLLM servers that answer; all are asked at once."""
     requests = (
         _ollama(host, port) if name == "ollama" else _openai(host, port) for name, port in usual
     )
@@ -47,7 +47,10 @@ async def discover_local_servers(
 
 
 async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list[str]:
-    """What a server anywhere offers; empty when it does not say. `api_base` has its version."""
+    """Return the models of a server, local or remote; empty without a valid answer.
+
+    `api_base` includes the version.
+    """
     import aiohttp
 
     url = f"{api_base}/api/tags" if is_ollama else f"{api_base}/models"
@@ -81,7 +84,7 @@ def _ollama_names(listing: Any) -> list[str] | None:
 
 
 def _openai_names(listing: Any) -> list[str] | None:
-    """As `GET /v1/models` of every compatible server lists them; embedding models are left out."""
+    """Return the names from `GET /v1/models`, without embedding models."""
     with suppress(KeyError, TypeError):
         names = [str(model["id"]) for model in listing["data"]]
         return [name for name in names if "embed" not in name.lower()]
@@ -89,7 +92,7 @@ def _openai_names(listing: Any) -> list[str] | None:
 
 
 async def _ask(host: str, port: int, path: str) -> Any:
-    """The JSON that is answered; None without a valid answer in time."""
+    """Return the JSON answer; None without a valid answer in time."""
     with suppress(OSError, TimeoutError, ValueError, RecursionError):
         async with asyncio.timeout(_DEADLINE_S):
             return json.loads(await _get(host, port, path))
@@ -99,10 +102,10 @@ async def _ask(host: str, port: int, path: str) -> Any:
 async def _get(host: str, port: int, path: str) -> bytes:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        # HTTP/1.0: the answer is neither chunked nor kept open.
+        # HTTP/1.0 avoids chunked answers and persistent connections.
         writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         answer = b""
-        # What listens there may be no model server, and may never stop sending.
+        # The port may belong to another program, which may never stop sending.
         while len(answer) < _LIMIT_BYTES and (chunk := await reader.read(_LIMIT_BYTES)):
             answer += chunk
     finally:

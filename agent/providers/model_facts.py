@@ -1,4 +1,4 @@
-"""What is known of models without asking them, from the table that ships."""
+"""Model facts from the bundled table."""
 
 import re
 from collections.abc import Mapping
@@ -8,15 +8,18 @@ from typing import Any
 
 from agent.records import frozen
 
-# Vendors name a snapshot by its date; what holds for the model holds for it.
+# Vendors name a snapshot by its date; the facts of the model apply to it.
 _SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
 _ANY = "*"
 
 
 @frozen
 class ModelFacts:
-    """None stands for what is not known. `window_tokens` is what a conversation may take, and
-    `reply_tokens` the longest reply; `images` and `reasoning` say whether it sees and thinks."""
+    """Facts about a model; None means unknown.
+
+    `window_tokens` is the size of the context window, `reply_tokens` the longest reply. `images`
+    and `reasoning` say whether the model sees pictures and thinks.
+    """
 
     window_tokens: int | None = None
     reply_tokens: int | None = None
@@ -32,7 +35,7 @@ def facts_of(vendor: str, model: str) -> ModelFacts:
 
 
 def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
-    """The model's row of the table; an empty one when the model is not there."""
+    """Return the model's row of the table; empty if the model is not listed."""
     models = read_table().get(vendor)
     if not isinstance(models, dict):
         return {}
@@ -42,7 +45,7 @@ def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
 
 @cache
 def read_table() -> Mapping[str, Any]:
-    """The table; read when the first fact is wanted."""
+    """Return the table, which is read on first use."""
     import tomllib
 
     return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""How a model is asked to answer: the settings that vendors share, under their usual names."""
+"""Model settings that vendors share, under their usual names."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -20,22 +20,22 @@ _RANGES = {
     "frequency_penalty": (-2, 2),
     "presence_penalty": (-2, 2),
 }
-# What the agent itself writes into each request.
+# Fields that the agent writes into each request.
 _OWN_FIELDS = frozenset(
     {"input", "instructions", "messages", "model", "stream", "system", "tool_choice", "tools"}
 )
-# Fields of `ModelRequest` of their own.
+# Settings with a field of their own in `ModelRequest`.
 _FIELDS = frozenset({"temperature", "max_tokens"})
 
 
 @frozen
 class ModelSettings:
-    """How a model answers; what is None is left to the model.
+    """Settings of a model's replies; None leaves the choice to the model.
 
     `tool_choice` is auto, none, required, or the name of the tool to call. After the first call of
-    a turn, required and a name mean auto, so that the turn comes to an end. `extra_body` holds
-    further fields of the request as the vendor names them. A setting that an API does not know is
-    left out, and a notice says so (docs/library.md lists them).
+    a turn, required and a name mean auto, so that the turn can end. `extra_body` contains further
+    request fields as the vendor names them. A setting that an API does not support is left out,
+    with a notice (docs/library.md lists them).
     """
 
     temperature: float | None = None
@@ -51,7 +51,7 @@ class ModelSettings:
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises `ConfigError` for a value that no vendor takes."""
+        """Raise `ConfigError` for a value that no vendor accepts."""
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and least <= value <= most):
@@ -92,7 +92,7 @@ class ModelSettings:
             raise _bad("extra_body", "JSON", exc) from exc
 
     def over(self, other: "ModelSettings | None") -> "ModelSettings":
-        """These settings where they say something, and the other ones elsewhere."""
+        """Return these settings, with unset ones taken from `other`."""
         if other is None:
             return self
         own = {
@@ -104,7 +104,7 @@ class ModelSettings:
         return replace(other, **own)
 
     def options(self) -> dict[str, Any]:
-        """What a `ModelRequest` holds of them in `options`."""
+        """Return the settings for `ModelRequest.options`."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         if not self.extra_body:
             del values["extra_body"]
@@ -118,7 +118,7 @@ class ModelSettings:
 
 
 def is_forced(tool_choice: object) -> bool:
-    """Whether the model has to call a tool."""
+    """Return whether the model has to call a tool."""
     return tool_choice not in (None, "auto", "none")
 
 
@@ -128,13 +128,13 @@ def asks_for_thoughts(options: Mapping[str, Any]) -> bool:
 
 
 def without_thinking(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, of which none says anything about thinking."""
+    """Return the options without those about thinking."""
     silent = ("thinking", "reasoning_effort")
     return {name: value for name, value in options.items() if name not in silent}
 
 
 class UnsupportedSettings:
-    """Tells, once for each model, which settings an API has no place for."""
+    """Notices about settings that an API does not support, one for each model and setting."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -143,7 +143,7 @@ class UnsupportedSettings:
     def announced(
         self, request: ModelRequest, stream: AsyncIterator[ModelEvent]
     ) -> AsyncIterator[ModelEvent]:
-        """The stream, with a notice in front of its first event if there is something to say."""
+        """Return the stream, with a notice before its first event if settings are left out."""
         options = request.options
         if options.keys().isdisjoint(self._names):
             return stream

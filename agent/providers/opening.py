@@ -1,4 +1,4 @@
-"""Open a provider for a resolved model: its API, its client and its deadlines."""
+"""Provider construction for a resolved model: API, client and deadlines."""
 
 import re
 from collections.abc import Callable
@@ -33,9 +33,9 @@ def open_provider(
     deadlines: Deadlines | None = None,
     memory: ServerMemory | None = None,
 ) -> ClosingProvider:
-    """A provider for a resolved config; nothing is connected before its first request.
+    """Return a provider for a resolved config; it connects on its first request.
 
-    `memory` is shared by providers that ask the same server.
+    `memory` is shared by providers for the same server.
     """
     if factory := registered_provider(config.vendor):
         from agent.providers.custom import CustomProvider
@@ -51,7 +51,7 @@ def open_provider(
 
 
 def deadlines_of(config: ModelConfig) -> Deadlines:
-    """Return how long to wait for a model: `timeout_s`, else long for a server nearby."""
+    """Return the deadlines for a model: `timeout_s` if set, long ones for a private server."""
     if config.timeout_s:
         return Deadlines.patient(config.timeout_s)
     vendor = find_vendor(config.vendor)
@@ -77,18 +77,22 @@ def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
     except TypeError:
         return cast(Callable[[], Provider], factory)()
     except ValueError:
-        pass  # what is written in C does not always tell what it takes
+        pass  # callables written in C may have no signature
     return cast(Callable[[ModelConfig], Provider], factory)(config)
 
 
-# Printable ASCII without a reference that was not filled in.
+# Printable ASCII without an unexpanded variable reference.
 _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
 
 
 def build_provider(
     config: ModelConfig, vendor: Vendor, deadlines: Deadlines, memory: ServerMemory | None = None
 ) -> ClosingProvider:
-    """Nothing is connected yet. Raises `ConfigError` for a client that cannot reach the vendor."""
+    """Return a provider for a vendor, without connecting.
+
+    Raises `ConfigError` for a client or an API that the vendor does not support, and for an invalid
+    header.
+    """
     if config.transport == "sdk" and vendor.protocol != "openai":
         raise ConfigError(
             t(
@@ -124,8 +128,11 @@ def build_provider(
 
 
 def _openai(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    """A vendor's own address that knows the Responses API is asked by it; any other by chat
-    completions, and by the Responses API when a model says that it needs that."""
+    """Return a provider for the Responses API, chat completions, or both.
+
+    A vendor's own address uses the Responses API if the vendor supports it. Any other address uses
+    chat completions, and the Responses API when a model requires it.
+    """
     api = config.api or (
         "responses" if vendor.responses and is_own_address(config, vendor) else None
     )
@@ -189,7 +196,7 @@ def _openai_transport(config: ModelConfig, endpoint: Endpoint, deadlines: Deadli
 
 
 def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
-    """The vendor's; another server that takes its format knows only what all of them know."""
+    """Return the vendor's dialect; at another address, only its common features."""
     if is_own_address(config, vendor):
         return vendor.dialect
     return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
@@ -217,7 +224,7 @@ def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Closin
 
 
 def _place(config: ModelConfig, vendor: Vendor) -> tuple[str, str, str, str | None]:
-    """The vendor's name, its address, the key, and where people set the key."""
+    """Return the vendor's name, address and key, and the variable that usually sets the key."""
     return (
         vendor.name,
         config.api_base or vendor.api_base,

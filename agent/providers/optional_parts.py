@@ -1,4 +1,4 @@
-"""Optional parts of a model request, and the search for those that a server refuses."""
+"""Optional parts of a model request, and the search for refused parts."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,30 +22,30 @@ from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
 from agent.providers.model_settings import without_thinking
 from agent.types import Image, RedactedThinking, Thinking
 
-# Parts that are more than one field of the body; any other goes by the name of its field.
+# Parts that are not single body fields; other parts are named after their field.
 PICTURES = "pictures"
 NEWEST_PICTURES = "newest pictures"
 THOUGHTS = "thoughts"
 THINKING = "thinking"
 TOOLS = "tools"
 PICTURE_PARTS = frozenset({PICTURES, NEWEST_PICTURES})
-# Parts that are not left out but sent in another form.
+# Parts that are sent in another form instead of left out.
 VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT})
 
-# Further requests for one that was refused, at most.
+# Maximum number of further requests after a refusal.
 MAX_TRIALS = 8
-# Time after which a part is tried again that was left out, or acquitted, without certainty.
+# Time after which uncertain omissions and acquittals expire.
 _DOUBT_S = 3600.0
 _MAX_ACQUITTALS = 1000
-# A rough measure that needs no count of the model's.
+# A rough estimate that needs no tokenizer.
 _CHARS_PER_TOKEN = 4
 
-# Causes that no smaller request repairs: the key, the account, the address, the load.
+# Causes that a smaller request does not fix: the key, the account, the address, the load.
 _OTHER_CAUSES = frozenset({401, 402, 403, 404, 407, 408, 409, 425, 429})
 _SERVER_ERRORS = frozenset({500, 501})
 
 _FIELD_NAME = re.compile(r"[a-z][a-z_]+")
-# Any server's words about a part. They only decide what is tried first.
+# Words of refusals that hint at a part. They only decide the order of trials.
 _HINTS = (
     (PICTURE_PARTS, re.compile(r"image|picture|vision|multi-?modal|图片|图像|多模态", re.I)),
     (frozenset({TOOLS}), re.compile(r"\btools?\b|function.?call|工具|函数", re.IGNORECASE)),
@@ -73,9 +73,9 @@ class HasOptionalFields(Protocol):
 class ModelMemory:
     """Refusals by a server for one model; `parts` are left out of every request.
 
-    `sees`: the model has answered a request with pictures. `refused_pictures` counts the requests
-    in which pictures were refused before that, `server_errors` those in a row. `ends_at` holds when
-    a part that is left out will be tried again.
+    `sees`: the model has answered a request with pictures. `refused_pictures` counts refused
+    requests with pictures before that, `server_errors` consecutive server errors. `ends_at` maps an
+    omitted part to the time at which it is tried again.
     """
 
     parts: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class ModelMemory:
     has_native_calls: bool = False
     is_text_calls_noticed: bool = False
     ends_at: dict[str, float] = field(default_factory=dict)
-    # Until when a part counts as no cause of a refusal, by the refusal's fingerprint.
+    # End times of acquittals, by the fingerprint of the refusal and the acquitted part.
     _acquitted: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def omit(self, parts: Iterable[str], now: float, *, in_doubt: bool) -> None:
@@ -96,7 +96,7 @@ class ModelMemory:
                 self.ends_at[part] = now + _DOUBT_S
 
     def forget_doubts(self, now: float) -> None:
-        """Try the parts again whose time is over."""
+        """Include the parts again whose omission has expired."""
         for part in [part for part, ends_at in self.ends_at.items() if ends_at <= now]:
             del self.ends_at[part]
             self.parts.discard(part)
@@ -111,7 +111,7 @@ class ModelMemory:
     def suspects(self, refusal: ProviderError, group: frozenset[str], now: float) -> frozenset[str]:
         """Return the parts of a group that may be the cause of the refusal."""
         fingerprint = _fingerprint(refusal)
-        # No two pictures are alike: one may be refused in the words that met another.
+        # Pictures are never acquitted: another picture may be refused in the same words.
         return frozenset(
             part
             for part in group
@@ -146,8 +146,10 @@ def is_searchable(refusal: ProviderError) -> bool:
 
 
 def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
-    """Return the field for the most tokens of a reply, if it alone may exceed the model's window:
-    servers refuse both it and a long conversation in the same words."""
+    """Return the field for the limit of reply tokens, if it alone may exceed the window.
+
+    Servers refuse such a limit and a long conversation in the same words.
+    """
     if request.max_tokens is None or not isinstance(provider, HasOptionalFields):
         return frozenset()
     text = len(request.system) + sum(len(message.text) for message in request.messages)
@@ -158,14 +160,14 @@ def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
 
 
 def is_by_tokens(refusal: ProviderError) -> bool:
-    """Return whether a conversation, or what its reply may have, has too many tokens."""
+    """Return whether the conversation, or the limit of its reply, has too many tokens."""
     return isinstance(refusal, ContextTooLong) and not refusal.by_size
 
 
 def try_without(
     parts: frozenset[str], refusal: ProviderError
 ) -> Generator[frozenset[str], ProviderError, ProviderError]:
-    """Yield the parts as the only trial, as `search_parts` does."""
+    """Yield the parts as the only trial, in the form of `search_parts`."""
     yield parts
     return refusal
 
@@ -185,11 +187,10 @@ def is_unexplained(refusal: ProviderError) -> bool:
 def search_parts(
     refusal: ProviderError, groups: Sequence[frozenset[str]], memory: ModelMemory, now: float
 ) -> Generator[frozenset[str], ProviderError, ProviderError]:
-    """Yield the parts that the next request leaves out; receive how it was refused.
+    """Yield the parts that the next request leaves out; receive the refusal of that request.
 
-    One group after the other is left out: first what the refusal names, and at last all of them.
-    A group stays out if the refusal changes without it. Returns the refusal to raise when nothing
-    helped.
+    Groups are left out in turn: first the parts that the refusal names, finally all groups. A group
+    stays out if the refusal changes without it. Returns the refusal to raise when nothing helped.
     """
     if isinstance(refusal, ContextTooLong):
         groups = [group for group in groups if group <= PICTURE_PARTS]
@@ -219,7 +220,7 @@ def search_parts(
 
 
 def _take_named(refusal: ProviderError, groups: list[frozenset[str]]) -> frozenset[str]:
-    """Take the parts that the refusal names out of the groups; pictures one group at a time."""
+    """Remove and return the parts that the refusal names; pictures one group at a time."""
     parts = frozenset[str]().union(*groups)
     words = str(refusal)
     hinted = next((hint for kinds, hint in _HINT_TYPES if isinstance(refusal, kinds)), None)
@@ -250,8 +251,8 @@ def optional_groups(
 ) -> list[frozenset[str]]:
     """Return the optional parts of a request in the order in which they are tried.
 
-    Pictures come first, as the most frequent cause; then what costs the least: fields that Kore
-    adds by itself, the person's settings, earlier thoughts, thinking, native tools.
+    Pictures come first, as the most frequent cause. The others follow by increasing cost: fields
+    that Kore adds, the person's settings, earlier thoughts, thinking, native tools.
     """
     return list(filter(None, _groups(request, provider, may_omit_tools=may_omit_tools)))
 

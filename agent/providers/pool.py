@@ -1,4 +1,4 @@
-"""The models an agent can speak to: opens each on first use and keeps it open."""
+"""Pool of models, which are opened on first use."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ from agent.usage import Tariff
 
 @frozen
 class OpenModel:
-    """A model ready for requests; `model` is its vendor's name for it.
+    """A model ready for requests; `model` is the vendor's name for it.
 
-    `patience_s` is how long a slow server may be silent; 0 for the others.
+    `patience_s` is the longest silence allowed for a slow server; 0 for other servers.
     """
 
     provider: ClosingProvider
@@ -43,13 +43,15 @@ class OpenModel:
 
 @dataclass(slots=True)
 class ModelPool:
-    """Models by name. `default` is one, `fallbacks` are asked in this order when another one
-    cannot answer; `known` are the configured ones.
+    """Models by name, opened on first use.
 
-    `profiles` names the model of each profile; one that is not there, or "default", is the default
-    model. A profile's name works like a model's unless a model has that name. `environ` is
-    where keys are looked up; `window` caps every model's window, in tokens, if set. A model is
-    resolved when it is first used, so that a mistake in an unused one does no harm.
+    `default` names the default model. `fallbacks` are asked in order when another model cannot
+    answer. `known` are the configured models.
+
+    `profiles` maps profiles to models; a missing profile, or "default", means the default model. A
+    profile's name works like a model's unless a model has that name. Keys are looked up in
+    `environ`; `window` caps every model's window, in tokens, if set. A model is resolved on first
+    use, so that a mistake in an unused entry does no harm.
     """
 
     default: str
@@ -61,7 +63,7 @@ class ModelPool:
     cooldowns: Cooldowns = field(default_factory=Cooldowns, repr=False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _open: dict[str, OpenModel] = field(default_factory=dict, init=False, repr=False)
-    # What servers refused, by model, address and API: all keys and entries for them share it.
+    # Refusals by servers, shared by all keys and entries with the same model, address and API.
     _memories: dict[tuple[str, str | None, str | None], ServerMemory] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -70,7 +72,7 @@ class ModelPool:
 
     @classmethod
     def of(cls, model: str | Provider | None, environ: Mapping[str, str]) -> "ModelPool":
-        """What a library user means by `model`."""
+        """Return the pool for the `model` argument of a library user."""
         if model is None or isinstance(model, str):
             return cls(model or default_model(environ), environ=environ)
         models = cls(model.name)
@@ -80,23 +82,23 @@ class ModelPool:
         return models
 
     def is_like(self, other: "ModelPool") -> bool:
-        """Whether both know the same models in the same roles."""
+        """Return whether both pools have the same models in the same roles."""
         return all(
             getattr(self, name) == getattr(other, name)
             for name in ("default", "known", "fallbacks", "window", "profiles")
         )
 
     def open(self, name: str | None = None) -> OpenModel:
-        """The named model, or the default one. Raises `ConfigError` when it cannot be used."""
+        """Return the named model, or the default one. Raises `ConfigError` if it cannot be used."""
         name = self._resolve_profile(name or self.default)
         if name not in self._open:
             self._open[name] = self._connect(name)
         return self._open[name]
 
     def profile(self, name: Profile) -> str:
-        """The model's name for a profile: the default one's when the profile's cannot be used.
+        """Return the model's name for a profile, or the default model if it cannot be used.
 
-        That is said once, in the notices.
+        A notice reports the replacement once.
         """
         model = self.profiles.get(name, "default")
         if name == "default" or model == "default":
@@ -112,13 +114,13 @@ class ModelPool:
         return model
 
     def tell(self, notice: str) -> None:
-        """Have a person told, once for as long as these models live."""
+        """Queue a notice for the person, at most once during the lifetime of the pool."""
         if notice not in self._notices_given:
             self._notices_given.add(notice)
             self._notices.append(notice)
 
     def take_notices(self) -> list[str]:
-        """What a person should be told; each sentence is handed out once."""
+        """Return the pending notices for the person; each notice is returned once."""
         notices, self._notices = self._notices, []
         return notices
 
@@ -153,7 +155,7 @@ class ModelPool:
         ]
 
     def check(self, name: str) -> ModelConfig:
-        """What the name stands for. Raises `ConfigError`."""
+        """Return the resolved model for a name. Raises `ConfigError`."""
         return resolve_model(self._resolve_profile(name), self.known, self.environ)
 
     def expire_cooldowns(self, name: str) -> None:
@@ -163,13 +165,13 @@ class ModelPool:
             self.cooldowns.expire_early(account, config.model_id)
 
     def _resolve_profile(self, name: str) -> str:
-        """The model that a profile's name stands for; any other name as it is."""
+        """Return the model of a profile; return any other name unchanged."""
         if any(config.name == name for config in self.known) or name in self._open:
             return name
         return next((self.profile(one) for one in PROFILES if one == name), name)
 
     def keys(self) -> frozenset[str]:
-        """Every key that could be used: of a configured model, or of a vendor in `environ`."""
+        """Return all secrets: configured keys, vendor keys in `environ`, and header values."""
         names = [name for vendor in VENDORS.values() for name in vendor.key_variables]
         keys = {key for config in self.known for key in (config.api_key or "", *config.api_keys)}
         keys |= {self.environ.get(name, "") for name in names}
@@ -178,9 +180,9 @@ class ModelPool:
         return frozenset(keys)
 
     async def release(self) -> None:
-        """Close the connections of this event loop, which ends; in another one they open again.
+        """Close the connections of this event loop, which ends; another loop reopens them.
 
-        A provider that the program brought stays as it is.
+        A provider that the program passed in stays open.
         """
         from agent.providers.custom import CustomProvider
 
@@ -195,7 +197,7 @@ class ModelPool:
 
 
 def _accounts(config: ModelConfig) -> list[KeyRef]:
-    """One for each key of a resolved model, or one without any."""
+    """Return an account for each key of a resolved model, or one account without a key."""
     return [_account(one) for one in config.by_key()]
 
 

@@ -1,4 +1,4 @@
-"""What models cost: the table that ships, and the configured prices."""
+"""Model prices from the bundled table and the configuration."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,9 +10,9 @@ from agent.usage import Price, Tariff, pico
 
 
 def tariff_of(config: ModelConfig) -> Tariff:
-    """What the model costs: as configured, else as listed.
+    """Return the prices of a model: as configured, else as listed.
 
-    For a model that is not listed, input and output are both needed.
+    A model that is not listed needs both an input and an output price.
     """
     name = f"{config.vendor}/{config.model_id}"
     listed = listed_price(config.vendor, config.model_id)
@@ -31,7 +31,7 @@ def tariff_of(config: ModelConfig) -> Tariff:
 
 
 def listed_price(vendor: str, model: str) -> Price | None:
-    """The price in the table; None when the model is not there."""
+    """Return the price in the table; None if the model is not listed."""
     row = listed_row(vendor, model)
     return _price(row) if row else None
 

@@ -1,4 +1,4 @@
-"""From a name to a provider: `vendor/model`, named models, and whose key is at hand."""
+"""Model registry: resolution of names to vendors, addresses and keys."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,31 +19,30 @@ if TYPE_CHECKING:
 
 OFFLINE = "offline/echo"
 
-# What a model is wanted for; "default" answers people.
+# Purpose of a model; "default" answers people.
 Profile = Literal["default", "task", "reasoning", "quick"]
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
-# What an HTTP header can carry.
+# Characters of a key that an HTTP header can carry.
 _KEY = re.compile(r"[!-~]+")
 
 
 @frozen
 class ModelConfig:
-    """A model by name: as configured, and after `resolve_model` with nothing left open.
+    """A named model as configured; complete after `resolve_model`.
 
-    `model` is `vendor/model`. `transport` picks the HTTP client, `headers` go with every request,
-    `tools` says how the model is told of them, `api` which of OpenAI's two APIs it is asked by
-    (None: whichever it needs), `context_tokens` is the size of its window, `reply_tokens` the
-    longest reply it can give, `timeout_s` the longest silence to wait for, `images` and
-    `reasoning` whether it sees and thinks (None: not known).
-    `proxy` is the address of a proxy, or "none"; after `resolve_model` it is the one to use.
-    `temperature` and `max_tokens` are this model's own, if it has any. Prices are in dollars for a
-    million tokens, and win over those that Kore knows. `api_keys` are asked in this order, one
-    after the other, in place of `api_key`. `key_sources` names for people where each of them came
-    from.
+    `model` is `vendor/model`. `transport` selects the HTTP client. `headers` are sent with every
+    request. `tools` selects how tools are described to the model, `api` one of OpenAI's two APIs
+    (None: as the model needs). `context_tokens` is the size of the window, `reply_tokens` the
+    longest possible reply, and `timeout_s` the longest silence to wait for. `images` and
+    `reasoning` say whether the model sees and thinks (None: unknown). `proxy` is the address of a
+    proxy, or "none"; after `resolve_model` it is the proxy to use. `temperature` and `max_tokens`
+    are this model's own, if any. Prices are in dollars per million tokens, and override the bundled
+    ones. `api_keys` are tried in order, in place of `api_key`. `key_sources` names the source of
+    each key for people.
     """
 
     name: str
@@ -75,11 +74,11 @@ class ModelConfig:
 
     @property
     def model_id(self) -> str:
-        """The vendor's own name for the model, as requests carry it."""
+        """The vendor's own name for the model, as sent in requests."""
         return self.model.partition("/")[2]
 
     def by_key(self) -> "list[ModelConfig]":
-        """This resolved model with each of its keys alone; without a key, itself."""
+        """Return this resolved model once for each of its keys; without a key, itself."""
         pairs = zip(self.api_keys, self.key_sources or ("",) * len(self.api_keys), strict=True)
         return [
             replace(self, api_key=key, api_keys=(key,), key_sources=(source,))
@@ -87,17 +86,17 @@ class ModelConfig:
         ] or [self]
 
 
-# A function of the config or of nothing, mostly the provider's class.
+# A function of the config or of nothing, usually the provider's class.
 ProviderFactory = Callable[[ModelConfig], Provider] | Callable[[], Provider]
 
-# What `register_provider` was told; the one thing here that outlives a call.
+# Factories from `register_provider`; the only state in this module.
 _registered: dict[str, ProviderFactory] = {}
 
 
 def register_provider(name: str, factory: ProviderFactory) -> None:
-    """Make `name/model` reach what `factory` makes, of its `ModelConfig` if it takes one.
+    """Register a factory of providers for `name/model`; it may accept a `ModelConfig`.
 
-    Raises `ConfigError` for a name that Kore itself uses; a name of one's own may be replaced.
+    Raises `ConfigError` for a name that Kore itself uses; a custom name may be registered again.
     """
     if not name or "/" in name or find_vendor(name) or name == "offline":
         raise ConfigError(t("{name!r} cannot be the name of a custom provider", name=name))
@@ -117,19 +116,21 @@ def registered_provider(name: str) -> ProviderFactory | None:
 
 
 def list_providers() -> list[str]:
-    """The names that can stand before the `/` of a model's name: the vendors that Kore knows, and
-    those that were registered."""
+    """Return the names allowed before the `/` of a model's name.
+
+    These are the vendors that Kore knows, registered providers and "offline".
+    """
     return [*VENDORS, *_registered, "offline"]
 
 
 def resolve_model(
     name: str, configured: Sequence[ModelConfig], environ: Mapping[str, str]
 ) -> ModelConfig:
-    """What `name` stands for: an entry of `configured` (model_list), or `vendor/model`.
+    """Return the model for a name: an entry of `configured` (model_list), or `vendor/model`.
 
-    Address, window and key come from the entry, then from `environ`, the address and the window
-    then from the vendor; what is known of the model wins over what holds for its vendor. Raises
-    `ConfigError` for an unknown name, a bad address or a missing key.
+    Address and key come from the entry, else from `environ`; the address finally comes from the
+    vendor. The window comes from the entry, else from the facts about the model, else from the
+    vendor. Raises `ConfigError` for an unknown name, a bad address or a missing key.
     """
     config = next((entry for entry in configured if entry.name == name), None)
     if config is None:
@@ -162,7 +163,7 @@ def resolve_model(
 
 
 def with_address(config: ModelConfig, environ: Mapping[str, str]) -> ModelConfig:
-    """With the address that `environ` has for the vendor, unless there is one already.
+    """Return the config with the vendor's address from `environ`, unless it has an address.
 
     Raises `ConfigError`, which names the variable.
     """
@@ -183,8 +184,11 @@ def with_address(config: ModelConfig, environ: Mapping[str, str]) -> ModelConfig
 
 
 def window_of(config: ModelConfig) -> int:
-    """As configured, else the model's, else its vendor's; behind another address than the vendor's
-    own, a model that is not known may be any."""
+    """Return the window in tokens: as configured, else the model's, else the vendor's.
+
+    An unknown model at another address than the vendor's own may be any model, so its window is
+    capped at `CONTEXT_TOKENS`.
+    """
     vendor = find_vendor(config.vendor)
     if config.context_tokens or vendor is None:
         return config.context_tokens or CONTEXT_TOKENS
@@ -200,10 +204,10 @@ def is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
 
 
 def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
-    """The model to use when nothing is configured.
+    """Return the model to use when nothing is configured.
 
-    The first vendor whose key is in `environ`, else the first local Ollama model, else the
-    offline stand-in.
+    The order is: the first vendor whose key is in `environ`, the first local Ollama model, the
+    offline model.
     """
     for vendor in VENDORS.values():
         if vendor.default_model and any(environ.get(name) for name in vendor.key_variables):
@@ -216,14 +220,14 @@ def _address(config: ModelConfig, vendor: Vendor) -> str:
         return vendor.api_base
     try:
         address = normalise_base(config.api_base, vendor.version)
-        # Ollama's own interface stands beside the compatible one, whose address many have.
+        # Ollama also has a compatible interface, whose address many people configure.
         return re.sub("/(v1|api)$", "", address) if vendor.protocol == "ollama" else address
     except ConfigError as exc:
         raise ConfigError(t("model {config!r}: {reason}", config=config.name, reason=exc)) from None
 
 
 def _proxy(config: ModelConfig, api_base: str | None, environ: Mapping[str, str]) -> str | None:
-    """The proxy that leads to the model; "none" for a direct connection."""
+    """Return the proxy for the model; "none" for a direct connection."""
     try:
         proxy = proxy_for(api_base or "", environ, config.proxy)
     except ConfigError as exc:
@@ -232,7 +236,7 @@ def _proxy(config: ModelConfig, api_base: str | None, environ: Mapping[str, str]
 
 
 def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> dict[str, str]:
-    """Each key with its source."""
+    """Return each key with its source."""
     keys = _configured_keys(config, environ)
     if not keys:
         names = [name for name in vendor.key_variables if environ.get(name)][:1]
@@ -260,7 +264,7 @@ def _keys(config: ModelConfig, vendor: Vendor, environ: Mapping[str, str]) -> di
 
 
 def _configured_keys(config: ModelConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The entry's own keys, with the variables that they name filled in; each with its source."""
+    """Return the entry's own keys with variables expanded, each with its source."""
     keys = config.api_keys or (config.api_key or "",)
     sources = config.key_sources or tuple(_source(config, key) for key in keys)
     return {
@@ -271,7 +275,7 @@ def _configured_keys(config: ModelConfig, environ: Mapping[str, str]) -> dict[st
 
 
 def _source(config: ModelConfig, key: str) -> str:
-    """Where a key without a named source comes from."""
+    """Return the source of a key that has no named source."""
     if reference := _REFERENCE.fullmatch(key.strip()):
         return _variable(reference[1])
     return t("the key of the model {name!r}", name=config.name)

@@ -1,4 +1,4 @@
-"""Try again, then with another key, then another model: a provider around providers."""
+"""Provider that retries a request, then uses another key, then another model."""
 
 import asyncio
 import math
@@ -18,17 +18,17 @@ from agent.records import frozen
 _BASE_S = 0.5
 _CAP_S = 20.0
 _MAX_WAIT_S = 60.0
-# What a person would rather wait than be answered by another model.
+# Wait that a person prefers to an answer from another model.
 _PREFERRED_MODEL_WAIT_S = 5.0
 _NO_ACCOUNT = KeyRef("")
 
 
 @frozen
 class ModelCandidate:
-    """One way to be answered: a model, asked with one of its keys.
+    """A model, asked with one of its keys.
 
-    `rank` is the model's place in the chain, 0 for the one that was wanted; without `model` it is
-    the request's own.
+    `rank` is the model's position in the chain, 0 for the requested model. Without `model`, the
+    model of the request is used.
     """
 
     provider: ClosingProvider
@@ -42,8 +42,7 @@ class ModelCandidate:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What one request has come to: candidates that it asks no more, and how often it asked
-    each."""
+    """State of one request: excluded candidates, and the failures of each candidate."""
 
     request: ModelRequest
     attempts: int = 0
@@ -51,20 +50,21 @@ class _Attempt:
     excluded: set[int] = field(default_factory=set)
     rank: int = 0
     error: ProviderError | None = None
-    # A stream has failed, and no `Retry` event has said yet that its output is void.
+    # A stream has failed, and no `Retry` event has declared its output void yet.
     must_report_failure: bool = False
 
 
 class RetryingProvider:
-    """Asks the first candidate `attempts` times with exponential back-off and full jitter, then
-    others.
+    """Provider that retries with exponential back-off and full jitter, then asks others.
 
-    What goes wrong decides who is next: after a rate limit or a refused key another key of the
-    same model, after an outage or a refused request another model. Seats that rest are passed
-    over (see `Cooldowns`); when all of them do, a rate limit is waited for up to a minute, and
-    nothing else is. Yields `Retry` before each further attempt: what the failed stream had said is
-    void. `ContextTooLong` is raised at once, since the loop mends it. The last error is raised
-    when no candidate could answer.
+    The first candidate is asked up to `attempts` times. The error decides which candidate is next:
+    another key of the same model after a rate limit or a refused key, another model after an outage
+    or a refused request. Candidates in cooldown are skipped (see `Cooldowns`). When all of them are
+    cooling down, the provider waits up to a minute for a rate limit, and for nothing else.
+
+    Yields `Retry` before each further attempt: the output of the failed stream is void. Raises
+    `ContextTooLong` at once, since the agent loop handles it. Raises the last error when no
+    candidate could answer.
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class RetryingProvider:
                 group.create_task(provider.aclose())
 
     async def _ask(self, attempt: _Attempt, n: int) -> AsyncGenerator[ModelEvent]:
-        """One attempt; what it comes to is noted."""
+        """Make one attempt and record its outcome."""
         candidate = self._candidates[n]
         place = candidate.account, candidate.model or attempt.request.model
         has_event = False
-        # Before any event: no other request may become the probe meanwhile.
+        # Before any event, so that no other request becomes the probe in the meantime.
         self._cooldowns.begin(*place)
         try:
             for notice in self._change(attempt, n):
@@ -147,7 +147,7 @@ class RetryingProvider:
             self._cooldowns.release_probe(*place)
 
     async def _next(self, attempt: _Attempt) -> int | None:
-        """The first candidate that may be asked now; None when there is a cooldown to wait for.
+        """Return the first candidate that may be asked now; None to wait for a cooldown.
 
         Raises `ProviderError` when that would take too long.
         """
@@ -156,7 +156,7 @@ class RetryingProvider:
             ready = next((n for n, left_s in wait_s_by_candidate.items() if not left_s), None)
             if ready is not None:
                 return ready
-            # Waiting gains nothing where the outage may be over; a stated limit is respected.
+            # An outage may already be over, so waiting gains nothing; a stated limit is respected.
             eager = next(
                 (n for n in wait_s_by_candidate if self._cause(attempt, n)[0] != "limit"), None
             )
@@ -169,7 +169,7 @@ class RetryingProvider:
         raise self._final_error(attempt)
 
     def _judge(self, attempt: _Attempt, n: int, error: ProviderError) -> float:
-        """Who is not asked any more; returns the seconds until the next attempt."""
+        """Exclude candidates after an error; return the seconds until the next attempt."""
         candidate = self._candidates[n]
         failures = attempt.failures[n] = attempt.failures.get(n, 0) + 1
         again = error.retryable and failures < self._attempts
@@ -207,7 +207,7 @@ class RetryingProvider:
         return 0.0
 
     def _change(self, attempt: _Attempt, n: int) -> list[ModelEvent]:
-        """What is told before an attempt: that another model or key is asked, that all is void."""
+        """Return the events before an attempt: `Retry`, and a notice of another model or key."""
         candidate, error = self._candidates[n], attempt.error
         if candidate.rank == attempt.rank:
             notices: list[ModelEvent] = (
@@ -221,7 +221,7 @@ class RetryingProvider:
         names = (self._candidates[before].name(attempt.request), candidate.name(attempt.request))
         attempt.rank = candidate.rank
         notices = [self._retry(attempt, 0.0, reason)]
-        # Passed over, it is told once in a turn: later requests end with what tools said.
+        # A skipped model is reported once per turn: later requests end with tool results.
         if error or (attempt.request.messages and attempt.request.messages[-1].role == "user"):
             notices.append(
                 Notice(
@@ -256,7 +256,7 @@ class RetryingProvider:
         )
 
     def _final_error(self, attempt: _Attempt) -> ProviderError:
-        """What is raised when no candidate is left: a limit says when it is over."""
+        """Return the error to raise when no candidate is left; a limit says when it ends."""
         if attempt.error is not None and not isinstance(attempt.error, RateLimited):
             return attempt.error
         wait_s_by_candidate = {
@@ -309,7 +309,7 @@ class RetryingProvider:
 
 
 def humanize_seconds(seconds: float) -> str:
-    """A time as people say it, rounded up: what is promised must not be early."""
+    """Return a duration in words, rounded up so that the stated time is not too early."""
     if seconds <= 90:
         return plural(math.ceil(seconds), "{n} second", "{n} seconds")
     if seconds <= 90 * 60:

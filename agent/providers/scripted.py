@@ -1,4 +1,4 @@
-"""Models without a network: the offline stand-in that ships, and scripts for tests."""
+"""Models without a network: the bundled offline model, and scripts for tests."""
 
 import json
 import re
@@ -27,10 +27,10 @@ Step = Message | str | Exception | Callable[[ModelRequest], Message | str | Exce
 
 
 class EchoProvider:
-    """The model `offline/echo`: says that it is a stand-in and repeats what it was told.
+    """Provider of `offline/echo`, a placeholder that says so and repeats its input.
 
     A line `!tool NAME {"argument": …}` in a user message makes it call that tool; several lines
-    are several calls in one reply. It then quotes the results.
+    make several calls in one reply. It then quotes the results.
     """
 
     @property
@@ -42,14 +42,14 @@ class EchoProvider:
             yield event
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; the provider has no connections."""
 
 
 class ScriptedProvider:
-    """Gives the scripted replies, one per request, and keeps the `requests` it was asked.
+    """Provider that returns scripted replies, one per request, and records its `requests`.
 
-    An exception is raised in place of a reply; a function is asked with the request. Raises
-    `Rejected` when the script is over.
+    An exception is raised in place of a reply; a function is called with the request. Raises
+    `Rejected` at the end of the script.
     """
 
     def __init__(self, replies: Iterable[Step]) -> None:
@@ -78,7 +78,7 @@ class ScriptedProvider:
 
 
 def reply_events(request: ModelRequest, message: Message) -> Iterator[ModelEvent]:
-    """The events of a stream that says `message` word by word; usage is characters / 4."""
+    """Yield the events of a reply that streams `message` by words; usage is characters / 4."""
     thinking = "".join(part.text for part in message.content if isinstance(part, Thinking))
     if thinking:
         yield ThinkingDelta(thinking, len(thinking))
@@ -112,7 +112,7 @@ def _answer(request: ModelRequest) -> Message:
 
 
 def _last_words(request: ModelRequest) -> str:
-    """What was said last; what hooks and the like add behind it is nobody's words."""
+    """Return the newest text of the user, skipping messages without any, such as from hooks."""
     for message in reversed(request.messages):
         if message.role != "user":
             return ""
@@ -122,13 +122,13 @@ def _last_words(request: ModelRequest) -> str:
 
 
 def _context_text(request: ModelRequest) -> str:
-    """The context that Kore added to the last message."""
+    """Return the context that Kore added to the last message."""
     last = request.messages[-1:]
     return "\n\n".join(p.text for m in last for p in m.content if isinstance(p, Context))
 
 
 def _results(request: ModelRequest) -> list[str]:
-    """The results that arrived since the last reply, in order."""
+    """Return the results since the last reply, in order."""
     results: list[str] = []
     for message in reversed(request.messages):
         if message.role != "tool":

@@ -1,4 +1,4 @@
-"""What a reply says and thinks, as it streams."""
+"""Separation of text and thinking in streamed replies."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ _CLOSING = re.compile(r"</think(?:ing)?>(?=(?P<more>[^\n]*))")
 
 
 class ThinkTagFilter:
-    """Tells thoughts from text, however the text is cut into pieces.
+    """Filter that separates thoughts from text, however the text is chunked.
 
-    Only tags at the very beginning count: further on they are what the model talks about.
+    Only tags at the very beginning count; later tags are part of the model's text.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class ThinkTagFilter:
 
     @property
     def is_over(self) -> bool:
-        """No thought can come any more, and nothing is held back."""
+        """True when no thought can follow and no text is pending."""
         return self._has_begun and self._closing is None and not self._after
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """Pieces that are certain by now, each with whether it is a thought."""
+        """Return the pieces that are certain by now, each with a flag for thoughts."""
         self._pending += text
         if not self._has_begun and not self._begin():
             return []
@@ -47,7 +47,7 @@ class ThinkTagFilter:
         return [*([(True, thought)] if thought else []), *self._rest()]
 
     def end(self) -> list[tuple[bool, str]]:
-        """What was held back, once nothing can follow it."""
+        """Return the pending pieces at the end of the text."""
         pending, self._pending = self._pending, ""
         self._has_begun = True
         if not pending or (self._after and not pending.strip()):
@@ -55,7 +55,7 @@ class ThinkTagFilter:
         return [(self._closing is not None, pending)]
 
     def _begin(self) -> bool:
-        """Whether it is decided by now if the text begins with a thought."""
+        """Return whether the text is now known to begin, or not to begin, with a thought."""
         start = self._pending.lstrip()
         for opening, closing in _TAGS.items():
             if start.startswith(opening):
@@ -67,7 +67,7 @@ class ThinkTagFilter:
 
     def _rest(self) -> list[tuple[bool, str]]:
         if self._after:
-            # The blank lines between thought and answer belong to neither.
+            # Blank lines between thought and answer belong to neither.
             self._pending = self._pending.lstrip()
             self._after = not self._pending
         pending, self._pending = self._pending, ""
@@ -75,7 +75,7 @@ class ThinkTagFilter:
 
 
 def _unopened_tag(text: str) -> re.Match[str] | None:
-    """Return the first closing tag, if it ends its line, is not code, and nothing opened it."""
+    """Return the first closing tag, if it ends its line, is not code, and has no opening tag."""
     tag = _CLOSING.search(text)
     if tag is None or tag["more"].strip():
         return None
@@ -85,13 +85,13 @@ def _unopened_tag(text: str) -> re.Match[str] | None:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """How many of the last characters of the text may be the beginning of the tag."""
+    """Return how many characters at the end of the text may begin the tag."""
     return next((n for n in range(min(len(tag), len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
 
 
 @dataclass(slots=True)
 class DeltaBuffer:
-    """Text as it streams; half of a surrogate pair waits for its other half."""
+    """Buffer for streamed text; half of a surrogate pair waits for its other half."""
 
     texts: list[str] = field(default_factory=list)
     pending: str = ""
@@ -113,11 +113,10 @@ class DeltaBuffer:
 
 
 class TextStream:
-    """Text and thinking of one reply, told apart also where a model tags its thoughts itself.
+    """Text and thinking of one reply, separated even if the model tags its own thoughts.
 
-    Some servers give the opening tag to the model: the reply ends its thoughts and never began
-    them. That shows only at the closing tag, so the thoughts are streamed as text; `voids_text`
-    says so at the end.
+    Some servers give the opening tag to the model, so that the reply only contains the closing tag.
+    Until then the thoughts are streamed as text; `voids_text` reports this at the end.
     """
 
     def __init__(self) -> None:
@@ -136,7 +135,7 @@ class TextStream:
         return self._thinking.text
 
     def add_thinking(self, text: str) -> Iterator[ModelEvent]:
-        """A server that tells thinking apart has no tags left in the text."""
+        """Add thinking; a server that separates it leaves no tags in the text."""
         if text:
             self._tags = None
             yield from self._think(text)
@@ -153,7 +152,7 @@ class TextStream:
             yield from self._dispatch(pieces)
 
     def pause(self) -> Iterator[ModelEvent]:
-        """Something else follows, or nothing: what was held back is said, thinking is over."""
+        """Emit pending text and end the thinking, before other content or the end of the reply."""
         if self._tags is not None:
             yield from self._dispatch(self._tags.end())
         if self._open:
@@ -161,8 +160,10 @@ class TextStream:
             yield ThinkingEnd(self._thinking.text)
 
     def take_unopened_thoughts(self) -> None:
-        """Make thoughts of the text before a closing tag that nothing opened. Call it at the end
-        of the reply."""
+        """Turn text before a closing tag without an opening tag into thoughts.
+
+        Call this at the end of the reply.
+        """
         if self._thinking.chars or (tag := _unopened_tag(self.text)) is None:
             return
         thoughts, answer = self.text[: tag.start()], self.text[tag.end() :]

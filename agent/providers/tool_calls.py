@@ -1,4 +1,4 @@
-"""Tool calls as vendors send them: arguments read once, and ids where the server forgot them."""
+"""Tool call parsing: arguments, and ids for servers that send none."""
 
 import json
 import re
@@ -17,15 +17,16 @@ _TRAILING_COMMA = re.compile(_STRING + r"|,(\s*[}\]])", re.DOTALL)
 _PYTHON_WORD = re.compile(_STRING + r"|\b(True|False|None)\b", re.DOTALL)
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
-# Deeper ones are a model that has lost its way, and overflow the stack wherever they are copied.
+# Deeper nesting is a model's malfunction, and overflows the stack wherever it is copied.
 _LEVELS = 64
 
 
 def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
-    """A call with its arguments read; they are None when `raw` is no JSON object, or one
-    that is nested beyond reason. What can be meant in one way only is repaired, and is then `raw`.
+    """Return a call with parsed arguments.
 
-    No text at all means no arguments, unless the reply was `cut` at the token limit.
+    The arguments are None when `raw` is not a JSON object or is nested too deeply. Errors with only
+    one possible correction are repaired, and `raw` becomes the repaired text. Empty text means no
+    arguments, unless the reply was `cut` at the token limit.
     """
     if not raw.strip():
         return ToolCall(call_id, name, None if cut else {}, raw)
@@ -44,15 +45,17 @@ def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> 
 
 
 def next_call_number(messages: Iterable[Message]) -> int:
-    """One more than the highest `call_N` in the conversation."""
+    """Return the number after the highest `call_N` in the conversation."""
     matches = (_MADE_ID.fullmatch(call.id) for message in messages for call in message.tool_calls)
     return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
 def _repaired(raw: str) -> dict[str, Any] | None:
-    """The object that was meant, where that is certain: in a code fence, with a comma too many,
-    Python's words for constants, line breaks inside of strings, or written twice. Text that ends
-    too early is left alone."""
+    """Return the intended object if it is certain, else None.
+
+    Handles a code fence, trailing commas, Python's constants, line breaks inside strings and an
+    object written twice. Truncated text is not repaired.
+    """
     fence = _FENCE.fullmatch(raw)
     text = (fence[1] if fence else raw).strip()
     text = _TRAILING_COMMA.sub(lambda match: match[1] or match[2], text)
@@ -65,7 +68,7 @@ def _repaired(raw: str) -> dict[str, Any] | None:
             return None
         if not isinstance(value, dict):
             return None
-        # Some servers send an empty object in front of the real one.
+        # Some servers send an empty object before the real one.
         if value and value not in objects:
             objects.append(value)
         text = text[end:].lstrip()

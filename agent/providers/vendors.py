@@ -1,4 +1,4 @@
-"""The vendors that Kore knows: where they are, where their key lives, how they differ."""
+"""Known vendors: addresses, key variables and dialects."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,15 +12,15 @@ CONTEXT_TOKENS = 128_000
 
 @frozen
 class Dialect:
-    """How a vendor's endpoint differs from OpenAI's own.
+    """Differences between a vendor's endpoint and OpenAI's own.
 
     `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
-    replies of models that did not think: without it, some refuse the whole conversation.
-    `replay_details` sends back OpenRouter's `reasoning_details`, and
-    `replay_extra` sends back what a vendor attached to a tool call as `extra_content` (Gemini's
-    thought signatures). `thinking` and `no_thinking` hold the body fields that switch reasoning on
-    and off. `null_content` allows null as the text of a reply that only calls tools; some servers'
-    chat templates fail on it.
+    replies of models that did not think: without it, some vendors refuse the whole conversation.
+    `replay_details` sends back OpenRouter's `reasoning_details`, and `replay_extra` the
+    `extra_content` that a vendor attached to a tool call (Gemini's thought signatures). `thinking`
+    and `no_thinking` are the body fields that switch reasoning on and off. `null_content` allows
+    null as the text of a reply that only calls tools; the chat templates of some servers fail on
+    it.
     """
 
     max_tokens_name: str = "max_tokens"
@@ -34,7 +34,7 @@ class Dialect:
 
     @property
     def key(self) -> str:
-        """The name under which a message keeps its encoding in this dialect."""
+        """The name under which a message stores its encoding in this dialect."""
         flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
         flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
         return f"openai{flags}"
@@ -42,13 +42,12 @@ class Dialect:
 
 @frozen
 class Vendor:
-    """One vendor: where it is and which `protocol` it speaks; `dialect` is OpenAI's in its mouth,
-    and with `responses` its models are asked by the Responses API.
+    """A vendor of models: its address, `protocol` and `dialect` of OpenAI's format.
 
-    `version` is the path that an address needs at its end when it names none. A vendor without
-    `key_variables` needs no key. What stands in `address_variable` takes the place of `api_base`.
-    `default_model` is a current model that is cheap and good with
-    tools; vendors without one are never chosen unasked.
+    `responses` selects the Responses API for its models. `version` is the path appended to an
+    address that names none. A vendor without `key_variables` needs no key. The variable
+    `address_variable` overrides `api_base`. `default_model` is a current model that is cheap and
+    good with tools; a vendor without one is never chosen automatically.
     """
 
     name: str
@@ -71,7 +70,7 @@ _THINKING = Dialect(
     no_thinking={"thinking": {"type": "disabled"}},
 )
 
-# In the order in which a key in the environment is taken as the user's choice.
+# Order in which a key in the environment selects the user's vendor.
 _TABLE = (
     # https://platform.openai.com/docs/models
     Vendor(
@@ -175,7 +174,7 @@ _TABLE = (
         "accounts/fireworks/models/gpt-oss-120b",
         dialect=_EFFORTS,
     ),
-    # Its window is memory of the machine, which a model's whole one would seldom fit.
+    # The window takes memory of the machine, which the full window of a model would seldom fit.
     # https://docs.ollama.com/context-length
     Vendor(
         "ollama",

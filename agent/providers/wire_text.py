@@ -1,4 +1,4 @@
-"""What requests and replies of all vendors share: valid UTF-8, JSON, names, the cached head."""
+"""Encoding helpers for all vendors: UTF-8, JSON, tool names and cached request heads."""
 
 import json
 import math
@@ -15,11 +15,11 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class RequestHeadCache:
-    """What stands in front of the messages, remembered for the last few conversations."""
+    """Cache of request heads, the part before the messages, for the last conversations."""
 
     def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
         self._write = write
-        # The value holds the tools, so that their ids in the key stay theirs.
+        # The value references the tools, so that their ids in the key stay valid.
         self._cache: dict[tuple[object, ...], tuple[bytes, tuple[ToolSpec, ...]]] = {}
 
     def __len__(self) -> int:
@@ -55,12 +55,12 @@ def without_omitted(fields: dict[str, Any], request: ModelRequest) -> dict[str, 
 
 
 def encode_json(value: object) -> bytes:
-    """Compact JSON in valid UTF-8, whatever the strings hold."""
+    """Return compact JSON in valid UTF-8, even for strings with lone surrogates."""
     return replace_lone_surrogates(_JSON.encode(value)).encode()
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def function_of(tool: ToolSpec) -> dict[str, Any]:
-    """The tool as OpenAI and Ollama want it described."""
+    """Return the tool's description in the format of OpenAI and Ollama."""
     function = {
         "name": tool.name,
         "description": tool.description,
@@ -79,8 +79,10 @@ def function_of(tool: ToolSpec) -> dict[str, Any]:
 
 
 def text_with_context(message: Message) -> str:
-    """A user message's words and moving parts in their order, the parts as paragraphs; those in
-    front of the first words stand behind them."""
+    """Return the text and context of a user message in order, with context as paragraphs.
+
+    Context before the first text moves behind it.
+    """
     text = early = ""
     has_words = is_behind_context = False
     for part in message.content:
@@ -96,12 +98,12 @@ def text_with_context(message: Message) -> str:
 
 
 def sendable_tool_name(call: ToolCall) -> str:
-    """The tool's name as vendors take it: they refuse a whole conversation for one odd name."""
+    """Return the tool's name as vendors accept it: an odd name fails the whole conversation."""
     return plain_name(call.name)
 
 
 def text_of(value: object) -> str:
-    """The value if it is text."""
+    """Return the value if it is text, else an empty string."""
     return value if isinstance(value, str) else ""
 
 

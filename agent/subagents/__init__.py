@@ -1,1 +1,1 @@
-"""Agents besides the main one: who they are, where they are found, and how one is sent out."""
+"""Sub-agents: their definitions, catalogue, permissions and execution."""

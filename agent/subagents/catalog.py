@@ -1,4 +1,4 @@
-"""All agents that can be used in a folder: built in, the owner's, and those of its project."""
+"""Catalogue of agents for a folder: built in, the owner's and the project's."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ _ALIASES = {
     "codereviewer": "review",
     "codereview": "review",
 }
-# The agent that answers where no other is chosen.
+# The agent that answers when no other is chosen.
 _MAIN = "main"
 log = logging.getLogger(__name__)
 _Key = tuple[int, int, int]
@@ -37,7 +37,7 @@ _Key = tuple[int, int, int]
 
 @frozen
 class _AgentFile:
-    """A file that was read, with the key by which it is read again, and its mark then."""
+    """A file that was read, with the key that detects changes, and its mark at that time."""
 
     key: _Key
     definition: SubagentDefinition | None = None
@@ -49,8 +49,11 @@ _CachedFiles = dict[Path, _AgentFile]
 
 @frozen
 class Source:
-    """A folder with definitions. What a project brings is not trusted: files there that are links
-    are left out, so that none shows what lies elsewhere."""
+    """A folder with definitions.
+
+    Definitions from a project are not trusted: links among its files are ignored, so that none
+    exposes files elsewhere.
+    """
 
     folder: Path
     trusted: bool = True
@@ -58,9 +61,11 @@ class Source:
 
 @frozen
 class CatalogPaths:
-    """Where agents are looked for: `user` is the person's home folder, `own` Kore's. What lies in
-    `trusted` folders is the person's own as well. `further` folders came with plugins: what they
-    hold is a stranger's."""
+    """Folders with agents: `user` is the person's home folder, `own` Kore's.
+
+    Definitions in `trusted` folders also count as the person's own. `further` folders came with
+    plugins, so their definitions are not trusted.
+    """
 
     user: Path
     own: Path
@@ -68,8 +73,10 @@ class CatalogPaths:
     further: tuple[Path, ...] = ()
 
     def sources(self, root: Path | None) -> list[Source]:
-        """Later ones win: the owner's folders, then the project's around `root`, the nearest
-        last."""
+        """Return the folders in ascending precedence.
+
+        The owner's folders come first, then the project's around `root`, the nearest last.
+        """
         sources = [*_home_sources(self)]
         folders = {source.folder for source in sources}
         for folder in reversed(project_folders(root, self.user)) if root is not None else ():
@@ -81,14 +88,17 @@ class CatalogPaths:
 
 @lru_cache(maxsize=8)
 def _home_sources(paths: CatalogPaths) -> tuple[Source, ...]:
-    """Those that belong to no project; each turn asks."""
+    """Return the folders that belong to no project; cached because each turn asks."""
     homes = [paths.user / program for program in PROGRAMS[:2]]
     further = [Source(folder, trusted=False) for folder in paths.further]
     return (*further, *(Source(folder / "agents") for folder in (*homes, paths.own)))
 
 
 class SubagentCatalog:
-    """Finds agents; a file is read again only when it has changed. `given` are a library's own."""
+    """Catalogue of agents; a file is read again only after a change.
+
+    `definitions` are passed in by a library user.
+    """
 
     def __init__(
         self, places: CatalogPaths | None = None, definitions: Sequence[SubagentDefinition] = ()
@@ -96,12 +106,12 @@ class SubagentCatalog:
         self._places = places
         self._definitions = tuple(definitions)
         self._cache: dict[Path, _CachedFiles] = {}
-        # Files that would take a trusted agent's place, with the name that they wanted.
+        # Files that would take a trusted agent's place, with the name in each file.
         self.rejected: dict[str, str] = {}
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, SubagentDefinition]:
-        """Agents by name, the nearest of each; `root` is the folder of the conversation."""
+        """Return the agents by name, the nearest of each; `root` is the conversation's folder."""
         by_name = {one.name: one for one in built_in()}
         cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
@@ -117,21 +127,23 @@ class SubagentCatalog:
                 level = mark_level(path, opened=cached.mark)
                 if self._is_strange(path, level):
                     continue
-                # Untrusted text may be in it, although a file tool may have asked.
+                # The file may contain untrusted text, even if a file tool asked before writing it.
                 one = replace(one, trusted=False) if one.trusted and level != "none" else one
                 if self._may_stand(one, by_name):
                     by_name[one.name] = one
             if files:
                 cache[source.folder] = files
-        # Never changed in place: loads may overlap in threads. The folders used last are kept.
+        # Replaced as a whole, since loads may overlap in threads. Recently used folders remain.
         others = [one for one in self._cache.items() if one[0] not in cache]
         self._cache = dict([*others, *cache.items()][-_MOST_FOLDERS:])
         by_name.update((one.name, one) for one in self._definitions)
         return by_name
 
     def _is_strange(self, path: Path, level: MarkLevel) -> bool:
-        """Return whether a command may have written it after untrusted text: then it is not used
-        at all."""
+        """Return whether a command may have written the file after reading untrusted text.
+
+        Such a file is not used at all.
+        """
         if level != "unseen":
             self._strange.discard(path)
             return False
@@ -143,8 +155,11 @@ class SubagentCatalog:
     def _may_stand(
         self, one: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
     ) -> bool:
-        """Whether it takes no trusted agent's place: by its name, one that stands for it, or one
-        that reads like it."""
+        """Return whether the agent takes no trusted agent's place.
+
+        It must not have the name of a trusted agent, an alias of such a name, or a name that reads
+        like it.
+        """
         if one.trusted:
             return True
         folded = _fold(normalize_filename(one.name))
@@ -162,8 +177,10 @@ class SubagentCatalog:
         return False
 
     def find(self, name: str, root: Path | None = None) -> SubagentDefinition | None:
-        """The agent of this name; case, `-` and `_` do not matter. What other programs call those
-        that are built in here counts where no other agent has the name."""
+        """Return the agent of this name, ignoring case, `-` and `_`.
+
+        Other programs' names for built-in agents count unless another agent has the name.
+        """
         by_name = self.load(root)
         if name in by_name:
             return by_name[name]
@@ -173,7 +190,7 @@ class SubagentCatalog:
 
 @cache
 def built_in() -> tuple[SubagentDefinition, ...]:
-    """The agents that Kore brings along."""
+    """Return the agents that ship with Kore."""
     folder = Path(__file__).parent.parent / "prompts" / "agents"
     files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
     return tuple(
@@ -183,7 +200,7 @@ def built_in() -> tuple[SubagentDefinition, ...]:
 
 
 def _files(source: Source) -> Iterator[tuple[Path, _Key]]:
-    """The markdown files of a folder and of those below it, in order of their names."""
+    """Yield the markdown files of a folder and its subfolders, in order of their names."""
     folder = source.folder
     if not source.trusted:
         project = folder.parent.parent
@@ -215,8 +232,10 @@ def _walk(folder: Path, depth: int, *, links: bool) -> Iterator[tuple[Path, _Key
 
 
 def _read(path: Path, source: Source, key: _Key) -> _AgentFile:
-    """Without a definition for a file that cannot be read, and for the note about a folder of
-    agents."""
+    """Return the file with its definition.
+
+    The definition is None for an unreadable file, and for a README about a folder of agents.
+    """
     try:
         with open_regular(path, follow_links=source.trusted) as file:
             mark = OpenFileMark.of(file.fileno())

@@ -1,4 +1,4 @@
-"""What an agent is told and given, read from a markdown file of any supported program."""
+"""Agent definitions, read from markdown files of any supported program."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ BUILT_IN = "built in"
 _NAME_CHARS = 64
 _DESCRIPTION_CHARS = 4_000
 _SPLIT = re.compile(r"[,\s]+(?![^(]*\))")
-# Profiles that other programs' model names stand for.
+# Profiles for the model names of other programs.
 _MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default", "opusplan": "default"}
 _FULL = re.compile(r"(?:anthropic/)?claude-[\w.-]*(haiku|sonnet|opus)[\w.@:-]*")
 _LONG = re.compile(r"\[\d+m\]$")
@@ -28,18 +28,19 @@ _MODES: Mapping[str, PermissionMode] = {
     "dontask": "auto",
 }
 _EVERY = re.compile(r"(?:\*|all)(?: tools)?(?:,? (?:except|but) (.*))?", re.IGNORECASE)
-# What is left around a name of a list that was not valid YAML, or of code in markdown.
+# Characters left around a name in an invalid YAML list or in markdown code.
 _AROUND = "\"'`[] \t"
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0", ""})
 
 
 @frozen
 class SubagentDefinition:
-    """An agent. `tools` are canonical names, None for all; `without` are taken away from them.
+    """Definition of an agent.
 
-    `model` is a profile (default, task, reasoning, quick) or a model's name, None for that of
-    the agent that sends it out. `mode` only ever tightens. One that is not `trusted` came with a
-    project's folder. `more` holds fields that mean nothing here, `remarks` are for people.
+    `tools` are canonical names, None for all; `without` is subtracted from them. `model` is a
+    profile (default, task, reasoning, quick) or a model's name, None for the model of the calling
+    agent. `mode` can only tighten permissions. A definition that is not `trusted` came with a
+    project's folder. `more` contains fields without a meaning here, `remarks` are for people.
     """
 
     name: str
@@ -60,7 +61,7 @@ class SubagentDefinition:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":
-        """From what `asdict` made of one, also through JSON and in another version of Kore."""
+        """Return the definition from `asdict` data, also through JSON and from other versions."""
         values = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         for name in ("tools", "without", "skills", "remarks"):
             if values.get(name) is not None:
@@ -68,13 +69,13 @@ class SubagentDefinition:
         return cls(**values)
 
     def held_to(self, mode: PermissionMode | None) -> "SubagentDefinition":
-        """The same, that may do no more than `mode` either."""
+        """Return the definition with a mode at least as tight as `mode`."""
         if mode is None:
             return self
         return replace(self, mode=tightest(mode, self.mode or mode))
 
     def chooses(self, tool: str) -> bool:
-        """Whether this agent is given a tool, by its canonical name."""
+        """Return whether this agent gets a tool, by its canonical name."""
         if is_named(tool, self.without):
             return False
         return self.tools is None or is_named(tool, _with_companions(self.tools))
@@ -83,7 +84,7 @@ class SubagentDefinition:
 def read_definition(
     raw: bytes, stem: str, source: str, *, trusted: bool = True
 ) -> SubagentDefinition:
-    """The agent of a file; `stem` is its name when it says none. Nothing is too odd to be read."""
+    """Return the agent of a file; `stem` is the default name. No content is rejected."""
     text, remarks = frontmatter.decode(raw)
     document = frontmatter.read(text)
     values = _Fields(document.fields, [*remarks, *document.remarks])
@@ -109,7 +110,7 @@ def read_definition(
 
 
 class _Fields:
-    """Fields by name, however it is written: case, `-` and `_` do not matter."""
+    """Fields by name, ignoring case, `-` and `_`."""
 
     def __init__(self, fields: Mapping[str, Any], remarks: list[str]) -> None:
         self._fields = fields
@@ -126,7 +127,7 @@ class _Fields:
         return str(value)
 
     def words(self, *names: str) -> list[str] | None:
-        """A list, or a text split at commas and blanks outside parentheses; None when missing."""
+        """Return a list, or text split at commas and blanks outside parentheses; None if unset."""
         value = self._get(*names)
         if value is None:
             return None
@@ -135,7 +136,7 @@ class _Fields:
         return [word for one in value if (word := str(one).strip(_AROUND))]
 
     def tools(self, *names: str) -> tuple[str, ...] | None:
-        """Canonical names, without scopes such as `Bash(git:*)`; None for all tools."""
+        """Return canonical names, without scopes such as `Bash(git:*)`; None for all tools."""
         if isinstance(switches := self._get(*names), dict):
             return _tools_switched(switches, on=True) if switches.get("*") is False else None
         words, text = self.words(*names), self.text(*names).strip(_AROUND)
@@ -144,7 +145,7 @@ class _Fields:
         return self._canonical_names(words)
 
     def without(self) -> tuple[str, ...]:
-        """Tools that are taken away: by a field of their own, by a switch, or as an exception."""
+        """Return the excluded tools: from their own field, from switches or as exceptions."""
         names = self._canonical_names(self.words("disallowedTools") or ())
         if isinstance(switches := self._get("tools"), dict):
             return (*names, *_tools_switched(switches, on=False))
@@ -187,7 +188,7 @@ class _Fields:
         return value in _TRUE
 
     def rest(self) -> Iterator[tuple[str, Any]]:
-        """The fields that were not read."""
+        """Yield the fields that were not read."""
         for name, value in self._fields.items():
             if name not in self._used:
                 self.remarks.append(f'the field "{name[:40]}" has no effect')
@@ -203,7 +204,7 @@ class _Fields:
 
 
 def model_of(text: str | None) -> str | None:
-    """The profile or model that a name stands for; None for the caller's."""
+    """Return the profile or model for a name; None for the caller's model."""
     name = _line(text or "")
     if name.casefold() in ("", "inherit"):
         return None
@@ -211,18 +212,18 @@ def model_of(text: str | None) -> str | None:
 
 
 def family_of(model: str) -> str | None:
-    """The profile that takes the place of a model by its full name, claude-haiku-4 for example."""
+    """Return the profile that replaces a model by its full name, such as claude-haiku-4."""
     full = _FULL.fullmatch(_LONG.sub("", model.casefold()))
     return _MODELS[full[1]] if full else None
 
 
 def _tools_switched(switches: Mapping[str, Any], *, on: bool) -> tuple[str, ...]:
-    """The tools of a map from names to true or false that are switched on, or off."""
+    """Return the tools that are switched on, or off, in a map from names to true or false."""
     return tuple(canonical(name) for name, value in switches.items() if value is on and name != "*")
 
 
 def canonical(tool: str) -> str:
-    """The name that a tool goes by here; an unknown one stays as it is."""
+    """Return the canonical name of a tool; return an unknown name unchanged."""
     return tool if "__" in tool else _known_tools().canonical(tool) or tool
 
 

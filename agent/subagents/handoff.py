@@ -1,4 +1,4 @@
-"""Handoffs: an agent gives the conversation to another one, by a call of a tool."""
+"""Handoffs of a conversation to another agent by a tool call."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from agent.tools.run_context import RunContext
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 
 InputT = TypeVar("InputT")
-# What the other agent is shown of the conversation; the whole of it is stored.
+# Part of the conversation that the other agent sees; all of it is stored.
 HistoryFilter = Callable[[Sequence[Message]], Sequence[Message]]
 
 
@@ -31,11 +31,11 @@ class HandoffTarget(Protocol):
 
 
 class Handoff(Generic[InputT]):
-    """A way from one agent to another: `agent`, and how it is told of.
+    """A possible handoff to `agent`, and its description.
 
-    With `input_type` (a dataclass or a pydantic model) the agent that hands over says why, in that
-    shape, and `on_handoff` is called with it; without one it is called with None. `input_filter`
-    chooses what the other agent sees of the conversation.
+    With `input_type` (a dataclass or a pydantic model), the agent that hands over states its reason
+    in that shape, and `on_handoff` is called with it; without `input_type` it is called with None.
+    `input_filter` selects the messages that the other agent sees.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class Handoff(Generic[InputT]):
         self.input_filter = input_filter
 
     def visible(self, messages: Sequence[Message]) -> list[Message]:
-        """What the other agent sees. Raises `ConfigError` for what is no conversation."""
+        """Return the messages that the other agent sees.
+
+        Raises `ConfigError` if `input_filter` returns an invalid conversation.
+        """
         if self.input_filter is None:
             return list(messages)
         filtered = list(self.input_filter(messages))
@@ -69,7 +72,7 @@ class Handoff(Generic[InputT]):
 
 
 class HandoffTool(Generic[InputT]):
-    """The tool by which a model hands over."""
+    """The tool with which a model hands over."""
 
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = frozenset()
@@ -92,7 +95,7 @@ class HandoffTool(Generic[InputT]):
 
     @cached_property
     def parameters(self) -> JsonSchema:
-        """Raises `TypeError` for an `input_type` that is no object."""
+        """The schema of `input_type`. Raises `TypeError` unless it is an object."""
         if self.handoff.input_type is None:
             return {"type": "object", "properties": {}}
         from agent.tools.function_schema import plain_schema
@@ -123,7 +126,7 @@ class HandoffTool(Generic[InputT]):
 
 
 def remove_all_tools(messages: Sequence[Message]) -> list[Message]:
-    """An `input_filter`: the conversation without calls and their results."""
+    """Return the conversation without tool calls and results, for use as an `input_filter`."""
     words = [one for one in messages if one.role != "tool" and not one.tool_calls]
     while words and words[-1].role == "assistant":
         del words[-1]

@@ -1,6 +1,6 @@
-"""Sub-agents of a library user's agent: they run in this process and live as long as it.
+"""Sub-agents of a library user's agent, which run in its process and end with it.
 
-One that is meant for the background is waited for here: no later turn would hear of its end.
+A sub-agent meant for the background is awaited here: no later turn would receive its result.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _MOST_RESUMABLE = 64
 
 @frozen
 class _Resumable:
-    """What `resume` goes on with; `caller` is the session that sent it out."""
+    """State of a finished sub-agent for `resume`; `caller` is the session that started it."""
 
     caller: str
     definition: SubagentDefinition
@@ -39,7 +39,7 @@ class _Resumable:
 
 
 class InProcessSubagents:
-    """One agent's. `numbers` count the sub-agents that it started."""
+    """Runner for the sub-agents of one agent, which are numbered in the order of their start."""
 
     def __init__(self, agent: AgentServices, catalogue: SubagentCatalog) -> None:
         self._agent = agent
@@ -51,7 +51,7 @@ class InProcessSubagents:
         self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
 
     def sending(self, task: TurnRequest, depth: int = 0) -> TurnRequest:
-        """The turn, able to send out sub-agents, as far as there may be any."""
+        """Return the turn with the ability to start sub-agents, up to the maximum depth."""
         if depth >= self._limits.max_depth:
             return task
         spawn = _InProcessSpawner(self, task, depth)
@@ -60,7 +60,7 @@ class InProcessSubagents:
     async def send(
         self, request: SubagentRequest, call: CallContext, caller: TurnRequest, depth: int
     ) -> ToolResult:
-        """The sub-agent's result. Raises `ToolError`."""
+        """Run a sub-agent and return its result. Raises `ToolError`."""
         resumed = self._earlier(request, call.session)
         definition = resumed.definition if resumed else self._find(request, call.workspace)
         model, note = profile.model_for(self._agent.models, request.model, definition, caller.model)
@@ -90,7 +90,7 @@ class InProcessSubagents:
             async with self._slots.get():
                 result = await self._run(task, tell)
         else:
-            # Its caller holds a place already, and waits for it.
+            # The caller already has a slot, and waits for this sub-agent.
             result = await self._run(task, tell)
         messages = (*task.messages, *result.messages)
         self._keep(
@@ -176,7 +176,7 @@ class InProcessSubagents:
 
 @frozen
 class _InProcessSpawner:
-    """Implements `agent.tools.base.Spawn` for one turn."""
+    """Implementation of `agent.tools.base.Spawn` for one turn."""
 
     subagents: InProcessSubagents
     caller: TurnRequest
@@ -187,7 +187,10 @@ class _InProcessSpawner:
 
 
 class _BudgetedMeter:
-    """A `UsageMeter` for a sub-agent: what it spends counts for its caller; `spent` is its own."""
+    """A `UsageMeter` for a sub-agent that also charges its caller.
+
+    `spent` is the sub-agent's own usage.
+    """
 
     def __init__(self, meter: UsageMeter, most_usd: float | None) -> None:
         self.spent = UsageTotals()

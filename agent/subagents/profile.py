@@ -1,4 +1,4 @@
-"""What a sub-agent is sent out with: its text, its tools, its model and its permissions."""
+"""Configuration of a sub-agent's turn: prompt, tools, model and permissions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,12 +22,14 @@ _SUMMARY_CHARS = 70
 def persona_for(
     definition: SubagentDefinition, toolbox: ToolRegistry, *, may_send: bool
 ) -> PersonaPrompt:
-    """Return the prompt and the tools of a sub-agent, which reads its own text alone. With
-    `may_send` it may send out others."""
+    """Return the prompt and the tools of a sub-agent, which sees only its own prompt.
+
+    With `may_send` it may start other sub-agents.
+    """
 
     def is_chosen(tool: str) -> bool:
         kind = toolbox.traits(tool).kind
-        # Nobody answers its questions: the caller may be another model.
+        # No person answers its questions: the caller may be another model.
         if kind == "ask" or (kind == "delegate" and not may_send):
             return False
         return definition.chooses(tool)
@@ -38,8 +40,10 @@ def persona_for(
 def as_profile(
     task: TurnRequest, definition: SubagentDefinition, agent: AgentServices
 ) -> TurnRequest:
-    """A person's turn as this agent: its text stands behind the workspace's. A model that was
-    chosen for the turn counts before the agent's own."""
+    """Return a person's turn as this agent, whose prompt follows the workspace's.
+
+    A model that was chosen for the turn takes precedence over the agent's own.
+    """
     model = task.model
     if model is None:
         model, note = model_for(agent.models, None, definition, None)
@@ -64,8 +68,10 @@ def as_profile(
 def permissions_of(
     permissions: Permissions, definition: SubagentDefinition, who: str
 ) -> Permissions:
-    """What the caller may do, and no more than the definition's mode. `who` is named to people
-    and in the record."""
+    """Return the caller's permissions, limited to the definition's mode.
+
+    `who` is shown to people and recorded.
+    """
     policy = (
         DelegatedPolicy(permissions.policy, definition.mode)
         if definition.mode
@@ -76,7 +82,7 @@ def permissions_of(
 
 
 def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
-    """What an agent brings along by being who it is."""
+    """Return the taint that an agent brings by its origin."""
     return NOTHING if definition.trusted else UNTRUSTED
 
 
@@ -85,7 +91,7 @@ def find(
     name: str,
     lookup: Callable[[str], SubagentDefinition | None],
 ) -> SubagentDefinition:
-    """The agent that a model asks for. Raises `ToolError` with those that there are."""
+    """Return the agent that a model asks for. Raises `ToolError` with the available names."""
     definition = lookup(name)
     if definition is None:
         names = ", ".join(list(agents)[:60])
@@ -99,8 +105,10 @@ def model_for(
     definition: SubagentDefinition | None,
     caller: str | None,
 ) -> tuple[str | None, str | None]:
-    """The model of a sub-agent, and a sentence when it is not the wanted one. None is the default
-    model; `caller` is its caller's."""
+    """Return the model of a sub-agent, and a sentence if it replaces the wanted model.
+
+    None is the default model; `caller` is the caller's model.
+    """
     name = model_of(requested) or (definition.model if definition else None)
     if name is None:
         return caller, None
@@ -117,7 +125,7 @@ def model_for(
 
 
 def roster(agents: Mapping[str, SubagentDefinition]) -> str:
-    """The trusted agents, for the description of the tool: those that ship by name alone."""
+    """Return the trusted agents for the tool's description; built-in agents by name alone."""
     from agent.subagents.definition import BUILT_IN
 
     text = ", ".join(one.name for one in agents.values() if one.source == BUILT_IN)
@@ -133,7 +141,7 @@ def roster(agents: Mapping[str, SubagentDefinition]) -> str:
 
 
 def shorten_result(text: str) -> str:
-    """A result of bearable length: its beginning and its end."""
+    """Return a result of limited length: its beginning and its end."""
     if len(text) <= RESULT_LIMIT_CHARS:
         return text
     half = RESULT_LIMIT_CHARS // 2

@@ -1,4 +1,4 @@
-"""Anthropic's messages API, and other vendors' servers that speak it."""
+"""Provider for Anthropic's messages API, also on servers of other vendors."""
 
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
@@ -20,8 +20,8 @@ _VERSION_HEADER = "anthropic-version"
 class AnthropicProvider:
     """A `Provider` for one endpoint.
 
-    Anthropic itself is spoken to in the newest version of its API; others, who follow it at their
-    own pace, in the one that all of them know. A header `anthropic-version` of one's own wins.
+    Requests to Anthropic use the newest version of its API; requests to other vendors use the
+    version that all of them support. A configured header `anthropic-version` overrides both.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class AnthropicProvider:
         return self._endpoint.vendor
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One model call. Closing the iterator closes the connection."""
+        """Return the events of one model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
         reply = AnthropicResponseBuilder(lambda: next_call_number(request.messages))
         stream = self._exchange.stream(request.model, body, SseParser(), reply)
@@ -58,7 +58,7 @@ class AnthropicProvider:
         return self._encoder.optional_fields(request)
 
     async def aclose(self) -> None:
-        """Close the connections; the provider opens new ones when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._exchange.aclose()
 
 
@@ -70,7 +70,7 @@ def anthropic_endpoint(
     headers: Mapping[str, str] = MappingProxyType({}),
     key_source: str = "",
 ) -> Endpoint:
-    """The endpoint for messages; `headers` are extra ones from the configuration."""
+    """Return the endpoint for messages; `headers` are extra ones from the configuration."""
     own = {name.lower(): value for name, value in headers.items()}
     version = VERSION if f"{api_base}/".startswith(_HOST) else OLD_VERSION
     return Endpoint(

@@ -1,4 +1,4 @@
-"""Requests as bytes: Anthropic's messages body, the blocks of each message encoded once.
+"""Encoder for Anthropic's messages API; the blocks of each message are encoded once.
 
 Body: https://platform.claude.com/docs/en/api/messages/create
 """
@@ -33,20 +33,19 @@ from agent.types import (
     ToolCallMarker,
 )
 
-# From this version on the body holds no temperature.
-# https://platform.claude.com/docs/en/api/versioning
+# From this version on, the body has no temperature.
 VERSION = "2026-10-21"
 OLD_VERSION = "2023-06-01"
 
 _REPLY_TOKENS = 16_000
 _THOUGHTFUL_REPLY_TOKENS = 32_000
-# Where the model can do more. Its limit is not taken whole: the window holds the reply, too.
+# Cap for models that can write more: the reply takes space in the window, too.
 _LONG_REPLY_TOKENS = 64_000
 _THINKING_TOKENS = 8_000
 _LEAST_THINKING_TOKENS = 1_024
 # For models that take a budget instead of an effort.
 _EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "high": 16_000, "xhigh": 24_000, "max": 32_000}
-# Efforts that have another name here. https://platform.claude.com/docs/en/build-with-claude/effort
+# Efforts with another name here. https://platform.claude.com/docs/en/build-with-claude/effort
 _LEVELS = {"minimal": "low", "xhigh": "max"}
 _UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty"})
 _KEY = "anthropic"
@@ -54,17 +53,19 @@ _CACHE_CONTROL = "cache_control"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
 _REQUIRED = frozenset({"max_tokens", "model", "stream"})
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
-# claude-opus-4-6, claude-sonnet-5, claude-3-7-sonnet-20250219; a date is no version.
+# claude-opus-4-6, claude-sonnet-5, claude-3-7-sonnet-20250219; a date is not a version.
 _NUMBERS = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
 
 
 class AnthropicRequestEncoder:
-    """Turns requests into bodies for an API of this `version`; `reply_tokens` is the longest reply
-    that the model can give, if that is known."""
+    """Encoder of request bodies for one `version` of the API.
+
+    `reply_tokens` is the longest reply that the model can give, if known.
+    """
 
     def __init__(self, version: str, reply_tokens: int | None = None) -> None:
         self._version = version
-        # Settings that this version of the API has no field for.
+        # Settings that this version of the API does not support.
         self.unsupported = _UNSUPPORTED | ({"top_p"} if version >= VERSION else set())
         self._reply_tokens = min(reply_tokens, _LONG_REPLY_TOKENS) if reply_tokens else None
         self._heads = RequestHeadCache(self._head)
@@ -75,10 +76,11 @@ class AnthropicRequestEncoder:
         return fields - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as compact UTF-8 JSON.
+        """Return the request as compact UTF-8 JSON.
 
-        The system prompt and the last two messages of the user's side are marked for the cache:
-        what the last request wrote is found although several messages came at once.
+        The system prompt and the last two messages of the user's side are marked for the cache, so
+        that the cache entry of the last request is found even if several messages were added at
+        once.
         """
         if not _may_think(request):
             request = replace(request, options=without_thinking(request.options))
@@ -99,7 +101,7 @@ class AnthropicRequestEncoder:
     def _head(self, request: ModelRequest) -> bytes:
         head = encode_json(self._fields(request))[:-1]
         if request.system:
-            # The mark covers the tools as well, which the vendor reads first.
+            # The mark also covers the tools, which the vendor reads first.
             block = encode_json({"type": "text", "text": request.system})
             if _CACHE_CONTROL not in request.adaptations:
                 block = block[:-1] + _CACHED
@@ -118,7 +120,7 @@ class AnthropicRequestEncoder:
         extra_body = options.pop("extra_body", None) or {}
         thinking = _thinking(request, options.pop("thinking", None), effort)
         if is_forced(tool_choice) and request.tools and _thinks(thinking):
-            # The API takes one or the other.
+            # The API accepts only one of them.
             thinking = {"type": "disabled"}
         if effort not in (None, "none") and is_adaptive(request.model):
             options["output_config"] = {"effort": _LEVELS.get(effort, effort)}
@@ -149,7 +151,7 @@ class AnthropicRequestEncoder:
 
 
 def is_adaptive(model: str) -> bool:
-    """Whether the model decides itself how long to think: Claude 4.6 and newer.
+    """Return whether the model chooses its thinking time: Claude 4.6 and newer.
 
     https://platform.claude.com/docs/en/build-with-claude/thinking
     """
@@ -160,7 +162,7 @@ def is_adaptive(model: str) -> bool:
 
 
 def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | None:
-    """The field `tool_choice`; None leaves it to the model."""
+    """Return the field `tool_choice`; None leaves the choice to the model."""
     if choice is None and parallel is None:
         return None
     kinds = {None: "auto", "auto": "auto", "none": "none", "required": "any"}
@@ -173,7 +175,7 @@ def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | 
 
 
 def _thinking(request: ModelRequest, option: object, effort: str | None) -> object:
-    """The field `thinking`; None leaves it to the model."""
+    """Return the field `thinking`; None leaves the choice to the model."""
     if effort is not None:
         option = effort != "none"
     if not isinstance(option, bool):
@@ -190,9 +192,10 @@ def _thinking(request: ModelRequest, option: object, effort: str | None) -> obje
 
 
 def _may_think(request: ModelRequest) -> bool:
-    """A model with a budget thinks at the beginning of a turn or not at all in it.
+    """Return whether the request may ask for thinking.
 
-    Without its thought the request is refused: another model may have begun the turn.
+    A model with a budget thinks at the beginning of a turn or not at all in it. A turn that began
+    without a thought, perhaps by another model, would be refused.
     """
     if not asks_for_thoughts(request.options) or is_adaptive(request.model):
         return True
@@ -210,7 +213,10 @@ def _thinks(thinking: object) -> bool:
 
 
 def _role(message: Message) -> str:
-    """Results are the user's, and neighbours of one side are one message."""
+    """Return the message's side; tool results belong to the user.
+
+    Adjacent messages of one side are merged.
+    """
     return "assistant" if message.role == "assistant" else "user"
 
 
@@ -219,7 +225,7 @@ def _turn(role: str, blocks: bytes) -> bytes:
 
 
 def _blocks(message: Message) -> bytes:
-    """The message's blocks, joined by commas."""
+    """Return the message's blocks, joined by commas."""
     encoded = message.wire.get(_KEY)
     if encoded is None:
         encoded = encode_json(_content(message))[1:-1]
@@ -247,13 +253,13 @@ def _content(message: Message) -> list[dict[str, Any]]:
 
 
 def _assistant_block(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """The part's block; a call that stands among the parts is taken out of `calls`."""
+    """Return the part's block; a call placed among the parts is removed from `calls`."""
     match part:
         case ToolCallMarker(call_id):
             return calls.pop(call_id, None)
         case Text(text):
             return next(iter(_text(text)), None)
-        # Without a signature, or with another vendor's, it would be refused.
+        # Thinking without a signature, or with another vendor's, would be refused.
         case Thinking(text, signature) if signature and not signature.startswith("{"):
             return {"type": "thinking", "thinking": text, "signature": signature}
         case RedactedThinking(data):
@@ -292,7 +298,7 @@ def _result(message: Message) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    """An id as Anthropic takes it; another vendor's may hold any characters."""
+    """Return an id that Anthropic accepts; other vendors' ids may contain any characters."""
     if call_id and not _NOT_IN_AN_ID.search(call_id):
         return call_id
     digest = hashlib.sha256(json.dumps(call_id).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A reply put together from Anthropic's events.
+"""Builder of replies from Anthropic's events.
 
 Events: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
@@ -45,7 +45,7 @@ _REASONS = {
 
 @dataclass(slots=True)
 class _Block:
-    """One block of the reply's content; `data` is what its kind begins with."""
+    """A content block of the reply; `data` is its initial object."""
 
     kind: str
     data: JsonObject
@@ -82,9 +82,10 @@ class _Block:
 
 
 class AnthropicResponseBuilder:
-    """Takes the events of one stream in order and yields ours. Pings and news are passed over.
+    """Converter of Anthropic's stream events to model events.
 
-    `number` gives the first number for ids that the server forgot to send.
+    Pings and unknown events are ignored. `number` returns the first number for ids that the server
+    did not send.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
@@ -115,7 +116,7 @@ class AnthropicResponseBuilder:
                 yield from self._read_whole_reply(payload)
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
-        """The `Reply`. Raises `Unavailable` for a stream that was cut."""
+        """Yield the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if not (self._ended or self.finish_reason):
             raise Unavailable(t("the model's reply was cut off"))
         blocks = [self._blocks[n] for n in sorted(self._blocks)]
@@ -142,7 +143,7 @@ class AnthropicResponseBuilder:
             yield ToolCallDelta(block.id, block.name, "")
 
     def _own_id(self, call_id: str, block: _Block) -> str:
-        """One is made up for a server that gives none, or the same one twice."""
+        """Return the call's id, or a generated one if it is missing or already used."""
         used_ids = {one.id for one in self._blocks.values() if one is not block}
         if call_id and call_id not in used_ids:
             return call_id
@@ -180,7 +181,7 @@ class AnthropicResponseBuilder:
             yield ThinkingEnd(block.text_buffer.text)
 
     def _read_whole_reply(self, message: JsonObject) -> Iterator[ModelEvent]:
-        """A reply that was not streamed, which some compatible servers send all the same."""
+        """Read a reply that was not streamed, which some compatible servers send."""
         self._count(message.get("usage"))
         content = message.get("content")
         for index, data in enumerate(content if isinstance(content, list) else ()):
@@ -190,13 +191,13 @@ class AnthropicResponseBuilder:
         self.finish_reason = _REASONS.get(reason, reason)
 
     def _count(self, usage: Any) -> None:
-        """Later counts of a stream replace earlier ones, unless they say nothing."""
+        """Update the token counts; later counts replace earlier ones unless they are empty."""
         for name, value in _object(usage).items():
             if isinstance(value, int | float) and (value or name not in self._usage):
                 self._usage[name] = count_of(value)
 
     def _tokens(self) -> Usage | None:
-        """All that was read is input: what came from the cache and what went there too."""
+        """Return the usage; input includes the tokens read from and written to the cache."""
         if not self._usage:
             return None
         get = self._usage.get

@@ -1,4 +1,4 @@
-"""What a vendor's refusal means: which error of ours it is, in words that say what to do."""
+"""Mapping of vendors' error responses to provider errors, with advice for people."""
 
 import json
 import re
@@ -51,7 +51,7 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
-# Ollama, Anthropic, OpenAI and those that repeat its words.
+# Ollama, Anthropic, OpenAI and vendors that copy its wording.
 _NO_THINKING = re.compile(
     r"does(n't| not) support (parameter )?(thinking|reasoning)"
     r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
@@ -121,7 +121,7 @@ _BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invali
 
 @frozen
 class ErrorResponse:
-    """A refusal as the server put it; `codes` are its code and type, `detail` is safe to show."""
+    """An error response of a server; `codes` are its code and type, `detail` is safe to show."""
 
     status: int
     detail: str
@@ -130,7 +130,7 @@ class ErrorResponse:
 
 
 def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
-    """The error for a fault; never a key in its text."""
+    """Return the error for a response; its text never contains a key."""
     error = _map_error(endpoint, model, fault)
     error.status = fault.status
     return error
@@ -140,7 +140,7 @@ def _map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> Provider
     vendor, status = endpoint.vendor, fault.status
     detail = f": {fault.detail}" if fault.detail else ""
     bad, missing = _BAD_THOUGHTS.search(detail), _MISSING_THOUGHTS.search(detail)
-    # Some who stand in between report it as 429 or 500.
+    # Some proxies report it as 429 or 500.
     if status >= 400 and (bad or missing):
         return BadThoughts(
             t(
@@ -281,7 +281,7 @@ def _is_too_long(fault: ErrorResponse) -> bool:
 
 
 def _has_no_credit(fault: ErrorResponse) -> bool:
-    # Gemini says this of every limit, also of those that end within a minute.
+    # Gemini reports this for every limit, including limits that end within a minute.
     if "RESOURCE_EXHAUSTED" in fault.codes:
         return False
     return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.detail))
@@ -318,7 +318,7 @@ _CODE_STATUS = {
 def error_from_response(
     endpoint: Endpoint, model: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> ProviderError:
-    """The error for a response other than 2xx."""
+    """Return the error for a response other than 2xx."""
     try:
         data = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -332,7 +332,7 @@ def error_from_response(
 def from_payload(
     endpoint: Endpoint, model: str, payload: Mapping[str, Any]
 ) -> ProviderError | None:
-    """The error that a chunk of a stream carries, if it does."""
+    """Return the error in a chunk of a stream, if any."""
     if payload.get("type") == "error" and not payload.get("error"):
         payload = {"error": payload}
     elif payload.get("type") == "response.failed":
@@ -352,7 +352,7 @@ def from_payload(
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds from `retry-after-ms` or `retry-after`, which is seconds or an HTTP date."""
+    """Return the seconds from `retry-after-ms` or `retry-after` (seconds or an HTTP date)."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * scale
@@ -363,7 +363,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _wait_s_in_text(detail: str) -> float | None:
-    """Seconds from "try again in 6m0s", which some say in words alone."""
+    """Return the seconds from "try again in 6m0s", which some vendors give only in text."""
     match = _WAIT.search(detail)
     if match is None or not any(match.groups()):
         return None
@@ -381,7 +381,7 @@ def _until(date: str) -> float | None:
 
 
 def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
-    """What the server said and its codes, from `{"error": …}` in any of its shapes."""
+    """Return the server's message and codes from `{"error": …}` in any of its shapes."""
     if isinstance(data, list) and data:
         data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else None
@@ -397,7 +397,7 @@ def _read(endpoint: Endpoint, data: object) -> tuple[str, frozenset[str]]:
 
 
 def _safe(endpoint: Endpoint, text: str) -> str:
-    """One short line without keys, which some servers echo."""
+    """Return one short line without keys, which some servers echo."""
     for secret in endpoint.secrets:
         text = text.replace(secret, MARK)
     text = " ".join(_KEY_LIKE.sub(MARK, text).split())

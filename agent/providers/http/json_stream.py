@@ -1,8 +1,8 @@
-"""Server-sent events as vendors really send them, one JSON object at a time.
+"""Tolerant parsers for streams of JSON objects: server-sent events and JSON lines.
 
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 Tolerated: CR LF, comments, no blank after `data:`, no blank line between events, an object spread
-over several `data` lines, a stray JSON line, and one plain JSON document in place of a stream.
+over several `data` lines, a stray JSON line, and one plain JSON document instead of a stream.
 """
 
 import json
@@ -19,10 +19,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseParser:
-    """Collects bytes in any portions and gives back the JSON objects in them.
+    """Parser of server-sent events in any chunks, with a JSON object in each event.
 
-    `done` turns true at `data: [DONE]`; what follows it is ignored. Raises `BadReply` for what is
-    not JSON, for a line over `line_limit_bytes` and for a stream over `limit_bytes`.
+    `done` turns true at `data: [DONE]`; anything after it is ignored. Raises `BadReply` for invalid
+    JSON, for a line over `line_limit_bytes` and for a stream over `limit_bytes`.
     """
 
     def __init__(self, *, line_limit_bytes: int = 16 << 20, limit_bytes: int = 64 << 20) -> None:
@@ -33,11 +33,11 @@ class SseParser:
         self._tail: list[bytes] = []
         self._tail_size = 0
         self._data: list[str] = []
-        # None until the first byte that is not blank tells a stream from a plain document.
+        # None until the first byte that is not blank shows whether this is a stream or a document.
         self._plain: bool | None = None
 
     def feed(self, chunk: bytes) -> list[JsonObject]:
-        """The objects that this portion completed."""
+        """Return the objects that this chunk completed."""
         self._size += len(chunk)
         if self._size > self._limit:
             raise BadReply(t("the model's reply exceeds {limit} bytes", limit=self._limit))
@@ -56,7 +56,7 @@ class SseParser:
         return [item for item in items if item is not None]
 
     def close(self) -> list[JsonObject]:
-        """The object that the end of the stream completed, if there was one."""
+        """Return the object that the end of the stream completed, if any."""
         rest = b"".join(self._tail)
         self._tail = []
         if self._plain:
@@ -103,7 +103,11 @@ class SseParser:
         return self._add(data)
 
     def _add(self, data: str) -> JsonObject | None:
-        """Most events are one line: try that at once; more lines are read at the event's end."""
+        """Parse a complete line, or collect it.
+
+        Most events are one line, so that is tried at once; several lines are parsed at the event's
+        end.
+        """
         if not self._data:
             if not data.strip():
                 return None
@@ -141,9 +145,9 @@ _LIMIT_BYTES = 64 << 20
 
 
 class NdjsonParser:
-    """Collects bytes in any portions and gives back the objects in them.
+    """Parser of JSON lines in any chunks.
 
-    `done` turns true at an object that says so. Raises `BadReply` for what is not JSON and for a
+    `done` turns true at an object with `done: true`. Raises `BadReply` for invalid JSON and for a
     line or a stream that is too long.
     """
 
@@ -154,7 +158,7 @@ class NdjsonParser:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[JsonObject]:
-        """The objects that this portion completed."""
+        """Return the objects that this chunk completed."""
         self._size += len(chunk)
         first, *lines = chunk.split(b"\n")
         self._tail.append(first)
@@ -169,7 +173,7 @@ class NdjsonParser:
         return self._read(lines)
 
     def close(self) -> list[JsonObject]:
-        """The object that the end of the stream completed, if there was one."""
+        """Return the object that the end of the stream completed, if any."""
         rest, self._tail = b"".join(self._tail), []
         return self._read([rest])
 

@@ -1,7 +1,7 @@
-"""The second transport: the openai SDK, imported at first use.
+"""Alternative transport based on the openai SDK, which is imported on first use.
 
-The SDK sends the bytes it is given (`content=`) and hands back the raw response, so that body,
-stream reader and errors stay those of the first transport. Its retries are off; see `retry.py`.
+The SDK sends the given bytes (`content=`) and returns the raw response, so that body, stream reader
+and errors are the same as with aiohttp. Its retries are off; see `retry.py`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SdkTransport:
-    """One `openai.AsyncOpenAI` over the SDK's own aiohttp client."""
+    """Transport with one `openai.AsyncOpenAI` over the SDK's own aiohttp client."""
 
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
@@ -51,7 +51,7 @@ class SdkTransport:
         import httpx2
         import openai
 
-        # What the environment holds for OpenAI itself must not reach other vendors.
+        # Settings for OpenAI itself from the environment must not reach other vendors.
         omitted = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
         headers: dict[str, Any] = {"Authorization": openai.Omit(), **omitted}
         try:
@@ -95,7 +95,10 @@ class SdkTransport:
         )
 
     def _failure(self, exc: BaseException) -> ProviderError:
-        """By the aiohttp error underneath: the SDK takes every broken connection for a time-out."""
+        """Return the error for the underlying aiohttp error.
+
+        The SDK reports every broken connection as a time-out.
+        """
         import aiohttp
         import httpx2
 

@@ -1,24 +1,26 @@
-"""Model servers on this machine or in the network around it, which may be slow."""
+"""Detection of model servers on this machine or its network, which may be slow."""
 
 import asyncio
 import socket
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
-# The longest wait for the next sign of life of such a server.
+# The longest silence to accept from such a server.
 PATIENCE_S = 1800.0
 
 _LOOKUP_S = 2.0
-# RFC 6761, 6762 and 8375, and names that routers and containers hand out.
+# RFC 6761, 6762 and 8375, and names that routers and containers assign.
 _SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".intranet", ".home.arpa", ".docker")
-# Of a benchmark network (RFC 2544): transparent proxies such as Clash answer with these for names
-# of the internet.
+# Benchmark network (RFC 2544): transparent proxies such as Clash answer with its addresses for
+# internet names.
 _STAND_INS = ip_network("198.18.0.0/15")
 
 
 def is_private_host(host: str) -> bool | None:
-    """Return whether a host is on this machine or a private network; None if its name says
-    nothing about that."""
+    """Return whether a host is on this machine or a private network.
+
+    Returns None if its name does not show that.
+    """
     host = host.rstrip(".").lower()
     try:
         address = ip_address(host.partition("%")[0])

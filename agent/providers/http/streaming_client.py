@@ -1,4 +1,4 @@
-"""One model call over HTTP, whatever its format: send a body, read pieces, know when it is over."""
+"""Streaming model call over HTTP, independent of the API format."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
@@ -17,8 +17,10 @@ from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, Tr
 
 
 def coalesce_deltas(portion: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
-    """The same events, neighbouring deltas of one kind as one. What was said before an error is
-    told before it is raised."""
+    """Yield the events with adjacent deltas of one kind merged.
+
+    Deltas before a `ProviderError` are yielded before it is raised.
+    """
     run: list[ModelEvent] = []
     try:
         for event in portion:
@@ -44,7 +46,7 @@ def _continues(event: ModelEvent, last: ModelEvent) -> bool:
 
 
 def _merge(run: Sequence[ModelEvent]) -> ModelEvent:
-    """One delta for all of them."""
+    """Return one delta for all events of the run."""
     last = run[-1]
     if len(run) == 1:
         return last
@@ -73,7 +75,10 @@ _DRAIN_S = 0.1
 
 
 class StreamParser(Protocol):
-    """Makes JSON objects of bytes in any portions; `done` once the server said that this is all."""
+    """Parser of JSON objects from bytes in any chunks.
+
+    `done` is true once the server has declared the end of the stream.
+    """
 
     done: bool
 
@@ -83,7 +88,7 @@ class StreamParser(Protocol):
 
 
 class ResponseBuilder(Protocol):
-    """A reply as it is put together from those objects.
+    """Builder of a reply from the objects of a stream.
 
     `finish_reason` is set once the reply is whole; `finish` raises for a stream that was cut.
     """
@@ -96,7 +101,7 @@ class ResponseBuilder(Protocol):
 
 
 class StreamingClient:
-    """The way to one endpoint: deadlines, refusals and broken connections, for every format."""
+    """Client for one endpoint: deadlines, refusals and broken connections, for every format."""
 
     def __init__(self, endpoint: Endpoint, transport: Transport, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
@@ -106,7 +111,7 @@ class StreamingClient:
     async def stream(
         self, model: str, body: bytes, reader: StreamParser, reply: ResponseBuilder
     ) -> AsyncGenerator[ModelEvent]:
-        """The events of one model call. Closing the iterator closes the connection."""
+        """Yield the events of one model call. Closing the iterator closes the connection."""
         if self._deadlines.looks_up:
             self._deadlines = await self._looked_up()
         async with AsyncExitStack() as stack:
@@ -126,7 +131,7 @@ class StreamingClient:
                 yield event
 
     async def aclose(self) -> None:
-        """Close the connections; new ones are opened when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._transport.aclose()
 
     async def _looked_up(self) -> Deadlines:
@@ -146,11 +151,11 @@ class StreamingClient:
     async def _portions(
         self, answer: HttpResponse, reader: StreamParser, reply: ResponseBuilder
     ) -> AsyncGenerator[list[JsonObject], None]:
-        """What each read of the connection has completed."""
+        """Yield the objects that each read of the connection completes."""
         wait_s = self._deadlines.first_byte_s
         while not reader.done:
             chunk = None
-            # A server may forget to end a stream whose reply is complete.
+            # Some servers do not end a stream whose reply is complete.
             try:
                 async with asyncio.timeout(wait_s):
                     chunk = await anext(answer.chunks, None)
@@ -175,7 +180,7 @@ class StreamingClient:
                     if len(body) > _ERROR_BODY_BYTES:
                         break
         except (TimedOut, Unavailable):
-            pass  # the status alone says enough
+            pass  # the status is enough
         return error_mapping.error_from_response(
             self._endpoint, model, answer.status, answer.headers, body
         )
@@ -203,7 +208,7 @@ class StreamingClient:
 
 
 async def _drain(answer: HttpResponse) -> None:
-    """Read the end of a response after its last word, so that its connection can serve again."""
+    """Read a response to its end after the last event, so that its connection can be reused."""
     try:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in answer.chunks:

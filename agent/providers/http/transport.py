@@ -1,4 +1,4 @@
-"""How a request body reaches a server and bytes come back: the port, and aiohttp behind it."""
+"""HTTP transport for request bodies and streamed responses, based on aiohttp."""
 
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from aiohttp.connector import AddrInfoType
 
 _LARGE_BODY_BYTES = 1 << 20
-# Seconds of silence before the first probe and between two, and their number.
+# Seconds of silence before the first probe and between probes, and their number.
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _KEEPALIVE_S = 60
 
 
 @frozen
 class Deadlines:
-    """How long to wait, in seconds.
+    """Time limits of a request, in seconds.
 
     `first_byte_s` covers the time until the reply begins, `idle_s` every silence after that,
-    `settle_s` the wait for the end of a stream whose reply is already complete. With `is_final`
-    a request that met a silence is not repeated: the server is slow, and would begin again. With
-    `looks_up` the deadlines become `patient` if the server's name leads to a private address.
+    `settle_s` the wait for the end of a stream whose reply is already complete. With `is_final`, a
+    request that timed out is not repeated: the server is slow, and would begin again. With
+    `looks_up`, the deadlines become `patient` if the server's name resolves to a private address.
     """
 
     connect_s: float = 10
@@ -44,17 +44,20 @@ class Deadlines:
 
     @classmethod
     def patient(cls, seconds: float) -> "Deadlines":
-        """Wait that long for each sign of life, once. A dead connection ends it earlier."""
+        """Return deadlines that allow `seconds` for each sign of life, without a retry.
+
+        A dead connection ends the wait earlier.
+        """
         return cls(first_byte_s=seconds, idle_s=seconds, is_final=True)
 
 
 @frozen
 class Endpoint:
-    """A vendor's address and key; `key_variable` is where people set the key,
-    `key_source` where this one came from.
+    """A vendor's address and key.
 
-    `path` is its method for a model call; `key_header` is where the key goes. `extra_headers` are
-    sent as they are, and win.
+    `key_variable` is where people set the key, `key_source` the source of this key. `path` is the
+    path of a model call; `key_header` is the header for the key. `extra_headers` are sent unchanged
+    and override the others.
     """
 
     vendor: str
@@ -69,7 +72,7 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no error may repeat: the key, headers that hold one, the proxy's password."""
+        """Values that no error may contain: the key, headers with secrets, the proxy's password."""
         passwords = self.proxy.secrets if self.proxy else ()
         values = {self.api_key, *secrets_in_map(self.extra_headers), *passwords}
         return tuple(sorted(filter(is_secret_value, values), key=len, reverse=True))
@@ -80,7 +83,7 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of a request; no compression, since it would hold a stream back."""
+        """The headers of a request, without compression, which would delay a stream."""
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
@@ -107,11 +110,11 @@ class HttpResponse:
 
 
 class Transport(Protocol):
-    """Sends one body by POST.
+    """Transport that sends one body by POST.
 
     Opening and reading raise `Unavailable`, `TimedOut`, `Rejected` or `BadReply`; any HTTP status
-    is an answer. Leaving the context lets go of the connection, or closes it when unread bytes
-    are left.
+    is an answer. Leaving the context releases the connection, or closes it when unread bytes are
+    left.
     """
 
     def post(self, body: bytes) -> AbstractAsyncContextManager[HttpResponse]: ...
@@ -120,7 +123,7 @@ class Transport(Protocol):
 
 
 class AiohttpTransport:
-    """One aiohttp session, opened at first use, with its connections kept alive."""
+    """Transport with one aiohttp session, opened on first use, and persistent connections."""
 
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
@@ -180,13 +183,13 @@ class AiohttpTransport:
 def probed_socket(addr_info: "AddrInfoType") -> socket.socket:
     """Return a socket that the system probes while nothing arrives.
 
-    A server that has vanished, without closing its connections, is noticed after two minutes.
+    A server that vanished without closing its connections is noticed after two minutes.
     """
     family, kind, protocol, _, _ = addr_info
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
-        # Not every system has all of them.
+        # Not every system supports all of them.
         if option := getattr(socket, name, None):
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
     return sock
@@ -198,7 +201,7 @@ def proxy_login_missing(proxy: OutboundProxy) -> Rejected:
 
 
 def _proxy_failure(endpoint: Endpoint, status: int | None = None) -> ProviderError:
-    """The error for a proxy that refused the connection, with its `status`, or is not there."""
+    """Return the error for a proxy that refused the connection with `status`, or is missing."""
     proxy = endpoint.proxy
     if proxy is not None and status == 407:
         return proxy_login_missing(proxy)
@@ -217,7 +220,7 @@ def _proxy_hint() -> str:
 
 
 def connection_failure(exc: "aiohttp.ClientError", endpoint: Endpoint) -> ProviderError:
-    """Our error for one of aiohttp's; none of their texts can hold a key."""
+    """Return our error for an aiohttp error, with a text that contains no key."""
     import aiohttp
 
     place = t("{vendor} at {api_base}", vendor=endpoint.vendor, api_base=endpoint.api_base)

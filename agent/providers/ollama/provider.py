@@ -1,4 +1,4 @@
-"""Ollama's own interface: the window's size, thinking and errors as Ollama has them."""
+"""Provider for Ollama's own API, with its window size, thinking and errors."""
 
 from collections.abc import AsyncIterator
 
@@ -39,7 +39,7 @@ class OllamaProvider:
         return self._endpoint.vendor
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One model call. Closing the iterator closes the connection."""
+        """Return the events of one model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
         reply = OllamaResponseBuilder(lambda: next_call_number(request.messages))
         stream = self._exchange.stream(request.model, body, NdjsonParser(), reply)
@@ -50,5 +50,5 @@ class OllamaProvider:
         return self._encoder.optional_fields(request)
 
     async def aclose(self) -> None:
-        """Close the connections; the provider opens new ones when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._exchange.aclose()

@@ -1,4 +1,4 @@
-"""Requests as bytes: Ollama's chat body, each message encoded once.
+"""Encoder for Ollama's chat API; each message is encoded once.
 
 Body: https://docs.ollama.com/api/chat
 """
@@ -20,21 +20,21 @@ from agent.providers.wire_text import (
 from agent.types import Image, Message, Thinking, ToolCall
 
 _KEY = "ollama"
-# Fields of the body itself; everything else that is asked for is an option of the model.
+# Fields of the body itself; every other setting is an option of the model.
 _FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
-# Settings that this API has no field for; without tools none can be called.
+# Settings without a field in this API; `tool_choice` "none" leaves out the tools instead.
 UNSUPPORTED = frozenset({"parallel_tool_calls", "tool_choice"})
-# Without `num_ctx` Ollama would cut off the beginning of the conversation and say nothing.
+# Without `num_ctx`, Ollama silently cuts off the beginning of the conversation.
 _REQUIRED = frozenset({"model", "num_ctx", "options", "stream"})
-# Efforts beyond the three levels.
+# Efforts outside the three levels.
 _LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
 
 
 class OllamaRequestEncoder:
-    """Turns requests into bodies; `context_tokens` is the window that Ollama is to open.
+    """Encoder of request bodies; `context_tokens` is the window that Ollama opens.
 
-    Ollama cuts off the beginning of what is longer than its window and says nothing about it,
-    so it has to be told the size that we count with.
+    Ollama silently cuts off the beginning of a conversation that exceeds its window, so each
+    request states the size that Kore counts with.
     """
 
     def __init__(self, context_tokens: int | None) -> None:
@@ -42,14 +42,13 @@ class OllamaRequestEncoder:
         self._heads = RequestHeadCache(self._head)
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
-        """Return the names of the body's fields, and of the model's options, that can be left
-        out."""
+        """Return the names of the optional fields of the body and options of the model."""
         fields = self._fields(request)
         options = fields["options"]
         return {*fields, *(options if isinstance(options, dict) else ())} - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as compact UTF-8 JSON."""
+        """Return the request as compact UTF-8 JSON."""
         head = self._heads.of(request)
         comma = b"," if request.messages and not head.endswith(b"[") else b""
         return b"".join((head, comma, b",".join(_encode_messages(request.messages)), b"]}"))
@@ -74,7 +73,7 @@ class OllamaRequestEncoder:
             level = _LEVELS.get(effort, effort)
             fields["think"] = level if level != "none" else False
         elif isinstance(thinking, bool):
-            # This family knows levels only. https://docs.ollama.com/capabilities/thinking
+            # This family supports only levels. https://docs.ollama.com/capabilities/thinking
             levels = "gpt-oss" in request.model
             fields["think"] = ("high" if thinking else "low") if levels else thinking
         options = {

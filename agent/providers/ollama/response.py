@@ -1,4 +1,4 @@
-"""A reply put together from Ollama's lines.
+"""Builder of replies from Ollama's lines.
 
 Lines: https://docs.ollama.com/api/chat
 """
@@ -18,9 +18,9 @@ from agent.types import Message, Part, Text, Thinking, ToolCall, Usage
 
 
 class OllamaResponseBuilder:
-    """Takes the lines of one stream in order and yields our events.
+    """Converter of Ollama's stream lines to model events.
 
-    `number` gives the first number for ids: older versions of Ollama send none.
+    `number` returns the first number for ids: older versions of Ollama send none.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
@@ -48,7 +48,7 @@ class OllamaResponseBuilder:
             self.finish_reason = "tool_calls" if self._calls and reason == "stop" else reason
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
-        """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        """Yield the last events and the `Reply`. Raises `Unavailable` for a cut stream."""
         if self.finish_reason is None:
             raise Unavailable(t("the model's reply was cut off"))
         if self.finish_reason == "load":

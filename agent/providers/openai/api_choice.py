@@ -1,4 +1,4 @@
-"""Chat completions or the Responses API: which of the two a model at one address is asked by."""
+"""Choice between chat completions and the Responses API for each model at one address."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class OpenAIApiChoice:
-    """Asks by chat completions, which every server speaks, until a model says that it takes tools
-    by the Responses API only; that model is asked by it from then on.
+    """Provider that switches a model from chat completions to the Responses API on demand.
 
-    Where the server has no such address, the model is asked without reasoning: then it takes tools
-    by chat completions, too.
+    Every server supports chat completions. A model that takes tools only by the Responses API uses
+    that from its first refusal on. If the server has no Responses API, the model is asked without
+    reasoning, because then it takes tools by chat completions, too.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class OpenAIApiChoice:
         return self._chat.name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One model call. Closing the iterator closes the connection."""
+        """Yield the events of one model call. Closing the iterator closes the connection."""
         model = request.model
         while True:
             # Providers are async generators; closing one ends its connection at once.
             stream = cast(AsyncGenerator[ModelEvent], self._ask(request))
-            # Both refusals come before anything was said.
+            # Both refusals come before any output.
             try:
                 async with aclosing(stream):
                     async for event in stream:
@@ -68,7 +68,7 @@ class OpenAIApiChoice:
         return self._chat.optional_fields(request)
 
     async def aclose(self) -> None:
-        """Close the connections; new ones are opened when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._chat.aclose()
         if self._responses is not None:
             await self._responses.aclose()

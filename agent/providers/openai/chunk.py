@@ -1,6 +1,6 @@
-"""What one chunk of a stream says, whatever its vendor's spelling.
+"""Readers for the chunks of a stream, in the spelling of any vendor.
 
-Seen in the wild: `reasoning_content` or `reasoning`, content as a list of parts, usage on the
+Observed variants: `reasoning_content` or `reasoning`, content as a list of parts, usage on the
 choice or under `x_groq`, the older `function_call`, a whole `message` in place of a `delta`.
 """
 
@@ -12,33 +12,33 @@ from agent.types import Usage
 
 
 def first_choice(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The only choice that is asked for; None in chunks that carry usage alone."""
+    """Return the only requested choice; None in chunks with usage alone."""
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     return choice if isinstance(choice, dict) else None
 
 
 def delta_of(choice: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the chunk adds; the whole message in a reply that is not streamed."""
+    """Return the delta of the chunk, or the whole message of a reply that is not streamed."""
     delta = choice.get("delta") or choice.get("message")
     return delta if isinstance(delta, dict) else {}
 
 
 def text_of_delta(delta: Mapping[str, Any]) -> str:
-    """The text for a person."""
+    """Return the text for a person."""
     content = delta.get("content") or delta.get("refusal")
     return _join_parts(content, "text") if isinstance(content, list) else text_of(content)
 
 
 def thinking_of_delta(delta: Mapping[str, Any]) -> str:
-    """The reasoning."""
+    """Return the reasoning."""
     content = delta.get("content")
     inside = _join_parts(content, "thinking") if isinstance(content, list) else ""
     return text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")) or inside
 
 
 def usage_of(payload: Mapping[str, Any]) -> Usage | None:
-    """The tokens counted so far, where a chunk tells them."""
+    """Return the tokens counted so far, if the chunk contains them."""
     usage = payload.get("usage")
     if not isinstance(usage, dict):
         for place in (first_choice(payload), payload.get("x_groq")):
@@ -48,7 +48,7 @@ def usage_of(payload: Mapping[str, Any]) -> Usage | None:
 
 
 def _join_parts(parts: list[Any], kind: str) -> str:
-    """The parts of one kind; a thinking part may hold a list of text parts itself."""
+    """Join the parts of one kind; a thinking part may itself be a list of text parts."""
     texts: list[str] = []
     for part in parts:
         if isinstance(part, dict) and part.get("type", "text") == kind:
@@ -58,7 +58,7 @@ def _join_parts(parts: list[Any], kind: str) -> str:
 
 
 def calls_of(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The pieces of tool calls."""
+    """Return the pieces of tool calls."""
     calls = delta.get("tool_calls")
     if isinstance(calls, list):
         return [call for call in calls if isinstance(call, dict)]

@@ -1,4 +1,4 @@
-"""Every vendor that speaks OpenAI's chat completions, over either transport."""
+"""Provider for vendors with OpenAI's chat completions API, over either transport."""
 
 from collections.abc import AsyncIterator
 
@@ -14,7 +14,7 @@ from agent.providers.vendors import Dialect
 
 
 class OpenAICompatibleProvider:
-    """A `Provider` for one endpoint; `transport` is aiohttp unless another is given."""
+    """A `Provider` for one endpoint; the default `transport` is aiohttp."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OpenAICompatibleProvider:
         return self._endpoint.vendor
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One model call. Closing the iterator closes the connection."""
+        """Return the events of one model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
         reply = OpenAIResponseBuilder(lambda: next_call_number(request.messages))
         return self._exchange.stream(request.model, body, SseParser(), reply)
@@ -45,5 +45,5 @@ class OpenAICompatibleProvider:
         return self._encoder.optional_fields(request)
 
     async def aclose(self) -> None:
-        """Close the connections; the provider opens new ones when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._exchange.aclose()

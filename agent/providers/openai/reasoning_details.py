@@ -1,8 +1,7 @@
-"""Reasoning as OpenRouter passes it on, whichever model wrote it: text, summaries, what is
-encrypted.
+"""OpenRouter's reasoning details of any model: text, summaries and encrypted data.
 
-It goes back as it came, or models behind it lose their thread or refuse their own tool calls.
-https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
+They are sent back unchanged; otherwise models behind OpenRouter lose their thread or refuse their
+own tool calls. https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
 """
 
 import json
@@ -14,7 +13,7 @@ _NAME = "reasoning_details"
 
 
 class ReasoningDetails:
-    """Puts the pieces of a stream together: those of one index and type are one."""
+    """Collector of the pieces of a stream; pieces with the same index and type are joined."""
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[object, object], dict[str, Any]] = {}
@@ -27,7 +26,7 @@ class ReasoningDetails:
 
     @property
     def signature(self) -> str | None:
-        """All of them, as the signature of an empty `Thinking`; None when there are none."""
+        """All blocks as the signature of an empty `Thinking`; None without any block."""
         return json.dumps({_NAME: list(self._blocks.values())}) if self._blocks else None
 
     def _grow(self, piece: Mapping[str, Any]) -> None:
@@ -42,7 +41,7 @@ class ReasoningDetails:
 
 
 def details_of(signature: str | None) -> list[Any]:
-    """What `ReasoningDetails` has made of a stream; empty for a signature of another vendor."""
+    """Return the details in a signature; empty for a signature of another vendor."""
     if not signature or not signature.startswith(f'{{"{_NAME}"'):
         return []
     details = json.loads(signature)[_NAME]

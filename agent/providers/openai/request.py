@@ -1,7 +1,7 @@
-"""Requests as bytes: the OpenAI chat-completions body, each message encoded once.
+"""Encoder for OpenAI's chat completions API; each message is encoded once.
 
-Everything constant comes first and `messages` last, so that a request repeats the one before byte
-for byte up to its new messages, and the vendor's prompt cache hits.
+Constant fields come first and `messages` last, so that a request repeats the previous one byte for
+byte up to its new messages, and the vendor's prompt cache hits.
 Body: https://platform.openai.com/docs/api-reference/chat/create
 """
 
@@ -25,12 +25,12 @@ from agent.providers.wire_text import (
 )
 from agent.types import Image, Message, Text, Thinking, ToolCall
 
-# For a model that wants to hear what it thought where there was no thought: empty is not enough.
+# For models that expect reasoning even in replies without any; an empty string is refused.
 _NO_REASONING = " "
-# What Gemini takes for a signature of a call that another model has made.
+# Signature that Gemini accepts for a call of another model.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-# Under this name a result keeps its pictures, which are the same for every vendor.
+# Key of a result's encoded pictures, which are the same for every vendor.
 _PICTURES = "openai-pictures"
 _PARALLEL = "parallel_tool_calls"
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
@@ -38,7 +38,7 @@ _REQUIRED = frozenset({"model", "stream"})
 
 
 class OpenAIRequestEncoder:
-    """Turns requests into bodies."""
+    """Encoder of request bodies for one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -46,8 +46,7 @@ class OpenAIRequestEncoder:
         self._heads = RequestHeadCache(self._head)
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
-        """Return the names of the body's fields that the API does not require, and of the
-        adaptations that are left."""
+        """Return the names of the optional body fields and of the available adaptations."""
         names = self._fields(request).keys() - _REQUIRED
         if not self._dialect.replay_reasoning:
             names.add(REPLAYED_THOUGHTS)
@@ -56,7 +55,7 @@ class OpenAIRequestEncoder:
         return names - request.adaptations
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as compact UTF-8 JSON."""
+        """Return the request as compact UTF-8 JSON."""
         is_replaying = REPLAYED_THOUGHTS in request.adaptations
         dialect = self._replaying if is_replaying else self._dialect
         key = dialect.key
@@ -100,7 +99,7 @@ class OpenAIRequestEncoder:
         return without_omitted(fields | extra_body, request)
 
     def _reasoning(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The fields of `thinking` and `reasoning_effort`, which are taken out of the options."""
+        """Remove `thinking` and `reasoning_effort` from the options and return their fields."""
         thinking = options.get("thinking")
         effort = options.pop("reasoning_effort", None)
         if effort is None and not isinstance(thinking, bool):
@@ -115,7 +114,7 @@ class OpenAIRequestEncoder:
             return {"reasoning": {"effort": effort}}
         if not dialect.thinking or "reasoning_effort" in dialect.thinking:
             return {"reasoning_effort": effort}
-        # Vendors that know no more than on and off.
+        # Vendors that only support on and off.
         return dict(dialect.thinking)
 
 
@@ -125,20 +124,22 @@ def _tool_choice(choice: str) -> object:
 
 
 def extra_to_signature(extra: Mapping[str, Any]) -> str:
-    """What vendors attached to tool calls, by call id, as the signature of an empty `Thinking`."""
+    """Return the attachments of tool calls, by call id, as the signature of an empty `Thinking`."""
     return json.dumps({"extra_content": extra})
 
 
 def _encode_messages(messages: Sequence[Message], dialect: Dialect, key: str) -> Iterator[bytes]:
-    """Each message as it was encoded before, or anew. The API takes no picture in a result: those
-    of neighbouring results follow them in a message of the user's side."""
+    """Yield each message, encoded once.
+
+    The API takes no pictures in a result: pictures of adjacent results follow in a user message.
+    """
     pictures: list[bytes] = []
     for message in messages:
         if pictures and message.role != "tool":
             yield _pictures_message(pictures)
             pictures = []
         yield message.wire.get(key) or _encode(message, dialect, key)
-        # A plain result has one part; of most there is nothing to look for.
+        # A plain result has one part, so most results need no search.
         if message.role == "tool" and len(message.content) > 1 and (one := _pictures_of(message)):
             pictures.append(one)
     if pictures:
@@ -191,7 +192,7 @@ def _picture(image: Image) -> dict[str, Any]:
 
 def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
-    # Some vendors refuse a whole conversation for one empty message in it.
+    # Some vendors refuse a whole conversation because of one empty message.
     empty = None if dialect.null_content else ""
     silence = empty if message.tool_calls else load_prompt("said_nothing")
     data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
@@ -210,7 +211,7 @@ def _details(thoughts: Sequence[Thinking]) -> list[Any]:
 
 
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:
-    # As for an odd name, so for unreadable argument text.
+    # One unreadable argument text, like an odd name, would fail the whole conversation.
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
     function = {"name": sendable_tool_name(call), "arguments": raw.strip() or "{}"}
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
@@ -218,7 +219,7 @@ def _call(call: ToolCall, extra: object) -> dict[str, Any]:
 
 
 def _extra(thoughts: list[Thinking], calls: Sequence[ToolCall]) -> Mapping[str, Any]:
-    """What belongs to each call, by its id; the first call of another model's gets a stand-in."""
+    """Return the attachments of calls by id; a placeholder for another model's first call."""
     for part in thoughts:
         if part.signature and part.signature.startswith('{"extra_content"'):
             extra = json.loads(part.signature)["extra_content"]

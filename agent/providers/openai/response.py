@@ -1,4 +1,4 @@
-"""A reply put together from its stream: text, thinking, tool calls, usage.
+"""Builder of replies from chat completion chunks: text, thinking, tool calls, usage.
 
 Chunks: https://platform.openai.com/docs/api-reference/chat-streaming/streaming
 """
@@ -28,7 +28,7 @@ from agent.providers.tool_calls import parse_tool_call
 from agent.providers.wire_text import replace_lone_surrogates, text_of
 from agent.types import Message, Part, Text, Thinking, Usage
 
-# OpenAI and most others; Gemini with its reason behind a colon, or in its own words; Zhipu.
+# OpenAI and most others; Gemini with its reason after a colon, or in its own words; Zhipu.
 _FILTERED = re.compile(
     r"content_filter|refusal|sensitive|safety|prohibited_content|blocklist|recitation|spii", re.I
 )
@@ -49,9 +49,9 @@ class _Call:
 
 
 class OpenAIResponseBuilder:
-    """Takes the chunks of one stream in order and yields the events they mean.
+    """Converter of stream chunks to model events.
 
-    `number` gives the first number for ids that the server forgot to send.
+    `number` returns the first number for ids that the server did not send.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
@@ -65,7 +65,7 @@ class OpenAIResponseBuilder:
         self._has_refused = False
 
     def add(self, payload: JsonObject) -> Iterator[ModelEvent]:
-        """The events of one chunk. Raises `Unavailable` when the chunk says that the model died."""
+        """Yield the events of one chunk. Raises `Unavailable` when the model failed."""
         self._usage = usage_of(payload) or self._usage
         choice = first_choice(payload)
         if choice is None:
@@ -85,7 +85,7 @@ class OpenAIResponseBuilder:
             self.finish_reason = FILTERED if _FILTERED.match(reason) else reason
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
-        """The last events, with the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        """Yield the last events and the `Reply`. Raises `Unavailable` for a cut stream."""
         if self._chunks == 0 and done:
             raise BadReply(t("the model server closed the stream before the reply started"))
         if not (done or self.finish_reason):
@@ -129,10 +129,10 @@ class OpenAIResponseBuilder:
         yield ToolCallDelta(call.id, call.name, piece)
 
     def _find(self, index: int | None, call_id: str, name: str) -> _Call | None:
-        """The call that this delta goes on with; None when it begins a new one.
+        """Return the call that this delta continues; None if it begins a new call.
 
-        Some servers number every call 0, some number none and some give no id, so that a complete
-        call followed by a name under another id (or none) is a new one.
+        Some servers number every call 0, some number none and some send no id. A complete call
+        followed by a name under another id (or none) therefore means a new call.
         """
         same = [call for call in self._calls if index is None or call.index == index]
         same_id = [call for call in same if call_id and call.id == call_id]

@@ -1,7 +1,7 @@
-"""Tool calls that a model writes as its text although it was given tools of its own.
+"""Detection of tool calls that a model with native tools writes as text.
 
 Small models, and servers that apply the wrong chat template, write `<tool_call>{…}</tool_call>`, or
-nothing but the call's JSON, in any of these forms:
+only the call's JSON, in any of these forms:
 
 {"name": "exec", "arguments": {"command": "ls"}}
 {"type": "function", "name": "exec", "parameters": {"command": "ls"}}
@@ -21,7 +21,7 @@ from agent.providers.tool_calls import parse_tool_call
 from agent.records import frozen
 from agent.types import ToolCall
 
-# Text is held back from the screen until so much of it tells whether it begins like a call.
+# Text is withheld until this many characters show whether it begins like a call.
 _ENOUGH_CHARS = 32
 _BEGINS = re.compile(
     r"\s*(?:```\w*\s*)?(?:\[TOOL_CALLS\]|<\|python_tag\|>)?\s*(?:\[\s*)?"
@@ -36,13 +36,13 @@ _CALLS_LIMIT = 32
 
 
 class DetectionBuffer:
-    """Text on its way to the screen, held back while it may be a call."""
+    """Buffer that withholds streamed text while it may be a call."""
 
     def __init__(self) -> None:
         self._text: str | None = ""
 
     def add(self, text: str) -> str:
-        """What can be shown now."""
+        """Add text; return the part that can be shown now."""
         if self._text is None:
             return text
         self._text += text
@@ -50,7 +50,7 @@ class DetectionBuffer:
         return "" if short or _BEGINS.match(self._text) else self.release()
 
     def release(self) -> str:
-        """All that is held; nothing is held from now on."""
+        """Return all withheld text; nothing is withheld from now on."""
         text, self._text = self._text or "", None
         return text
 
@@ -64,9 +64,9 @@ class DetectedCalls:
 
 
 def detect_calls(text: str, tools: Mapping[str, ToolSpec], number: int) -> DetectedCalls | None:
-    """None unless the text is, or ends with, whole calls of these tools and nothing else.
+    """Return the calls if the text is, or ends with, only whole calls of these tools.
 
-    `number` is that of the first made-up id.
+    Returns None for any other text. `number` is the number of the first generated id.
     """
     if not tools:
         return None

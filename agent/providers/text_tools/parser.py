@@ -1,10 +1,10 @@
-"""Tool calls that a model writes into its text, found while the text streams.
+"""Streaming parser for tool calls in the text of a model.
 
 <tool name='read_file'>notes.txt</tool>
 <tool name="exec">{"command": "ls"}</tool>
 <tool name="write_file"><path>a.txt</path><content>hello</content></tool>
 
-And as many models have learnt it, whatever they are told:
+The form that many models have learned, regardless of the prompt:
 
 <tool_call>{"name": "exec", "arguments": {"command": "ls"}}</tool_call>
 """
@@ -26,7 +26,7 @@ _STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
 
 @frozen
 class ParsedCall:
-    """A call as it was written; `whole` is false when its end never came."""
+    """A call as written; `whole` is False when its end is missing."""
 
     name: str
     body: str
@@ -34,9 +34,9 @@ class ParsedCall:
 
 
 class TextToolParser:
-    """Tells calls from text, however the text is cut into pieces.
+    """Parser that separates calls from text, however the text is chunked.
 
-    What the model makes up as a result of its own call is dropped, and all that follows it.
+    A result that the model makes up for its own call is dropped, with everything after it.
     """
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class TextToolParser:
         self._closing = _CLOSING
         self._called = False
         self._over = False
-        # In a body: how far it was looked at, and whether that place is inside a JSON string.
+        # Scan position in a body, and whether it is inside a JSON string.
         self._scanned_to = 0
         self._quoted = False
         self._json: bool | None = None
 
     def feed(self, text: str) -> list[str | ParsedCall]:
-        """Text to show and calls, in order, as far as they are certain by now."""
+        """Return the text to show and the calls that are certain by now, in order."""
         self._pending += text
         pieces: list[str | ParsedCall] = []
         while not self._over:
@@ -63,11 +63,11 @@ class TextToolParser:
         return pieces
 
     def end(self, *, cut: bool = False) -> list[str | ParsedCall]:
-        """The rest, once nothing can follow; `cut` says that more would have."""
+        """Return the remaining pieces at the end; `cut` means that the reply was cut off."""
         if self._over:
             return []
         if self._name is not None:
-            # A quote that was never closed may have hidden the end: the first one counts then.
+            # An unclosed quote may have hidden the end, so use the first closing tag.
             body, closing, rest = self._pending.partition(self._closing)
             unclosed_call = _parse_call(self._name, body, whole=False)
             last = TextToolParser()
@@ -80,7 +80,7 @@ class TextToolParser:
         pending = self._pending
         if self._name is not None:
             return [_parse_call(self._name, pending, whole=False)]
-        # All that is held begins like a call; so short, it may also be what it looks like.
+        # The pending text begins like a call; a short one may also be plain text.
         is_opening = (
             cut or pending.startswith("<tool") or (self._called and pending.startswith("</"))
         )
@@ -88,9 +88,9 @@ class TextToolParser:
         return [text] if text else []
 
     def _text(self) -> str | ParsedCall | None:
-        """The next text that is certain; None when more must come first."""
+        """Return the next text that is certain; None when more is needed."""
         if self._called:
-            # Blanks between calls, and behind the last one, are not worth showing.
+            # Blanks between calls and after the last call are not worth showing.
             self._pending = self._pending.lstrip()
         text, mark, _ = self._pending.partition("<")
         if text:
@@ -100,7 +100,7 @@ class TextToolParser:
         return self._at_mark() if mark else None
 
     def _at_mark(self) -> str | None:
-        """The text begins with `<`: a call, the beginning of one, or nothing of the kind."""
+        """Handle text that begins with `<`: a call, the beginning of a call, or plain text."""
         pending = self._pending
         if pending.startswith(_RESULT):
             self._over = True
@@ -113,7 +113,7 @@ class TextToolParser:
         if pending.startswith(_LEARNT):
             return self._open("", _LEARNT_CLOSING, pending.removeprefix(_LEARNT))
         if self._called and pending.startswith((_CLOSING, _LEARNT_CLOSING)):
-            # Closed twice, or in the other form's words.
+            # Closed twice, or with the tag of the other form.
             self._pending = pending.partition(">")[2]
             return ""
         if _may_begin(pending, called=self._called):
@@ -127,7 +127,7 @@ class TextToolParser:
         return ""
 
     def _body(self) -> ParsedCall | None:
-        """The call, once its end has come."""
+        """Return the call once its end has arrived."""
         if self._json is None and (start := self._pending.lstrip()):
             self._json = start.startswith("{")
         end = self._end_of_json() if self._json else self._pending.find(self._closing)
@@ -140,7 +140,7 @@ class TextToolParser:
         return call
 
     def _end_of_json(self) -> int:
-        """Where the call is closed outside of all strings; -1 while it is not there."""
+        """Return the position of the closing tag outside all strings; -1 if not found yet."""
         while mark := _STRING_MARKS.search(self._pending, self._scanned_to):
             if mark[0] == self._closing and not self._quoted:
                 return mark.start()
@@ -149,7 +149,7 @@ class TextToolParser:
                 return -1
             if mark[0] == '"':
                 self._quoted = not self._quoted
-            # Behind a backslash inside a string the next character means nothing.
+            # A backslash inside a string escapes the next character.
             skip = mark[0] == "\\" and self._quoted
             self._scanned_to = mark.end() + 1 if skip else mark.start() + 1
         self._scanned_to = max(self._scanned_to, len(self._pending) - len(self._closing) + 1)
@@ -157,7 +157,7 @@ class TextToolParser:
 
 
 def _parse_call(name: str, body: str, *, whole: bool = True) -> ParsedCall:
-    """The call; without a name its body tells it."""
+    """Return the call; without a name, take the name from its body."""
     if name:
         return ParsedCall(name, body, whole)
     try:
@@ -172,8 +172,10 @@ def _parse_call(name: str, body: str, *, whole: bool = True) -> ParsedCall:
 
 
 def _may_begin(text: str, *, called: bool) -> bool:
-    """Whether more text could turn this into the opening of a call or of a result, or into a
-    second end of the last call."""
+    """Return whether more text could complete a tag.
+
+    The tag may open a call or a result, or close the last call a second time.
+    """
     ends = (_CLOSING, _LEARNT_CLOSING) if called else ()
     if any(mark.startswith(text) for mark in (_RESULT, _LEARNT, *ends)):
         return True

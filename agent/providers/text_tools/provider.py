@@ -1,4 +1,4 @@
-"""Tools for models that have none of their own: told in the prompt, called in the text."""
+"""Tools described in the prompt and called in the text, for models without native tools."""
 
 import json
 import re
@@ -20,10 +20,10 @@ _LOOKS_LIKE_JSON = re.compile(r"\{\s*[\"}]")
 
 
 class TextToolProvider:
-    """A provider around a provider: native calls on this side, calls in the text on the other.
+    """Provider wrapper that converts native tool calls to calls in the text, and back.
 
-    A call that cannot be read is still a call: it gets an error for a result, which the model
-    reads, and no person ever sees it as text.
+    An unreadable call is still a call: its result is an error that the model reads, and the call is
+    never shown to a person as text.
     """
 
     def __init__(self, provider: ClosingProvider) -> None:
@@ -54,7 +54,7 @@ class TextToolProvider:
 
 
 class _ReplyRewriter:
-    """Hears the events of one stream and makes calls of those that stand in its text."""
+    """Rewriter of one stream that turns calls in its text into tool calls."""
 
     def __init__(self, tools: Mapping[str, ToolSpec], number: int) -> None:
         self._tools = tools
@@ -102,10 +102,10 @@ class _ReplyRewriter:
 def parse_text_reply(
     call_id: str, parsed: ParsedCall, schema: Mapping[str, Any], *, cut: bool = False
 ) -> ToolCall:
-    """The call with its arguments read from JSON, from tags, or from plain text.
+    """Return the call with its arguments parsed from JSON, tags or plain text.
 
-    Plain text is the one argument that a tool needs. Without the call's end only a whole JSON
-    object counts, and none of it when the reply was `cut`.
+    Plain text is the only argument that a tool needs. A call without an end counts only if it is a
+    whole JSON object, and never when the reply was `cut`.
     """
     name, body = parsed.name.strip(), parsed.body.strip()
     if _LOOKS_LIKE_JSON.match(body) or not body:
@@ -119,7 +119,7 @@ def parse_text_reply(
 
 
 def _from_tags(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`<path>a.txt</path><content>…</content>`, when that is all and the names are arguments'."""
+    """Parse `<path>a.txt</path><content>…</content>`; None for other text or unknown names."""
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     arguments: dict[str, Any] = {}
@@ -161,9 +161,9 @@ def _system_with_tools(request: ModelRequest) -> str:
 
 
 def _messages_as_text(messages: Sequence[Message]) -> list[Message]:
-    """The conversation with its calls and results as text.
+    """Return the conversation with its calls and results as text.
 
-    Neighbours of the user's side become one message: many templates want the sides to alternate.
+    Adjacent user messages and results are merged: many templates require alternating roles.
     """
     names: dict[str, str] = {}
     text_messages: list[Message] = []
@@ -197,13 +197,13 @@ def _calls(message: Message) -> str:
 
 
 def _body(call: ToolCall) -> str:
-    # Written so, the mark cannot end the call, and JSON reads it as the same text.
+    # This escape cannot end the call, and JSON decodes it to the same text.
     return (call.raw.strip() or "{}").replace("</", "<\\/")
 
 
 def _result(message: Message, names: Mapping[str, str]) -> str:
     failed = ' error="true"' * message.is_error
     name = names.get(message.tool_call_id or "", "")
-    # What a tool brought must not pass for the end of its own result.
+    # Tool output must not pass for the end of its own result.
     text = message.text.replace("</tool_result", "<\\/tool_result")
     return f'<tool_result name="{name}"{failed}>\n{text}\n</tool_result>'

@@ -1,4 +1,4 @@
-"""Every vendor that speaks OpenAI's Responses API, over either transport."""
+"""Provider for vendors with OpenAI's Responses API, over either transport."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
@@ -22,8 +22,9 @@ THINKING: Mapping[str, Any] = MappingProxyType({"reasoning": {"effort": "high", 
 
 
 class OpenAIResponsesProvider:
-    """A `Provider` for one endpoint, whose path is `PATH`. `plain_models` do not reason, and are
-    not asked for encrypted reasoning.
+    """A `Provider` for one endpoint, whose path is `PATH`.
+
+    `plain_models` do not reason, and are not asked for encrypted reasoning.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class OpenAIResponsesProvider:
         return self._endpoint.vendor
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """One model call. Closing the iterator closes the connection."""
+        """Return the events of one model call. Closing the iterator closes the connection."""
         return self._unsupported.announced(request, self._stream(request))
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -60,7 +61,7 @@ class OpenAIResponsesProvider:
                         yield event
                 return
             except NoEncryptedReasoning:
-                # It comes before anything was said.
+                # It comes before any output.
                 if not self._encoder.leave_out_encrypted(request.model):
                     raise
 
@@ -74,5 +75,5 @@ class OpenAIResponsesProvider:
         return self._encoder.optional_fields(request)
 
     async def aclose(self) -> None:
-        """Close the connections; the provider opens new ones when it is used again."""
+        """Close the connections; the next use opens new ones."""
         await self._client.aclose()

@@ -1,8 +1,8 @@
-"""Requests as bytes: the body of OpenAI's Responses API, each message encoded once.
+"""Encoder for OpenAI's Responses API; each message is encoded once.
 
-Nothing is kept at the vendor's (`store: false`): each request carries the whole conversation, with
-the encrypted reasoning of earlier replies. What is constant comes first and `input` last, so that
-a request repeats the one before byte for byte up to its new messages.
+The vendor stores nothing (`store: false`): each request carries the whole conversation, with the
+encrypted reasoning of earlier replies. Constant fields come first and `input` last, so that a
+request repeats the previous one byte for byte up to its new messages.
 Body: https://platform.openai.com/docs/api-reference/responses/create
 """
 
@@ -27,15 +27,18 @@ _ENCRYPTED = "reasoning.encrypted_content"
 # The API refuses a smaller limit.
 _LEAST_OUTPUT_TOKENS = 16
 _PARALLEL = "parallel_tool_calls"
-# `store` is: without it the vendor keeps the conversation.
+# `store` is required: without it, the vendor stores the conversation.
 _REQUIRED = frozenset({"instructions", "model", "store", "stream"})
-# Settings that this API has no field for.
+# Settings without a field in this API.
 UNSUPPORTED = frozenset({"seed", "stop_sequences", "frequency_penalty", "presence_penalty"})
 
 
 class ResponsesRequestEncoder:
-    """Turns requests into bodies. `thinking` and `no_thinking` are the body fields that switch
-    reasoning on and off; `plain_models` are not asked for encrypted reasoning."""
+    """Encoder of request bodies.
+
+    `thinking` and `no_thinking` are the body fields that switch reasoning on and off;
+    `plain_models` are not asked for encrypted reasoning.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class ResponsesRequestEncoder:
         self._heads = RequestHeadCache(self._head)
 
     def leave_out_encrypted(self, model: str) -> bool:
-        """From now on this model is not asked for encrypted reasoning; False when it is not."""
+        """Stop asking this model for encrypted reasoning; return False if that was off already."""
         if model in self._plain:
             return False
         self._plain.add(model)
@@ -61,7 +64,7 @@ class ResponsesRequestEncoder:
         return self._fields(request).keys() - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request as compact UTF-8 JSON."""
+        """Return the request as compact UTF-8 JSON."""
         items = [
             encoded for message in request.messages if (encoded := _items_as_json(message)) != b""
         ]
@@ -93,7 +96,7 @@ class ResponsesRequestEncoder:
         return without_omitted(fields | extra_body, request)
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options in the words of this API."""
+        """Return the options under the names of this API."""
         fields: dict[str, Any] = {}
         thinking = options.pop("thinking", None)
         if isinstance(thinking, bool):
@@ -115,7 +118,7 @@ def _tool_choice(choice: str) -> object:
 
 
 def _function(tool: ToolSpec) -> dict[str, Any]:
-    # `strict` is on unless it is switched off, and then every optional argument is refused.
+    # `strict` is on by default, and then every optional argument is refused.
     return {
         "type": "function",
         "name": tool.name,
@@ -126,14 +129,14 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _text_format(shape: Any) -> Any:
-    """Chat completions' `response_format`, whose schema stands one level higher here."""
+    """Convert `response_format` of chat completions, whose schema is one level higher here."""
     if isinstance(shape, dict) and isinstance(schema := shape.get("json_schema"), dict):
         return {"type": "json_schema", **schema}
     return shape
 
 
 def _items_as_json(message: Message) -> bytes:
-    """The message's items, joined by commas."""
+    """Return the message's items, joined by commas."""
     encoded = message.wire.get(_KEY)
     if encoded is None:
         encoded = message.wire[_KEY] = encode_json(list(_items(message)))[1:-1]
@@ -164,7 +167,7 @@ def _input_content(message: Message) -> str | list[dict[str, Any]]:
 
 
 def _output(message: Message) -> str | list[dict[str, Any]]:
-    """A result: its text, or its text and pictures."""
+    """Return the text of a result, or its text and pictures."""
     images = [part for part in message.content if isinstance(part, Image)]
     if not images:
         return message.text
@@ -177,7 +180,7 @@ def _picture(image: Image) -> dict[str, Any]:
 
 
 def _reply(message: Message) -> Iterator[dict[str, Any]]:
-    """The items of a reply in the order in which they came, as far as that is known."""
+    """Yield the items of a reply in their original order, as far as it is known."""
     calls = {call.id: call for call in message.tool_calls}
     phase: str | None = None
     is_silent = not calls
@@ -215,21 +218,21 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def reasoning_signature(item: Mapping[str, Any]) -> str | None:
-    """What has to come back of a reasoning item, as a signature; None when nothing has to."""
+    """Return the parts of a reasoning item to send back, as a signature; None without any."""
     if not (item.get("encrypted_content") or item.get("content")):
-        # Without either the vendor would look for the item, which it has not stored.
+        # Without either field the vendor would look for the item, which it has not stored.
         return None
     fields = {name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None}
     return json.dumps({_REASONING: fields})
 
 
 def phase_signature(phase: str) -> str:
-    """The phase of the text that follows (`commentary`, `final_answer`), as a signature."""
+    """Return the phase of the next text (`commentary`, `final_answer`) as a signature."""
     return json.dumps({_PHASE: phase})
 
 
 def reasoning_item_of(part: Part) -> dict[str, Any] | None:
-    """The reasoning item that a reply held; None for other vendors' thoughts."""
+    """Return the reasoning item of a reply; None for thoughts of other vendors."""
     item = _signed(part, _REASONING)
     return {"type": "reasoning", "summary": [], **item} if isinstance(item, dict) else None
 

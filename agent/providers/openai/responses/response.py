@@ -1,4 +1,4 @@
-"""A reply put together from the events of the Responses API.
+"""Builder of replies from the events of the Responses API.
 
 Events: https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -23,7 +23,7 @@ _THOUGHTS = frozenset(
     {
         "response.reasoning_summary_text.delta",
         "response.reasoning_text.delta",
-        # Spelled so by some who follow the API.
+        # Spelling of some compatible servers.
         "response.reasoning.delta",
         "response.reasoning_summary.delta",
     }
@@ -32,7 +32,7 @@ _THOUGHTS = frozenset(
 
 @dataclass(slots=True)
 class _Item:
-    """One output item; `data` is the newest that the server said of it as a whole."""
+    """An output item; `data` is the server's newest description of the whole item."""
 
     kind: str
     data: Mapping[str, Any]
@@ -50,10 +50,9 @@ class _Item:
 
 
 class ResponsesResponseBuilder:
-    """Takes the events of one stream in order and yields ours; those of unknown types are passed
-    over.
+    """Converter of Responses API events to model events; unknown types are ignored.
 
-    `number` gives the first number for ids that the server forgot to send.
+    `number` returns the first number for ids that the server did not send.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
@@ -87,13 +86,13 @@ class ResponsesResponseBuilder:
             yield from self._end(payload)
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
-        """The `Reply`. Raises `Unavailable` for a stream that was cut."""
+        """Yield the `Reply`. Raises `Unavailable` for a stream that was cut."""
         if self.finish_reason is None:
             raise Unavailable(t("the model's reply was cut off"))
         items = [self._items[index] for index in sorted(self._items)]
         for item in items:
             yield from item.stream.pause()
-        # A server that tells thinking apart leaves no tags in the text.
+        # A server that separates thinking leaves no tags in the text.
         if not any(item.stream.thinking for item in items):
             for item in items:
                 item.stream.take_unopened_thoughts()
@@ -107,7 +106,7 @@ class ResponsesResponseBuilder:
         yield Reply(message, self._usage, reason, voids_text=voids_text)
 
     def _item(self, index: int, kind: str) -> _Item:
-        """The item; one that was never announced is made."""
+        """Return the item at the index; create it if the server never announced it."""
         if index not in self._items:
             self._items[index] = _Item(kind, {})
         item = self._items[index]
@@ -116,7 +115,7 @@ class ResponsesResponseBuilder:
         return item
 
     def _unused_id(self, call_id: str) -> str:
-        """One is made up for a server that gives none, or the same one twice."""
+        """Return the call's id, or a generated one if it is missing or already used."""
         used_ids = {item.call_id for item in self._items.values()}
         call_id = replace_lone_surrogates(call_id)
         if call_id and call_id not in used_ids:
@@ -140,7 +139,7 @@ class ResponsesResponseBuilder:
             yield ToolCallDelta(item.call_id, item.name, piece)
 
     def _close(self, index: int, data: JsonObject) -> Iterator[ModelEvent]:
-        """The item as a whole: what its deltas have not said yet is said now."""
+        """Complete the item; emit the part of it that no delta contained."""
         kind = text_of(data.get("type"))
         if index not in self._items:
             yield from self._open(index, data)
@@ -183,7 +182,7 @@ class ResponsesResponseBuilder:
 
 
 def _parts(items: list[_Item]) -> Iterator[Part]:
-    """What was said and thought, in order; a call that something follows is marked in its place."""
+    """Yield text and thinking in order, with markers for calls before later parts."""
     last = max((n for n, item in enumerate(items) if item.kind != "function_call"), default=-1)
     for n, item in enumerate(items):
         match item.kind:
@@ -208,7 +207,7 @@ def _call(item: _Item, *, cut: bool) -> ToolCall:
 
 
 def _rest(whole: str, streamed_text: str) -> str:
-    """What of the whole has not been streamed; nothing when the stream said something else."""
+    """Return the part of the whole that was not streamed; empty if the stream differs."""
     return whole[len(streamed_text) :] if whole.startswith(streamed_text) else ""
 
 
