@@ -1,4 +1,4 @@
-"""The texts of skills that stand in a conversation: each once, and kept when its message leaves."""
+"""Skill texts in a conversation; each is preserved once when its message is dropped."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,20 @@ from agent.types import Context, Message, Text
 
 # Name of the tool that reads skills.
 SKILL_TOOL = "skill"
-# What all of them may take of a window, and in a small one this part of the goal.
+# Token limit for all skill texts; in a small window, `1 / _GOAL_PART` of the goal applies.
 _MOST_TOKENS = 25_000
 _GOAL_PART = 6
-# As `prompts/skill_text.md` begins; `skill_apart.md` has a line before that.
+# The beginning of `prompts/skill_text.md`; `skill_apart.md` has a line before it.
 _BEGIN = re.compile(r"(?:\[[^\n]*\]\n+)?Skill (\S+), in the folder /")
 
 
 def skill_limit(goal: int) -> int:
-    """The tokens that skills may take in a conversation of `goal` tokens."""
+    """Return the token limit for skill texts in a conversation of `goal` tokens."""
     return min(_MOST_TOKENS, goal // _GOAL_PART)
 
 
 def skill_texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Names and texts of the skills that were read or called for, the oldest first."""
+    """Yield names and texts of the skills that were read or invoked, oldest first."""
     calls = (call for message in messages for call in message.tool_calls)
     read = {call.id for call in calls if call.name == SKILL_TOOL}
     for message in messages:
@@ -39,7 +39,7 @@ def leaving_skills(
     earlier: Sequence[AttachedFile],
     goal: int,
 ) -> tuple[AttachedFile, ...]:
-    """Those that no message holds any more, as they were read, and within their room."""
+    """Return the skill texts that no remaining message contains, shortened to the skill limit."""
     texts = {one.path: one.text for one in earlier if one.path.startswith(SKILL)}
     for name, text in skill_texts(leaving):
         texts.pop(f"{SKILL}{name}", None)

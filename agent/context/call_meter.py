@@ -1,4 +1,4 @@
-"""Counts what a turn's model calls cost: limits are checked before each, usage is added after."""
+"""Usage metering of model calls: limits are checked before each call, usage is added after."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from agent.usage import Charge, InMemoryMeter, Receipt, Tariff, UsageMeter, Usag
 
 
 class CallMeter:
-    """One turn's. `spent` is what it has come to, also before a restart where that is known.
+    """Usage meter of one turn.
 
-    `fallbacks` are the tariffs of the models that answer in the first one's place, by rank.
+    `totals` includes usage from before a restart if it is known. `fallbacks` are the tariffs of the
+    fallback models, by rank.
     """
 
     def __init__(
@@ -28,16 +29,16 @@ class CallMeter:
         return self._meter.spent
 
     async def check_call(self, input_tokens: int, output_tokens: int) -> list[events.Notice]:
-        """Raises `LimitReached` when a call with at least so many tokens must not be made."""
+        """Raise `LimitReached` if a call with at least these tokens would exceed a limit."""
         self._least = Usage(input_tokens, output_tokens)
         return await self._check_limits(0)
 
     async def check_retry(self, rank: int) -> list[events.Notice]:
-        """The same question for another model, which has another price."""
+        """Check the limits for a fallback model if its price differs."""
         return await self._check_limits(rank) if self._of(rank) != self._current_tariff else []
 
     def count_event(self, event: events.ModelEvent) -> None:
-        """Remember what arrived: it is paid for even if the rest of the reply never comes."""
+        """Record a streamed event: its tokens are charged even if the reply is never completed."""
         match event:
             case events.TextDelta(text) | events.ThinkingDelta(text):
                 self._received_parts.append(text)
@@ -45,11 +46,12 @@ class CallMeter:
                 self._received_parts.append(piece)
 
     async def record_reply(self, reply: events.Reply) -> list[events.UsageReport | events.Notice]:
-        """What watchers are told of it, once it is counted."""
+        """Record the usage of a reply and return its report and the warnings."""
         self._received_parts.clear()
         tariff = self._of(reply.rank)
         usage = reply.usage
-        # A vendor that does not count must not be free of limits; noughts are no count either.
+        # Usage missing from a vendor, or reported as zero, is estimated, so that limits still
+        # apply.
         counted = usage is not None and usage.input > 0
         if usage is None or not counted:
             usage = Usage(self._least.input, estimate(reply.message))
@@ -64,14 +66,14 @@ class CallMeter:
         return [report, *(events.Notice("warning", text) for text in receipt.warnings)]
 
     async def count_partial(self) -> None:
-        """The reply broke off: count what arrived of it, if anything did."""
+        """Record what arrived of an interrupted reply, if anything."""
         if self._received_parts:
             usage = Usage(self._least.input, estimate_text("".join(self._received_parts)))
             self._received_parts.clear()
             await self._pay(self._current_tariff.charge(usage, estimated=True))
 
     def _of(self, rank: int) -> Tariff:
-        """A user's own provider may have fallbacks without a price."""
+        """Return the tariff of a rank; fallbacks of a user's own provider may have no price."""
         return self._tariffs[rank] if rank < len(self._tariffs) else self._tariffs[0]
 
     async def _check_limits(self, rank: int) -> list[events.Notice]:

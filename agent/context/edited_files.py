@@ -1,4 +1,4 @@
-"""The files that a conversation edited last: read again when the messages about them leave."""
+"""Files that a conversation edited last, read again when compaction drops their messages."""
 
 import os
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from agent.tools.traits import traits_of
 from agent.types import Message, Taint, ToolCall
 
 MOST_FILES = 5
-# What they may take of a window, and in a small one this part of the goal.
+# Token limit for these files; in a small window, `1 / _GOAL_PART` of the goal applies.
 _MOST_TOKENS = 20_000
 _GOAL_PART = 8
 
-# Stands before the name of a skill where otherwise a path stands.
+# Prefix for skill names in place of a path.
 SKILL = "skill: "
 
 
 @frozen
 class AttachedFile:
-    """`text` is what reading the file showed, without the middle of a long one."""
+    """File in a summary; `text` is the output of reading it, without the middle of a long file."""
 
     path: str
     text: str
@@ -35,20 +35,22 @@ class AttachedFiles:
 
 
 def attachment_limit(goal: int) -> int:
-    """The tokens that files may take in a conversation of `goal` tokens."""
+    """Return the token limit for files in a conversation of `goal` tokens."""
     return min(_MOST_TOKENS, goal // _GOAL_PART)
 
 
 @frozen
 class EditedFiles:
-    """Reads the files with the tool for that, under the turn's policy. A file that a person would
-    be asked about is left out, because `runner` has nobody to ask."""
+    """Reader for edited files, through the file tool and the turn's policy.
+
+    Files that would require approval are left out, because `runner` has no approver.
+    """
 
     runner: ToolRunner
     environment: ToolEnvironment
 
     def paths(self, messages: Sequence[Message], earlier: Sequence[AttachedFile]) -> list[str]:
-        """The newest first: those that calls in `messages` edited, then those of `earlier`."""
+        """Return the paths edited in `messages`, newest first, then the paths of `earlier`."""
         failed = {one.tool_call_id for one in messages if one.is_error}
         paths = [
             path
@@ -61,7 +63,7 @@ class EditedFiles:
         return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
-        """Return the current content, the oldest first, in the room that `goal` leaves."""
+        """Return the current content, oldest first, shortened to the limit for `goal`."""
         reader = self.runner.toolbox.file_reader
         if reader is None:
             return AttachedFiles()
@@ -86,7 +88,7 @@ class EditedFiles:
         if tool is None or (traits := traits_of(tool)).kind != "edit":
             return []
         try:
-            # Models may have used other names for the arguments.
+            # Models may have used aliases of the arguments.
             arguments = toolbox.validate(tool, call.arguments or {})
         except ToolError:
             return []
@@ -94,4 +96,4 @@ class EditedFiles:
 
 
 async def _start() -> None:
-    """No screen shows these calls."""
+    """Do nothing: no screen shows these calls."""

@@ -1,7 +1,7 @@
-"""What the model is told of the place where it works: facts that hold for a whole session.
+"""Description of the agent's environment in the system prompt: facts for a whole session.
 
-What moves (the time, the mode, the state of a repository) travels with messages instead, so that
-the system prompt stays the same.
+Variable facts (time, mode, state of a repository) are part of messages instead, so that the system
+prompt does not change.
 """
 
 import os
@@ -12,16 +12,16 @@ from agent.prompts import load_prompt, render_prompt
 from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import AgentSettings, ToolSettings
 
-# How a sandbox treats `.git`. Landlock cannot close a part of a folder.
+# Access to `.git` in a sandbox. Landlock cannot exclude part of a folder.
 _GIT_TEXTS = {"bwrap": "git_open", "container": "git_hidden"}
 
 
 def describe_environment(
     settings: AgentSettings, root: Path, *, is_project: bool, full_access: bool = False
 ) -> str:
-    """The block for an agent that can run commands; with a project it tells of `.git`, too.
+    """Return the description for an agent that can run commands; it covers `.git` in projects.
 
-    `full_access` says whether the turn has it, for which the settings alone are not enough.
+    `full_access` says whether the turn has full access, which the settings alone do not grant.
     """
     from agent.tools.shell.exec import MAX_TIMEOUT_S
 

@@ -1,8 +1,8 @@
-"""The files that a conversation has before it: those that a person pointed at and those that
-the model read. When they take too much of the window, those used longest ago leave it.
+"""Focused files of a conversation: files that a person pointed at or the model read.
 
-What left at one request is decided by the messages up to that request alone, as in
-`token_budget`: nothing is stored, and between two evictions each request continues the one before.
+If they take too much of the window, the least recently used files are evicted. As in
+`token_budget`, evictions depend only on the messages up to a request: nothing is stored, and
+between two evictions each request continues the previous one.
 """
 
 import os
@@ -21,9 +21,9 @@ from agent.text.visible import escape_line
 from agent.tools.registry import ToolRegistry
 from agent.types import Context, Message, Part, Text, ToolCall
 
-# What they take after some have left, so that it does not happen at each request.
+# Share of the limit after an eviction, so that not every request evicts files.
 _KEEP = 0.6
-# What is shorter costs hardly more than the line in its place.
+# Shorter content costs little more than its replacement line.
 _LEAST_TOKENS = 150
 
 _MOST_NAMES = 8
@@ -37,8 +37,11 @@ _DEFINITION = re.compile(
 
 @frozen
 class FocusedFile:
-    """`message` is the number of the newest message that showed or edited it, from 1 on;
-    `is_evicted`: the model has only a line about it."""
+    """File in a conversation.
+
+    `message` is the number of the newest message that showed or edited it, starting at 1. If
+    `is_evicted`, the model sees only a line about it.
+    """
 
     path: str
     tokens: int
@@ -48,8 +51,10 @@ class FocusedFile:
 
 @frozen
 class FocusedMessages:
-    """The messages as a request shows them, all files in them, the one used last first, and how
-    many files left at this very request."""
+    """Messages of a request with their files, most recently used first.
+
+    `newly_evicted` is the number of files that this request evicts.
+    """
 
     messages: Sequence[Message]
     files: Sequence[FocusedFile] = ()
@@ -58,7 +63,7 @@ class FocusedMessages:
 
 @frozen
 class FileFocus:
-    """Of an agent that works in `folder` with the tools of `toolbox`."""
+    """File focus of an agent that works in `folder` with the tools of `toolbox`."""
 
     toolbox: ToolRegistry
     folder: Path
@@ -69,14 +74,16 @@ class FileFocus:
         return next(iter(self._paths(call)), None) if traits.shows_file else None
 
     def fit(self, messages: Sequence[Message], most: int) -> FocusedMessages:
-        """What a request shows of these messages of a valid conversation, whose files may take
-        `most` tokens."""
+        """Return the messages of a valid conversation as a request shows them.
+
+        Their files may take `most` tokens.
+        """
         if sum(map(estimate, messages)) <= most:
             return FocusedMessages(messages)
         return self.replay(messages, most)
 
     def replay(self, messages: Sequence[Message], most: int) -> FocusedMessages:
-        """The same with the files, even where nothing has to leave."""
+        """Return the same as `fit`, with the list of files even if nothing is evicted."""
         return _Replay(self, messages, most).fit()
 
     def paths_edited(self, call: ToolCall) -> Sequence[str]:
@@ -91,13 +98,13 @@ class FileFocus:
 
 
 def describe_eviction(count: int) -> str:
-    """For the person."""
+    """Return the notice for the person."""
     return plural(count, "Context full, {n} file evicted", "Context full, {n} files evicted")
 
 
 @dataclass(slots=True)
 class _File:
-    """`places` are the messages that show it, with the tokens that they would save."""
+    """Usage of a file; `places` maps messages that show it to the tokens that they would save."""
 
     last_use: int = 0
     tokens: int = 0
@@ -107,7 +114,7 @@ class _File:
 
 
 class _Replay:
-    """Goes through the requests of a conversation from the first on."""
+    """Replay of the requests of a conversation from the first."""
 
     def __init__(self, focus: FileFocus, messages: Sequence[Message], most: int) -> None:
         self._focus, self._messages, self._most = focus, messages, most
@@ -120,7 +127,7 @@ class _Replay:
         begin, last = 0, len(self._messages) - 1
         for at, message in enumerate(self._messages):
             self._take(at, message)
-            # A request goes out before each reply, and after the last message.
+            # A request is sent before each reply and after the last message.
             if at == last or self._messages[at + 1].role == "assistant":
                 self._newly_evicted = self._evict(begin)
                 begin = at + 1
@@ -139,7 +146,7 @@ class _Replay:
 
     def _take(self, at: int, message: Message) -> None:
         if message.role == "assistant":
-            # Ids are a reply's own: some vendors use them again in the next one.
+            # Ids are unique within a reply only: some vendors reuse them in the next one.
             self._calls = {call.id: call for call in message.tool_calls}
         for path, tokens in self._files_in(message):
             file = self._files.setdefault(path, _File())
@@ -150,7 +157,7 @@ class _Replay:
                 file.shown_tokens += tokens
 
     def _files_in(self, message: Message) -> Iterator[tuple[str, int]]:
-        """The files in a message, or those that it edited, with their tokens."""
+        """Yield the files that a message shows or edited, with their tokens."""
         if message.role == "user":
             for part in message.content:
                 if isinstance(part, Context) and (pointed := _pointed_at(part.text)):
@@ -168,7 +175,10 @@ class _Replay:
                     yield path, 0
 
     def _evict(self, begin: int) -> int:
-        """Make room; what came since the request before stays, nobody has seen it yet."""
+        """Evict files if necessary, except those shown since the previous request.
+
+        The model has not seen these yet. Return the number of evicted files.
+        """
         total = sum(file.shown_tokens for file in self._files.values())
         if total <= self._most:
             return 0
@@ -187,7 +197,7 @@ class _Replay:
 
 
 def _without(message: Message, paths: set[str], focus: FileFocus) -> Message:
-    """The message with a line in place of each of the files; a result shows one."""
+    """Return the message with a line in place of each of the files; a result shows one file."""
     if message.role == "tool":
         (path,) = paths
         return replace(message, content=tuple(map(partial(_short_result, path), message.content)))
@@ -204,19 +214,19 @@ def _short_result(path: str, part: Part) -> Part:
     return Text(_short_reading(path, part.text)) if isinstance(part, Text) else part
 
 
-# Each request says the same of them.
+# The same texts occur in each request.
 @lru_cache(maxsize=1_024)
 def _short_reading(path: str, text: str) -> str:
     reading = parse_reading(text)
     if not reading.lines:
         return text
     line = _line(path, list(reading.lines.values()))
-    # What stands behind the lines is no part of the file: instructions of its folder, news.
+    # Text after the lines is not part of the file: folder instructions and change notices.
     return f"{line}\n{reading.rest}".rstrip()
 
 
 def _line(path: str, lines: Sequence[str]) -> str:
-    """What is left of a file: how long it is, and what it begins to define."""
+    """Return the replacement line of a file: its length and first definitions."""
     matches = filter(None, map(_DEFINITION.match, lines))
     names = dict.fromkeys(escape_line((m["name"] or m["heading"])[:_NAME_CHARS]) for m in matches)
     listed = ", ".join([*list(names)[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
@@ -230,7 +240,7 @@ def _line(path: str, lines: Sequence[str]) -> str:
 
 @cache
 def _pointing() -> re.Pattern[str]:
-    """How the part of a message begins that shows a file which a person points at."""
+    """Return the pattern for the beginning of a message part that shows a file."""
     before, _, after = load_prompt("project_file").partition("$path")
     after = after.partition("$text")[0]
     return re.compile(f"{re.escape(before)}([^\n]+?){re.escape(after)}")

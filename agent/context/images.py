@@ -1,7 +1,7 @@
-"""Pictures of a conversation, loaded for one request as far as there is room.
+"""Pictures of a conversation, loaded per request within its limits.
 
-A conversation holds references; only what a request shows is read, newest first. So no picture
-stays in the way for good: one that is gone, has changed, or finds no room is told in words.
+Conversations store references; only pictures that a request shows are read, newest first. A
+missing, changed or excluded picture is described in words, so it never blocks a conversation.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from agent.security.files import file_io
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Context, Image, ImageFile, Message, Part
 
-# What a request shows at most. Vendors take more pictures, but a request of 32 MB at most.
+# Limits per request. Vendors accept more pictures, but at most 32 MB per request.
 MOST = 12
 MOST_BYTES = 12_000_000
 
 
 class ImageLoader:
-    """For one turn: what was loaded once is not read again. `folder` is where paths start."""
+    """Picture loader of one turn, with a cache. `folder` is the base of relative paths."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class ImageLoader:
         self._messages_with_pictures: dict[int, tuple[Message, Message]] = {}
 
     async def with_pictures(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages with their newest pictures in them, and words for the others."""
+        """Return the messages with their newest pictures, and text in place of the others."""
         files = [
             part
             for message in reversed(messages)
@@ -67,7 +67,7 @@ class ImageLoader:
         return Image(media_type, data)
 
     def _with(self, message: Message, parts: Mapping[ImageFile, Part]) -> Message:
-        """The same object as before when the same is shown: what vendors made of it stays."""
+        """Return the same message object for the same content, so that vendor data is reused."""
         if not any(isinstance(part, ImageFile) for part in message.content):
             return message
         copy = replace(

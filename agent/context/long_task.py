@@ -1,4 +1,4 @@
-"""Long work: the files in a folder that carry a piece of work over many sessions."""
+"""Long work: files in a folder that carry a task over many sessions."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from agent.tools.files.feature_list import LIST, PROGRESS, Feature, parse_featur
 from agent.types import Taint
 
 PLAN = ".kore/session_plan.md"
-# Where KodaX keeps it.
+# Path in KodaX.
 _OTHER_PLAN = ".kodax/session_plan.md"
 PROGRESS_CHARS = 1_500
 _LIMIT_BYTES = 200_000
@@ -20,27 +20,27 @@ _LINE_CHARS = 200
 
 
 def features_of(folder: Path) -> tuple[Feature, ...] | None:
-    """The folder's checklist; None without a proper one."""
+    """Return the checklist of the folder, or None if it is missing or invalid."""
     return parse_features(text_of(folder, LIST))
 
 
 def plan_of(folder: Path) -> str:
-    """The name of the session's plan: ours, unless only KodaX's is there."""
+    """Return the name of the session plan: Kore's, unless only KodaX's exists."""
     other = not (folder / PLAN).exists() and (folder / _OTHER_PLAN).exists()
     return _OTHER_PLAN if other else PLAN
 
 
 def describe_progress(folder: Path) -> str:
-    """What a session is told of the folder's long work; empty where there is none.
+    """Return the description of the folder's long work for a session, '' if there is none.
 
-    It moves, so it stands at the conversation's end and not in the prompt.
+    It changes often, so it is appended to the conversation instead of the prompt.
     """
     features = features_of(folder)
     if features is None:
         return ""
     lines = [f"[{'x' if one.passes else ' '}] {one.description[:_LINE_CHARS]}" for one in features]
     first_open = next((n for n, one in enumerate(features) if not one.passes), 0)
-    # What is done is told first when there is too much: the next open ones matter.
+    # If the list is too long, completed features are omitted first: the next open ones matter.
     start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
     excerpt = lines[start : start + _LINES_SHOWN]
     if (remaining := len(lines) - len(excerpt)) > 0:
@@ -57,7 +57,7 @@ def describe_progress(folder: Path) -> str:
 
 
 def taint_of(folder: Path) -> frozenset[Taint]:
-    """What `describe_progress` brings into a session."""
+    """Return the taint that `describe_progress` adds to a session."""
     if features_of(folder) is None:
         return NOTHING
     is_tainted = any(is_marked(folder / name) for name in (LIST, PROGRESS))
@@ -65,10 +65,10 @@ def taint_of(folder: Path) -> frozenset[Taint]:
 
 
 def text_of(folder: Path, name: str) -> str:
-    """A file of the folder; empty when it is missing, a link, or too large to be one of ours."""
+    """Return the text of a file, or '' if it is missing, a link or larger than Kore's files."""
     path = folder / name
     try:
-        # Hardly any folder has one: the safe way to it is long.
+        # Few folders have the file, and opening it safely is expensive.
         os.lstat(path)
         with open_regular_beneath(path) as file:
             data = file.read(_LIMIT_BYTES + 1)

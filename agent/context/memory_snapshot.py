@@ -1,4 +1,4 @@
-"""The memory that a library user's session began with: its prompt stays while the file grows."""
+"""Memory snapshots for library users: the prompt stays stable while the memory file grows."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from agent.records import frozen
 
 @frozen
 class MemorySnapshot:
-    """The text of a memory file; it holds until messages past `upto` are told in a summary."""
+    """Text of a memory file; it is valid until messages past `upto` are summarized."""
 
     file: str
     text: str
@@ -18,12 +18,12 @@ class MemorySnapshot:
 
 @runtime_checkable
 class SnapshotStore(Protocol):
-    """A history that also keeps what a session's memory was."""
+    """Optional capability of a history: store the memory snapshot of a session."""
 
     async def memory(self, session: str) -> MemorySnapshot | None: ...
 
     async def set_memory(self, session: str, memory: MemorySnapshot) -> None:
-        """Called when the messages of a turn are stored."""
+        """Store a snapshot. Called once the messages of a turn are stored."""
         ...
 
 
@@ -32,6 +32,6 @@ def snapshot_to_json(memory: MemorySnapshot) -> dict[str, Any]:
 
 
 def snapshot_from_json(line: bytes) -> MemorySnapshot:
-    """Raises KeyError, TypeError or ValueError when the line holds none."""
+    """Return the snapshot in a line. Raise KeyError, TypeError or ValueError if it is invalid."""
     data: Mapping[str, Any] = json.loads(line)
     return MemorySnapshot(str(data["file"]), str(data["text"]), int(data["upto"]))

@@ -1,7 +1,7 @@
-"""A file that is read again, while the model still has what it read before.
+"""Shorter results for repeated reads of a file that is still in the model's context.
 
-What it has is looked up in the messages that were sent, and nowhere else: whatever was left out,
-summarised or shortened is not there, so that it is shown anew.
+The earlier content is taken only from the messages that were sent. Content that was dropped,
+summarized or shortened is not among them and is shown again.
 """
 
 import re
@@ -13,21 +13,21 @@ from agent.records import frozen
 from agent.text.text_document import diff
 from agent.types import Message, ToolCall, ToolResult
 
-# What is shorter costs less than the talk about it.
+# Shorter results cost less than a note about them.
 _LEAST_CHARS = 400
-# A difference that is longer than this part of the text is no help.
+# Longest useful diff, as a share of the text.
 _DIFF_PART = 0.5
 _MOST_LINES = 3_000
 _LINE = re.compile(r" *(\d+)\t(.*)", re.DOTALL)
 _OF_LINES = re.compile(r": lines \d+ to \d+ of (\d+)$")
 
-# The path that a call reads, in one form; None for a call of another tool.
+# Returns the normalized path that a call reads, or None for a call of another tool.
 PathOf = Callable[[ToolCall], str | None]
 
 
 @frozen
 class Reading:
-    """Lines by their numbers, and what stands behind them."""
+    """Lines of a file by number, and the text after them."""
 
     lines: Mapping[int, str]
     rest: str
@@ -35,9 +35,11 @@ class Reading:
 
 @frozen
 class _ShownFile:
-    """What a request shows of one file: each line as it was shown last. `number` is that of the
-    newest message which shows any; `is_repeated`: the model was told just now that nothing has
-    changed."""
+    """Content of one file as shown in a request, with the latest version of each line.
+
+    `number` is the number of the newest message that shows any line. `is_repeated` means that the
+    model was just informed that nothing has changed.
+    """
 
     lines: Mapping[int, str]
     number: int
@@ -47,8 +49,10 @@ class _ShownFile:
 def shorten_reading(
     call: ToolCall, result: ToolResult, messages: Sequence[Message], first: int, path_of: PathOf
 ) -> ToolResult:
-    """The result of `read_file` for a model that has `messages`, of which the first has the number
-    `first`: as it is, or that nothing has changed, or what has."""
+    """Return the result of `read_file` for a model that has `messages`, numbered from `first`.
+
+    The result is complete, a note that nothing has changed, or a diff.
+    """
     path = path_of(call)
     text = result.for_model
     if path is None or len(text) < _LEAST_CHARS:
@@ -59,7 +63,7 @@ def shorten_reading(
         return result
     if _is_unchanged(reading, earlier, _count_of_lines(result)):
         if earlier.is_repeated:
-            # It asks again at once: it wants to see it.
+            # The model repeats the call at once, so it needs the content.
             return result
         words = render_prompt("unchanged", number=earlier.number)
     else:
@@ -74,7 +78,7 @@ def shorten_reading(
 
 
 def parse_reading(text: str) -> Reading:
-    """The text of a result of `read_file`."""
+    """Parse the text of a `read_file` result."""
     lines: dict[int, str] = {}
     parts = text.split("\n")
     for n, part in enumerate(parts):
@@ -94,7 +98,7 @@ def _find_shown(
     unchanged = load_prompt("unchanged").partition("$")[0]
     for n, message in enumerate(messages, first):
         if message.role == "assistant":
-            # Ids are a reply's own: some vendors use them again in the next one.
+            # Ids are unique within a reply only: some vendors reuse them in the next one.
             calls = {call.id: call for call in message.tool_calls}
             is_repeated = False
         if message.role != "tool" or message.is_error:
@@ -111,14 +115,14 @@ def _find_shown(
 
 
 def _is_unchanged(reading: Reading, earlier: _ShownFile, count: int | None) -> bool:
-    """Whether each line was shown last as it is now, and none that is gone."""
+    """Return whether each line was last shown as it is now, and no shown line was deleted."""
     if count is not None and max(earlier.lines) > count:
         return False
     return all(earlier.lines.get(number) == line for number, line in reading.lines.items())
 
 
 def _changes(path: str, reading: Reading, earlier: _ShownFile, chars: int) -> str:
-    """What has changed, where that is clearly shorter than the text and all of it was shown."""
+    """Return the diff if the whole file was shown and the diff is clearly shorter, else ''."""
     is_whole = 1 in reading.lines and len(earlier.lines) == max(earlier.lines)
     if not is_whole or max(len(reading.lines), len(earlier.lines)) > _MOST_LINES:
         return ""

@@ -1,4 +1,4 @@
-"""What a conversation's requests begin with, so that a call beside the turn continues them."""
+"""Common prefix of a conversation's requests, for calls outside the turn."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from agent.providers.base import ModelRequest, ToolSpec
 from agent.records import frozen
 from agent.types import Message, user
 
-# What `trim_to_budget` may say of messages that are not there any more.
+# Tokens reserved for the note of `trim_to_budget` about dropped messages.
 _NOTE_TOKENS = 100
 
 
@@ -27,9 +27,10 @@ _NOTE_TOKENS = 100
 class RequestPrefix:
     """System prompt, tools and options of a conversation's requests, byte for byte.
 
-    A request that adds one message to it costs little: the vendor has the rest in its cache. That
-    holds for one model only, `model` as the pool opens it. `gauge` knows how `counted_as` counts,
-    and `folder` is where the paths of pictures start. `edited` reads again what the turns edited.
+    A request that adds one message is cheap, because the rest is in the vendor's cache. This
+    applies only to one model: `model`, as opened by the pool. `gauge` knows the token factor of
+    `counted_as`, `folder` is the base of picture paths, and `edited` reads the files again that the
+    turns edited.
     """
 
     model: str | None
@@ -47,7 +48,7 @@ class RequestPrefix:
     focus: FileFocus | None = None
 
     def focused(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The same messages, without the files that have left the requests."""
+        """Return the messages without evicted files."""
         if self.focus is None:
             return messages
         room = self.room.with_factor(self.gauge.factor(self.counted_as))
@@ -56,8 +57,10 @@ class RequestPrefix:
     def visible_messages(
         self, messages: Sequence[Message], front: str | None, *, is_trimmed: bool, least: int
     ) -> list[Message] | None:
-        """The messages as the turn's requests show them, without the newest where the window is
-        full; None when fewer than `least` would be left."""
+        """Return the messages as in the turn's requests; None if fewer than `least` would remain.
+
+        If the window is full, the newest messages are omitted.
+        """
         limit = self.room.with_factor(self.gauge.factor(self.counted_as)).limit
         ahead = estimate_text(front) if front else 0
         sizes = [estimate(message) for message in messages]
@@ -74,7 +77,7 @@ class RequestPrefix:
         return None if window.cut else list(window.messages)
 
     async def request(self, messages: Sequence[Message], words: str) -> ModelRequest:
-        """The conversation's next request, with `words` in place of what comes next."""
+        """Return the next request of the conversation, with `words` as the user message."""
         with_pictures = await ImageLoader(self.folder).with_pictures(messages)
         return ModelRequest(
             self.model_id,

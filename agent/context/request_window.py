@@ -1,4 +1,4 @@
-"""What of a conversation a request shows, and what happens when it does not fit."""
+"""Selection of the messages for a request, and recovery from an exceeded window."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,15 +13,16 @@ from agent.context.token_calibration import TokenCalibration
 from agent.history_validation import repair
 from agent.types import Message, Usage
 
-# Share of the stated window from which on a refusal may mean that the real one is full.
+# Share of the stated window above which a refusal may mean that the actual window is full.
 _MAYBE_FULL = 0.25
 
 
 class RequestWindow:
-    """One turn's. Between two cuts each request continues the one before, byte for byte.
+    """Messages of a turn's requests.
 
-    `model` is the name that `gauge` learns by. As long as all fits, what fits is judged by the
-    newest factor; from the first cut on the turn keeps the one that it was cut by.
+    Between two cuts, each request continues the previous one byte for byte. `model` is the name
+    that `gauge` uses. Until the first cut, the newest token factor applies; afterwards the turn
+    continues with the factor of that cut.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class RequestWindow:
         self._gauge = gauge or TokenCalibration()
         self._compactor = compactor
         self._pictures = pictures
-        # What knows of the files in the messages, where there are any.
+        # Tracks the files in the messages, if any.
         self.focus: FileFocus | None = None
         self._most: int | None = None
         self._was_cut = False
@@ -49,18 +50,18 @@ class RequestWindow:
         self._sent: Sequence[Message] = ()
 
     def holds_skill(self, text: str) -> bool:
-        """Whether the newest request showed this text of a skill."""
+        """Return whether the newest request contained this text of a skill."""
         conversation = self.conversation
         attached = conversation.summary.files if conversation.summary else ()
         texts = [skill for _, skill in skill_texts(conversation.messages[self._dropped :])]
         return text in (*texts, *(one.text for one in attached))
 
     def sent_messages(self) -> tuple[Sequence[Message], int]:
-        """What the newest request showed, and the number of its first message."""
+        """Return the messages of the newest request and the number of the first."""
         return self._sent, self._dropped + 1
 
     async def window(self) -> tuple[TrimmedMessages, list[events.Event]]:
-        """The messages to send, and what watchers are told of it."""
+        """Return the messages to send and the events to emit."""
         notices: list[events.Event] = []
         window = self._fit()
         if count := self._newly_evicted:
@@ -99,29 +100,31 @@ class RequestWindow:
 
     @property
     def request_tokens(self) -> int:
-        """The newest request, estimated as its model counts."""
+        """Estimated tokens of the newest request, in the model's count."""
         return int((self._room.fixed + self.sent_tokens) * self._room.factor)
 
     def learn(self, usage: Usage | None) -> None:
-        """What the model counted in the newest request."""
+        """Calibrate the estimate with the model's count for the newest request."""
         if usage is not None:
             self._gauge.learn(self._model, self._room.fixed + self.sent_tokens, usage.input)
 
     def shrink(self) -> bool:
-        """The window is smaller than we were told, or the estimate was too low; False when it
-        cannot be made any smaller."""
+        """Reduce the limit after a refusal; return False if it cannot be reduced further.
+
+        The actual window is smaller than stated, or the estimate was too low.
+        """
         if self.sent_tokens <= SMALLEST:
             return False
         self._most = max(min(self._limit(), self.sent_tokens) // 2, SMALLEST)
         return True
 
     def restore(self) -> None:
-        """Take `shrink` back: the size was not what was wrong."""
+        """Undo `shrink`: the size was not the problem."""
         self._most = None
 
     @property
     def may_be_full(self) -> bool:
-        """Return whether the newest request may exceed a window that is smaller than stated."""
+        """True if the newest request may exceed a window that is smaller than stated."""
         return self.request_tokens >= self._room.window * _MAYBE_FULL
 
     def _fit(self) -> TrimmedMessages:

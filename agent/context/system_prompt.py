@@ -1,6 +1,7 @@
-"""The system prompt, made of the workspace's files.
+"""System prompt, composed of the workspace's files.
 
-It is byte-identical from turn to turn as long as the files are: nothing that moves belongs here.
+It is byte-identical from turn to turn while the files are unchanged, so variable facts do not
+belong here.
 """
 
 import os
@@ -21,14 +22,16 @@ from agent.types import Taint
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
 
 _FILES = (*_SHARED, "USER.md")
-# In place of the older lines of a memory.
+# Replaces the older lines of a long memory file.
 _OMITTED = "…\n"
 
 
 @frozen
 class SystemPrompt:
-    """The text, and a sentence for each file that was left out or cut. `instructions` is the part
-    of it that the project brought."""
+    """Text of the system prompt, with a notice for each file that was cut or left out.
+
+    `instructions` is the part of the text that the project contributed.
+    """
 
     text: str
     notices: tuple[str, ...] = ()
@@ -36,10 +39,10 @@ class SystemPrompt:
 
 
 class Workspace:
-    """Reads the files that make up the system prompt, each only when it has changed.
+    """Reader for the files of the system prompt; each is read again only if it has changed.
 
-    USER.md and memory/MEMORY.md are the owner's: a prompt for another person holds neither, but
-    that person's own memory file. `trusted` are folders whose files are the owner's word, too.
+    USER.md and memory/MEMORY.md belong to the owner: a prompt for another person contains that
+    person's memory file instead. Files in the `trusted` folders count as the owner's, too.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Workspace:
         self.origin = TrustedOrigins((folder.resolve(), *trusted))
         self._instructions = Instructions(folder, self.origin)
         self._files = PromptFiles()
-        # As texts: every turn asks, and `Path` takes several times as long.
+        # Strings, because this runs every turn and `Path` is several times slower.
         self._prefix = os.path.join(folder, "")
         self._real_prefix = os.path.join(self.origin.own[0], "")
 
@@ -72,12 +75,15 @@ class Workspace:
         memory_text: str | None = None,
         environment: str = "",
     ) -> SystemPrompt:
-        """`memory` is the memory file of the speaker, `root` is where relative paths start;
-        `owner` says that it is the owner in private. `memory_text` is what `memory_snapshot` gave
-        at the beginning of the session; without it the file is read. `persona` says how to speak
-        in this chat: a text, or a file of the workspace if it ends in `.md`. `environment` is what
-        `describe_environment` says. With a project comes a section on working with code; files
-        that are not filled in stay out."""
+        """Return the system prompt.
+
+        `memory` is the memory file of the speaker and `root` the base of relative paths; `owner` is
+        True for the owner in a private chat. `memory_text` is the result of `memory_snapshot` at
+        the start of the session; without it, the file is read. `persona` is the style in this chat:
+        a text, or a file of the workspace if it ends in `.md`. `environment` is the result of
+        `describe_environment`. In a project, the prompt includes a section on coding. Files that
+        are not filled in are omitted.
+        """
         names = _FILES if owner else _SHARED
         notices: list[str] = []
         paths = [self.folder / name for name in names]
@@ -101,40 +107,41 @@ class Workspace:
         return SystemPrompt(whole, tuple(notices), instructions.text)
 
     def is_project(self, root: Path) -> bool:
-        """Whether relative paths start in a project folder, not in the workspace, or that is
-        one."""
+        """Return whether `root` is in a project folder, or the workspace itself is a project."""
         if self._is_all_project:
             return True
-        # As texts: every turn asks, and `Path` takes several times as long.
+        # Strings, because this runs every turn and `Path` is several times slower.
         return not f"{root}/".startswith(f"{self.folder}/".replace("//", "/"))
 
     def memory_snapshot(self, memory: Path) -> str | None:
-        """A memory file as the prompt holds it; None for one that it leaves out for now."""
+        """Return the memory as the prompt contains it, or None if the file is left out for now."""
         level = self._read(memory).level
         is_left_out = self._is_linked(memory) or is_unconfirmed(memory, self.folder, level)
         return None if is_left_out else "".join(self._texts([memory], [], memory))
 
     def text_of(self, memory: Path) -> str:
-        """A memory file, as far as the prompt holds it."""
+        """Return the part of a memory file that the prompt contains."""
         read = self._read(memory)
         return read.newest or read.text
 
     def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
-        """What the prompt brings into a conversation; files that it leaves out bring nothing."""
+        """Return the taint that the prompt adds to a conversation; omitted files add none."""
         taint = PRIVATE if self.is_personal(memory) else NOTHING
         strange = False
         if persona is not None and persona.endswith(".md"):
             path = self.folder / persona
             level = self._read(path).level
             strange = level != "none" and not is_unconfirmed(path, self.folder, level)
-        # In a folder that is not the owner's all that is met is a stranger's, names of files too.
+        # All content of other folders is untrusted, including file names.
         strange |= not self.origin.is_own(root)
         taint |= UNTRUSTED if strange else NOTHING
         return taint | self._instructions.read(root).taint
 
     def is_personal(self, memory: Path) -> bool:
-        """Whether the prompt tells anything of a person: an unfilled profile and an empty memory
-        do not."""
+        """Return whether the prompt contains facts about a person.
+
+        An unfilled profile and an empty memory do not count.
+        """
         profiles = [self._profile] if memory == self.owner_memory else []
         return any(_has_content(self._read_text(path)) for path in (*profiles, memory))
 
@@ -167,8 +174,7 @@ class Workspace:
                 yield text
 
     def _read(self, path: Path, times: FolderTimes | None = None) -> PromptText:
-        """Return a file's text and mark level; nothing of a file of the workspace that is a
-        link."""
+        """Return a file's text and mark level, empty for a workspace file that is a link."""
         place = self._place(path)
         return PromptText() if place is None else self._files.read(place, times)
 
@@ -177,8 +183,8 @@ class Workspace:
         return "" if place is None else self._files.read_text(place)
 
     def _place(self, path: Path) -> str | None:
-        """The real path; None for a file of the workspace that is a link."""
-        # A command that may write here and nowhere else must not choose what Kore itself reads.
+        """Return the real path, or None for a workspace file that is a link."""
+        # A command that may write only here must not choose the files that Kore reads.
         if self._is_linked(path):
             return None
         way = os.fspath(path)
@@ -187,7 +193,7 @@ class Workspace:
         return os.path.realpath(way)
 
     def _is_linked(self, path: Path) -> bool:
-        """Whether a component of the path below the workspace is a link, or leads out of it."""
+        """Return whether a path below the workspace contains a link or leads out of it."""
         way = os.fspath(path)
         if not way.startswith(self._prefix):
             return False
@@ -204,7 +210,7 @@ def _memory_notice(memory: Path) -> str:
 
 
 def _has_content(text: str) -> bool:
-    """Whether there is more than the starter's headings, its advice and questions left open."""
+    """Return whether the text has content besides the headings and questions of the template."""
     lines = (line.strip() for line in text.splitlines())
     return any(line and not line.startswith("#") and line not in _blank_lines() for line in lines)
 
@@ -215,6 +221,6 @@ def _blank_lines() -> frozenset[str]:
 
 
 def volatile_facts(now: datetime, *facts: str) -> str:
-    """One bracketed line: local time with its zone, then the facts (channel, sender, …)."""
+    """Return one bracketed line: local time with its zone, then the facts (channel, sender, …)."""
     time = now.astimezone().strftime("%A %Y-%m-%d %H:%M %Z")
     return f"[{', '.join([time, *filter(None, facts)])}]"

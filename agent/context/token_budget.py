@@ -1,8 +1,8 @@
-"""How much of a conversation fits the model's window, and what leaves it when it does not.
+"""Token budget of requests: which part of a conversation fits the model's window.
 
-Trimming is deterministic and causal: what was left out at one request is decided by the messages
-up to that request alone, so the next request leaves out the same and continues it byte for byte.
-When the window is full it is emptied to `KEEP` at once; between two such cuts the prefix is stable.
+Trimming is deterministic and causal: what a request drops depends only on the messages up to that
+request, so the next request drops the same and continues it byte for byte. A full window is emptied
+to the share `KEEP` at once; between two such cuts the prefix is stable.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ KEEP = 0.6
 
 _MESSAGE_OVERHEAD = 4
 
-# What vendors count for a picture of the largest size that they do not scale down.
+# Tokens of a picture of the largest size that vendors do not scale down.
 # https://platform.claude.com/docs/en/build-with-claude/vision
 _IMAGE_TOKENS = 1600
 
-# UTF-16 has its CJK, and both halves of every emoji, above this byte.
+# In UTF-16, CJK and both halves of every emoji are above this high byte.
 _BELOW_CJK = bytes(range(0x2E))
 
 
 @frozen
 class TrimmedMessages:
-    """The messages to send, and how many of the oldest ones were left out.
+    """Messages to send, and the number of the oldest messages that were dropped.
 
-    `cut`: not all that there was fitted as it was.
+    `cut`: the messages did not fit unchanged.
     """
 
     messages: Sequence[Message]
@@ -41,7 +41,7 @@ class TrimmedMessages:
 
 
 def estimate_text(text: str) -> int:
-    """Tokens of a text: about four letters each, one for each character of CJK, two for emoji."""
+    """Estimate the tokens of a text: one per four letters, one per CJK character, two per emoji."""
     if text.isascii():
         return len(text) // 4 + 1
     high_bytes = text.encode("utf-16-be", "surrogatepass")[::2]
@@ -50,9 +50,9 @@ def estimate_text(text: str) -> int:
 
 
 def estimate(message: Message) -> int:
-    """Tokens of a message as it is sent. Counted once for each message.
+    """Estimate the tokens of a message in a request. The result is cached in the message.
 
-    Thinking is not counted: vendors drop it, or count that of the running turn alone.
+    Thinking is excluded: vendors drop it, or count only that of the running turn.
     """
     if message.tokens is not None:
         return message.tokens
@@ -64,13 +64,13 @@ def estimate(message: Message) -> int:
             tokens += _IMAGE_TOKENS
     for call in message.tool_calls:
         tokens += estimate_text(call.name + call.raw)
-    # The one field of a message that is no part of its value.
+    # Cache in the only field that is not part of the message's value.
     object.__setattr__(message, "tokens", tokens)
     return tokens
 
 
 def _estimate_tool(spec: ToolSpec) -> int:
-    """Tokens of a tool's description. Counted once for each."""
+    """Estimate the tokens of a tool's description. The result is cached in the spec."""
     if spec.tokens is not None:
         return spec.tokens
     tokens = estimate_text(f"{spec.name}{spec.description}{spec.parameters}")
@@ -81,12 +81,12 @@ def _estimate_tool(spec: ToolSpec) -> int:
 def trim_to_budget(
     messages: Sequence[Message], limit: int, *, trimmed: bool = False, front: str | None = None
 ) -> TrimmedMessages:
-    """The newest part of a valid conversation that stays within `limit` tokens.
+    """Return the newest part of a valid conversation that fits `limit` tokens.
 
-    Cuts fall before user messages; inside a round that is too long by itself they fall before
-    replies, and the round's user message stays in front. What is too long even so has the middle
-    of its longest texts left out. `trimmed` says that older messages were left out before these;
-    `front` is what is told of them.
+    Cuts are before user messages; in a single round that is too long, they are before replies, and
+    the round's user message stays in front. If this is not enough, the middle of the longest texts
+    is omitted. `trimmed` says that older messages were dropped before these; `front` is the text
+    that describes them.
     """
     sizes = [estimate(message) for message in messages]
     ahead = estimate_text(front) if front else 0
@@ -106,7 +106,7 @@ def trim_to_budget(
 
 
 class _Cut(NamedTuple):
-    """A place to cut before; `request` is the message that stays in front of it."""
+    """Position to cut before; `request` is the message that stays in front of it."""
 
     place: int
     request: int | None
@@ -114,7 +114,7 @@ class _Cut(NamedTuple):
 
 
 class _TrimHistory:
-    """What is left of a conversation, found by going through its requests from the first on."""
+    """Trimmed conversation, computed by replaying its requests from the first."""
 
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: int) -> None:
         self.start = 0
@@ -127,7 +127,7 @@ class _TrimHistory:
         last = len(messages) - 1
         for index, size in enumerate(sizes):
             self._total += size
-            # A request goes out before each reply, and after the last message.
+            # A request is sent before each reply and after the last message.
             if self._total > room and (index == last or messages[index + 1].role == "assistant"):
                 self._cut(index)
                 if self._total > room:
@@ -141,7 +141,7 @@ class _TrimHistory:
         return [*front, *range(self.start, index + 1)]
 
     def _cut(self, index: int) -> None:
-        """Reach the goal by whole rounds, else by parts of a round, else keep the newest reply."""
+        """Reach the goal by whole rounds, else by parts of a round, else leave the newest reply."""
         cuts = self._cuts(index)
         rounds = [cut for cut in cuts if cut.request is None]
         best = next((cut for cut in (*rounds, *cuts) if cut.tokens <= self._goal), None)
@@ -159,7 +159,7 @@ class _TrimHistory:
             if role == "user":
                 request = place
             front = request if role == "assistant" else None
-            # A cut right behind its own request would leave nothing out.
+            # A cut directly after its own request would drop nothing.
             if role != "tool" and place > self.start and (front is None or front < place - 1):
                 tokens = remaining_tokens + (0 if front is None else self._sizes[front])
                 cuts.append(_Cut(place, front, tokens))
@@ -167,7 +167,7 @@ class _TrimHistory:
         return cuts
 
     def _shorten(self, index: int) -> None:
-        """Reach the goal by leaving out the middle of the longest texts."""
+        """Reach the goal by omitting the middle of the longest texts."""
         indices = self._indices(index)
         texts = {one: _text_tokens(self._trimmed[one]) for one in indices}
         fixed = self._total - sum(texts.values())
@@ -180,7 +180,7 @@ class _TrimHistory:
 
 
 def level(sizes: Iterable[int], room: int) -> int:
-    """The highest cap under which the sizes, each cut down to it, add up to `room` at most."""
+    """Return the highest cap for which the sizes, each limited to it, add up to at most `room`."""
     ordered = sorted(sizes)
     for count, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
         if size * count > room:
@@ -190,7 +190,7 @@ def level(sizes: Iterable[int], room: int) -> int:
 
 
 def _with_notes(messages: Sequence[Message], notes: Sequence[str]) -> list[Message]:
-    """The same with words about what is missing, in front of the first user message."""
+    """Return the messages with notes about missing messages before the first user message."""
     first, *rest = messages
     return [replace(first, content=(*map(Context, notes), *first.content)), *rest]
 
@@ -204,7 +204,7 @@ def _text_tokens(message: Message) -> int:
 
 
 def _shorten_longest(message: Message, limit: int) -> Message:
-    """The message with the middle of each long text left out."""
+    """Return the message with the middle of each long text omitted."""
     share = limit // max(len(_texts(message)), 1)
     parts: list[Part] = [
         Text(middle_out(part.text, share)) if isinstance(part, Text) else part
@@ -214,7 +214,10 @@ def _shorten_longest(message: Message, limit: int) -> Message:
 
 
 def middle_out(text: str, limit: int) -> str:
-    """Beginning and end of the text, within `limit` tokens if that is more than the mark takes."""
+    """Return the beginning and end of the text within `limit` tokens.
+
+    The mark for omitted text may exceed a very small limit.
+    """
     size = estimate_text(text)
     if size <= limit:
         return text
@@ -224,17 +227,17 @@ def middle_out(text: str, limit: int) -> str:
         shortened = f"{text[:half]}\n… ({end - half} characters left out) …\n{text[end:]}"
         if half == 0 or estimate_text(shortened) <= limit:
             return shortened
-        # Ends that are denser than the whole, or the mark itself: a little less.
+        # The ends may be denser than the whole text, and the mark needs tokens, too.
         half -= half // 8 + 1
 
 
-# Of the window: from here on a conversation is made shorter as soon as no answer is awaited.
+# Share of the window above which a conversation is compacted when no answer is pending.
 FULL = 0.75
 
-# The messages that a conversation may have before it counts as full, however short they are.
+# Number of messages above which a conversation counts as full, however short they are.
 MANY = 1_000
 
-# Of the window: more than this is not taken by the files of a conversation.
+# Largest share of the window for the files of a conversation.
 FOCUS_SHARE = 0.5
 
 SMALLEST = 500
@@ -246,8 +249,10 @@ _REPLY_TOKENS = 8_000
 
 @frozen
 class ContextBudget:
-    """A window of `window` tokens as the model counts them. All else is estimated; `factor` is
-    how many of the model's tokens one of ours is."""
+    """Budget of a window of `window` tokens in the model's count.
+
+    All other values are estimates; `factor` converts them to the model's count.
+    """
 
     window: int
     prompt: int
@@ -257,23 +262,23 @@ class ContextBudget:
 
     @property
     def fixed(self) -> int:
-        """What each request holds besides messages."""
+        """Tokens of each request besides messages."""
         return self.prompt + self.tools
 
     @property
     def limit(self) -> int:
-        """The most that messages may take."""
+        """Token limit for messages."""
         return max(int((self.window - self.reserve) / self.factor) - self.fixed, SMALLEST)
 
     @property
     def full_at_tokens(self) -> int:
-        """Messages that take more than this make the window count as full."""
+        """Tokens of messages above which the window counts as full."""
         full = int(self.window * FULL / self.factor) - self.fixed
         return min(max(full, self.limit // 2), self.limit)
 
     @property
     def focus_tokens(self) -> int:
-        """The most that files may take which a person pointed at or the model read."""
+        """Token limit for files that a person pointed at or the model read."""
         return max(int(self.window * FOCUS_SHARE / self.factor), SMALLEST)
 
     def with_factor(self, factor: float) -> "ContextBudget":
@@ -290,7 +295,7 @@ def budget_for(
     max_tokens: int | None = None,
     factor: float = 1.0,
 ) -> ContextBudget:
-    """`max_tokens` is what a reply may have, if that is set."""
+    """Return the budget; `max_tokens` is the limit for a reply, if set."""
     reserve = min(max_tokens or _REPLY_TOKENS, int(window * _REPLY_SHARE))
     return ContextBudget(
         window, estimate_text(system), sum(map(_estimate_tool, tools)), reserve, factor

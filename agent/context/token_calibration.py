@@ -1,11 +1,11 @@
-"""How a model counts tokens, compared with our estimate: learned from the usage it reports."""
+"""Calibration of token estimates, based on the usage that models report."""
 
 from collections import OrderedDict
 
 from agent.providers.pool import OpenModel
 
 LOWEST, HIGHEST = 0.8, 3.0
-# A request shorter than this says little: what vendors add around it weighs too much.
+# Shorter requests are ignored: the vendor's overhead distorts their count.
 TELLING_TOKENS = 500
 _NEWEST = 0.3
 _STEP = 0.05
@@ -13,10 +13,10 @@ _MODELS = 64
 
 
 class TokenCalibration:
-    """A factor for each model, kept for the life of the process.
+    """Token factors by model, for the lifetime of the process.
 
-    `factor` moves in steps, and only when the model's count has left it by more than one step:
-    it comes to rest, so that what is cut by it is cut the same from request to request.
+    `factor` changes in steps, and only if the measured value differs by more than one step. It
+    converges, so that requests are cut at the same position each time.
     """
 
     def __init__(self) -> None:
@@ -24,11 +24,11 @@ class TokenCalibration:
         self._displayed: dict[str, float] = {}
 
     def factor(self, model: str) -> float:
-        """Tokens of this model for one estimated token; 1 as long as nothing is known."""
+        """Return the model's tokens per estimated token; 1 until a value is known."""
         return self._displayed.get(model, 1.0)
 
     def learn(self, model: str, estimated: int, counted: int) -> None:
-        """The model counted so many tokens in a request that we took for so many."""
+        """Record the model's count for a request and our estimate of it."""
         if estimated < TELLING_TOKENS or counted <= 0:
             return
         ratio = min(max(counted / estimated, LOWEST), HIGHEST)
@@ -43,5 +43,5 @@ class TokenCalibration:
 
 
 def counted_as(model: OpenModel) -> str:
-    """The name that a model is learned by."""
+    """Return the name under which a model is calibrated."""
     return f"{model.provider.name}/{model.model}"

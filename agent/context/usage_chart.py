@@ -1,4 +1,4 @@
-"""What fills a model's window, as a small picture of bars."""
+"""Text chart of a model's context usage."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ _NAMES = {
 
 
 def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[str, int]:
-    """The model's tokens by what takes them; `memory` is the part of the prompt that remembers."""
+    """Return the model's tokens by category; `memory` is the memory part of the prompt."""
     remembered = min(estimate_text(memory) if memory else 0, room.prompt)
     results = [message for message in conversation.messages if message.role == "tool"]
     result_tokens = sum(map(estimate, results))
@@ -43,7 +43,7 @@ def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[
 
 
 def usage_chart(room: ContextBudget, tokens_by_part: Mapping[str, int]) -> str:
-    """A line for each part; a bar is as long as its share of the window."""
+    """Return a line per category; the length of its bar is its share of the window."""
     used = sum(tokens for name, tokens in tokens_by_part.items() if name != "free")
     share = _percent(used, room.window)
     lines = [
@@ -60,7 +60,7 @@ def usage_chart(room: ContextBudget, tokens_by_part: Mapping[str, int]) -> str:
 
 
 def files_table(files: Sequence[FocusedFile], folder: Path, messages: int) -> str:
-    """A line for each file: its tokens, and how many of the `messages` came since it was used."""
+    """Return a line per file: its tokens, and the number of `messages` since its last use."""
     if not files:
         return ""
     rows = [

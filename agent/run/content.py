@@ -1,4 +1,4 @@
-"""Prompts of a program: text, pictures, or a whole message."""
+"""Prompts for agents: text, pictures or a whole message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Prompt = str | Message | Sequence[PromptPart]
 
 
 async def message_of(prompt: Prompt, allow: Allow = is_public) -> Message:
-    """Return the prompt as a message. Raises `KoreError` for a picture that cannot be shown."""
+    """Return the prompt as a message. Raise `KoreError` for a picture that cannot be shown."""
     if isinstance(prompt, Message):
         return prompt
     if isinstance(prompt, str):

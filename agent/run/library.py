@@ -74,9 +74,9 @@ class RunningAgent(AgentServices, Protocol):
 
 
 class LibraryRun:
-    """Run of a library user's agent, and of the agents that it hands the conversation over to.
+    """Run of a library user's agent and of the agents that take over the conversation.
 
-    `failure` is the error that ended it, if any.
+    `failure` is the error that ended the run, if any.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class LibraryRun:
     async def _turn_events(
         self, run: Run[PromptDraft], store: HistoryRunStore, draft: PromptDraft
     ) -> AsyncGenerator[Event]:
-        """Yield the events of turn after turn, as long as an agent hands over."""
+        """Yield the events of turn after turn until no agent hands over."""
         agent = self._agent
         conversation = store.conversation()
         request = agent.request(
@@ -203,13 +203,13 @@ class LibraryRun:
     def _hand_over(
         self, handoff: Handoff[Any], before: TurnRequest, store: HistoryRunStore
     ) -> tuple[RunningAgent, TurnRequest]:
-        """Return the next agent and its turn. Raises `ConfigError`."""
+        """Return the next agent and its turn. Raise `ConfigError`."""
         agent: Any = handoff.agent
         settled = self._settled()
         conversation = store.conversation(settled)
         checks: Guardrails | None = agent.guardrails
         if checks is not None:
-            # The message has passed the input guardrails of the first agent.
+            # The message has already passed the input guardrails of the first agent.
             read = self._guardrails.read_output if self._guardrails else None
             checks = replace(checks, input=(), read_output=read)
         taint = workspace_taint(agent.workspace, _audience(agent.workspace))
@@ -253,9 +253,9 @@ class LibraryRun:
 
 
 def reachable(agent: RunningAgent) -> list[RunningAgent]:
-    """Return the agent and all that it may hand the conversation over to, directly or not.
+    """Return the agent and all agents that it may hand over to, directly or not.
 
-    Raises `ConfigError` when two of them have the same name.
+    Raise `ConfigError` if two of them have the same name.
     """
     agents: dict[str, RunningAgent] = {}
     waiting = [agent]
@@ -285,9 +285,9 @@ def _contributors(agent: RunningAgent) -> list[PromptContributor[PromptDraft]]:
 
 
 def _together(results: Sequence[Result]) -> Result:
-    """Return the result of the last turn with the texts and messages of those before it.
+    """Return the last result with the texts and messages of the earlier results.
 
-    Its usage already counts them.
+    Its usage already includes theirs.
     """
     last = results[-1]
     if len(results) == 1:

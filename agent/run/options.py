@@ -1,4 +1,4 @@
-"""Options of a run, their checks, and the sum of several results."""
+"""Options of a run, their checks, and merging of results."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ def new_session() -> str:
 
 
 def check_beginning(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages as a list. Raises `ConfigError` where no conversation can begin so."""
+    """Return the messages as a list. Raise `ConfigError` if no conversation can begin like this."""
     if not is_valid(messages):
         raise ConfigError(
             t("initial_messages: each tool call must be followed directly by its result")
@@ -60,7 +60,7 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 
 
 def built_in_names(names: Collection[str]) -> frozenset[str]:
-    """Return the built-in tools with these names or aliases. Raises `ConfigError`."""
+    """Return the built-in tools with these names or aliases. Raise `ConfigError` if unknown."""
     from agent.security.policy.known_tools import KnownTools
     from agent.turn.tool_catalog import built_in_tools
 

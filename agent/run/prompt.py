@@ -1,4 +1,4 @@
-"""Draft of the message that opens a turn, and the port for what adds to it."""
+"""Draft of the message that opens a turn, and the port for its contributors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,10 +37,10 @@ def compose_prompt(
     notes: Sequence[str] = (),
     updates: Sequence[str] = (),
 ) -> Message:
-    """Return the user message made of `entries`, with the time and the `facts` they share.
+    """Return the user message for `entries`, with the time and the shared `facts`.
 
-    Several entries that have files or facts of their own are numbered; each keeps its own. `notes`
-    come before the time, `updates` after it.
+    Several entries with files or facts of their own are numbered, and each retains its own. `notes`
+    precede the time, `updates` follow it.
     """
     words, files = (
         (entries[0].parts, entries[0].files) if len(entries) == 1 else (_joined(entries), ())
@@ -53,7 +53,7 @@ def _joined(entries: Sequence[PromptEntry]) -> Sequence[Part]:
     if not any(entry.facts or entry.files for entry in entries):
         text = "\n\n".join(map(_text, entries))
         return (Text(text),) if text else ()
-    # A context keeps its place only behind words.
+    # A context keeps its position only after text.
     parts: list[Part] = [Text("")]
     for number, entry in enumerate(entries, 1):
         facts = f": {', '.join(entry.facts)}" if entry.facts else ""
@@ -71,10 +71,10 @@ def _text(entry: PromptEntry) -> str:
 class PromptDraft:
     """Prompt of a turn while contributors add to it.
 
-    `message` opens the turn; `conversation` ends with its first version, and `upto` counts the
-    messages that have left it. `taint` is what the conversation has taken in, including what this
-    turn begins with. A resumed turn has its message already: contributors only restore what is in
-    memory. The `after_store` callbacks run once the message is stored.
+    `message` opens the turn; `conversation` ends with its first version, and `upto` is the number
+    of messages that have left it. `taint` is the taint of the conversation, including the beginning
+    of this turn. A resumed turn already has its message: contributors only restore state in memory.
+    The `after_store` callbacks run once the message is stored.
     """
 
     session: str
@@ -84,7 +84,7 @@ class PromptDraft:
     upto: int = 0
     taint: frozenset[Taint] = NOTHING
     is_resumed: bool = False
-    # False for sub-agents, whose prompt contains no file of the workspace.
+    # False for sub-agents, whose prompt contains no workspace files.
     reads_workspace: bool = True
     describes_project: bool = True
     may_remember: bool = True
@@ -95,7 +95,7 @@ class PromptDraft:
         return self.conversation.messages[:-1]
 
     def append(self, *texts: str, taint: frozenset[Taint] = NOTHING) -> None:
-        """Add contexts behind the message."""
+        """Append contexts to the message."""
         self.message = replace(self.message, content=(*self.message.content, *map(Context, texts)))
         self.taint |= taint
 
@@ -104,6 +104,6 @@ DraftT = TypeVar("DraftT", bound=PromptDraft, contravariant=True)
 
 
 class PromptContributor(Protocol[DraftT]):
-    """Adds one thing to the prompt of a turn before the model reads it."""
+    """Contributor of content to the prompt of a turn, before the model reads it."""
 
     async def contribute(self, draft: DraftT) -> None: ...

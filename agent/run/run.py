@@ -1,4 +1,4 @@
-"""One run of an agent: contributors complete the prompt, turns follow, a store keeps each step."""
+"""Run of an agent: contributors complete the prompt, turns follow, a store records each step."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,10 +26,10 @@ class Run(Generic[RunDraftT]):
         self._store = store
 
     async def prepare(self, draft: RunDraftT) -> None:
-        """Complete the draft, and store it before the model reads any of it.
+        """Complete the draft and store it before the model reads any of it.
 
-        What a contributor has added is stored before the next one begins: a run that is resumed
-        keeps it.
+        Each contribution is stored before the next contributor runs, so that a resumed run retains
+        it.
         """
         for contributor in self._contributors:
             message = draft.message
@@ -41,8 +41,8 @@ class Run(Generic[RunDraftT]):
             callback()
 
     def turn(self, agent: AgentServices, request: TurnRequest) -> "AgentTurn":
-        """Return a turn of this agent whose steps the store keeps."""
-        # Here and not above: an idle gateway needs nothing of what a turn needs.
+        """Return a turn of this agent whose steps are stored."""
+        # Imported here, because an idle gateway does not need the modules of a turn.
         from agent.turn.runner import AgentTurn
 
         return AgentTurn(agent, replace(request, progress=self._store.steps(request)))

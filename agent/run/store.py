@@ -1,4 +1,4 @@
-"""Storage of runs: the port, and its implementation over the `History` of a library user."""
+"""Storage of runs: the port and its implementation for the `History` of a library user."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,8 +23,10 @@ class RunStore(Protocol[DraftT, OutcomeT]):
     """Stores one run: `begin`, `amend` once or more, the steps of its turns, `finish`."""
 
     async def begin(self, message: Message | None) -> Conversation:
-        """Return the conversation, which ends with the message that opens the run; None for a run
-        that is resumed."""
+        """Return the conversation, ending with the message that opens the run.
+
+        `message` is None for a resumed run.
+        """
         ...
 
     async def amend(self, draft: DraftT) -> None:
@@ -36,14 +38,14 @@ class RunStore(Protocol[DraftT, OutcomeT]):
         ...
 
     async def finish(self, outcome: OutcomeT) -> object:
-        """Store how the run ended, with the messages that no step has stored."""
+        """Store the outcome of the run with the messages that no step has stored."""
         ...
 
 
 class HistoryRunStore:
-    """Implements `RunStore` for a session of a `History`, which takes a run when it has ended.
+    """Implements `RunStore` for a session of a `History`, which stores a run at its end.
 
-    `initial` are the messages that a new session begins with. Summaries, memory snapshots and
+    `initial` are the messages at the beginning of a new session. Summaries, memory snapshots and
     file views are stored if the history supports them.
     """
 
@@ -63,7 +65,7 @@ class HistoryRunStore:
         self._memory: MemorySnapshot | None = None
 
     async def begin(self, message: Message | None) -> Conversation:
-        """Raises `ConfigError` for initial messages that no conversation can begin with."""
+        """Raise `ConfigError` if no conversation can begin with the initial messages."""
         history, session = self._history, self._session
         if isinstance(history, FileViewStore) and not self._views.has_any(session):
             self._views.restore(session, await history.file_views(session))
@@ -85,16 +87,16 @@ class HistoryRunStore:
         return _HistorySteps(self._replace_message)
 
     async def finish(self, outcome: Sequence[Message]) -> None:
-        """Store the messages of the run, then what counts them."""
+        """Store the messages of the run, then the data that counts them."""
         await asyncio.shield(self._finish(outcome))
 
     def conversation(self, new_messages: Sequence[Message] = ()) -> Conversation:
-        """Return what the model sees of the session, ending with the run's `new_messages`."""
+        """Return the model's view of the session, ending with the run's `new_messages`."""
         opening = [] if self._message is None else [self._message]
         return self.marker.mark.conversation([*self._earlier, *opening, *new_messages])
 
     def take_memory(self, workspace: Workspace) -> None:
-        """Take the memory that the session began with, or the current one after a summary."""
+        """Load the memory from the start of the session, or the current memory after a summary."""
         if not isinstance(self._history, SnapshotStore):
             return
         path, upto = workspace.owner_memory, self._stored_marker.upto
@@ -105,13 +107,13 @@ class HistoryRunStore:
             self._memory = MemorySnapshot(str(path), text, upto)
 
     def memory_text(self, workspace: Workspace) -> str | None:
-        """Return the memory of the session, or None where the prompt reads the file."""
+        """Return the memory of the session, or None if the prompt reads the file."""
         memory = self._memory
         is_same = memory is not None and memory.file == str(workspace.owner_memory)
         return memory.text if memory is not None and is_same else None
 
     async def save_views(self) -> None:
-        """Store what the session has seen of files."""
+        """Store the session's file views."""
         if isinstance(self._history, FileViewStore):
             await asyncio.shield(self._save_views(self._history))
 
@@ -135,7 +137,7 @@ class HistoryRunStore:
 
 
 class _HistorySteps(NullJournal):
-    """Journal of a turn whose history takes its messages when it has ended."""
+    """Journal of a turn whose messages are stored in the history at its end."""
 
     def __init__(self, replace_message: Callable[[Message], None]) -> None:
         self._replace_message = replace_message

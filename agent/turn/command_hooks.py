@@ -1,8 +1,8 @@
-"""Hooks that are shell commands: JSON on their standard input, exit code 2 blocks.
+"""Hooks implemented as shell commands: JSON on standard input, exit code 2 blocks.
 
-In the sandbox of `exec`, with a workspace that they cannot change and without a network. A hook can
-refuse a call, have a person asked about it or comment on it; it never allows one that the policy
-does not allow.
+The commands run in the sandbox of `exec`, with a read-only workspace and without network access. A
+hook can reject a call, require the consent of a person or comment on a call. It cannot allow a call
+that the policy rejects.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from agent.turn.hooks import AskFirst, Hooks, HookWords, TurnEvent
 from agent.types import Taint, ToolResult
 
 OUTPUT_LIMIT_BYTES = 10_000
-# What people read of a reason.
+# Limit for reasons that are shown to people.
 _REASON_CHARS = 500
 HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
-# What the matcher of these is compared with.
+# The fact that the matcher of these events is compared with.
 _MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
 
-# What these write is for the model, unless it is JSON.
+# Events for which plain-text output goes to the model.
 _PLAIN = frozenset({"SessionStart", "UserPromptSubmit"})
-# Both streams come as one: what is behind the mark is what went to standard error.
+# Both streams share one pipe: the text after the mark is standard error.
 _SCRIPT = """errors=$(mktemp) || exit 1
 ( {variables}{command}
 ) 2>"$errors"
@@ -53,9 +53,12 @@ exit $code"""
 
 @frozen
 class CommandHook:
-    """One command; `matcher` names the tools (a regular expression), '' and '*' all of them.
-    `origin` says who brought it, in words; its `variables` are set for it. What it says is a
-    stranger's word if it is not the owner's `own`."""
+    """A hook command and the events that it handles.
+
+    `matcher` is a regular expression for tool names; '' and '*' match all of them. `origin`
+    describes the source of the hook, and `variables` are set for the command. Output counts as
+    untrusted unless the hook `is_own`, that is, configured by the owner.
+    """
 
     event: HookEvent
     command: str
@@ -66,11 +69,11 @@ class CommandHook:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, tool: Tool) -> bool:
-        """Return whether the matcher names a tool, by its own name or that of Claude Code."""
+        """Return whether the matcher names the tool, by its own name or its Claude Code names."""
         return self._fits((tool.name, *traits_of(tool).claude_names))
 
     def fits(self, facts: Mapping[str, Any]) -> bool:
-        """Whether it wants to know of a moment of a turn."""
+        """Return whether the hook handles a turn event with these facts."""
         key = _MATCHED.get(self.event)
         return key is None or self._fits((str(facts.get(key, "")),))
 
@@ -82,8 +85,11 @@ class CommandHook:
 
 @frozen
 class HookAnswer:
-    """What a hook says: the reason for a refusal or None, why a person is to be asked or None,
-    words for the model, and the taint of all that. `ends`: it wants the turn to end."""
+    """Parsed answer of a hook.
+
+    `blocked` is the reason for a rejection and `asks` the reason for asking a person; None means
+    neither. `words` go to the model. `taint` covers all texts. `ends` requests the end of the turn.
+    """
 
     blocked: str | None
     taint: frozenset[Taint]
@@ -93,7 +99,7 @@ class HookAnswer:
 
 
 class CommandHooks(Hooks[Any]):
-    """Runs the commands, one after the other. One that fails by itself costs a notice only."""
+    """Runner for hook commands, in order. A command that fails only causes a notice."""
 
     def __init__(self, hooks: Sequence[CommandHook], settings: ToolSettings) -> None:
         self._hooks = tuple(hooks)
@@ -104,7 +110,7 @@ class CommandHooks(Hooks[Any]):
         return self._hooks
 
     async def before_call(self, context: CallContext, tool: Tool) -> ToolResult | AskFirst | None:
-        """A refusal, that a person is to be asked, or None."""
+        """Return a rejection, a request to ask a person, or None."""
         asks: AskFirst | None = None
         for hook in self._of("PreToolUse", tool):
             answer = await self._ask(hook, context, _described(context, tool))
@@ -122,7 +128,7 @@ class CommandHooks(Hooks[Any]):
     async def on_turn(
         self, event: TurnEvent, context: CallContext, facts: Mapping[str, Any]
     ) -> HookWords:
-        """What they say at a moment of a turn."""
+        """Return the combined answers of the hooks for a turn event."""
         words = HookWords()
         for hook in self._hooks:
             if hook.event != event or not hook.fits(facts):
@@ -135,7 +141,7 @@ class CommandHooks(Hooks[Any]):
         return words
 
     async def after_call(self, context: CallContext, tool: Tool, result: ToolResult) -> ToolResult:
-        """The result, with what hooks say of it."""
+        """Return the result with the comments of the hooks appended."""
         for hook in self._of("PostToolUse", tool):
             payload = _described(context, tool)
             payload["tool_response"] = {"content": result.for_model, "is_error": result.is_error}
@@ -151,7 +157,7 @@ class CommandHooks(Hooks[Any]):
     async def _ask(
         self, hook: CommandHook, context: CallContext, payload: Mapping[str, Any]
     ) -> HookAnswer | None:
-        """What the hook says; None for one that failed, of which the person reads."""
+        """Run the hook and return its answer; on failure, notify the person and return None."""
         workspace = context.workspace
         payload = {
             "session_id": context.session,
@@ -167,7 +173,8 @@ class CommandHooks(Hooks[Any]):
             limit=OUTPUT_LIMIT_BYTES,
         )
         output = _BoundedOutput(mark.encode())
-        # Not the conversation's /tmp: what commands of the model leave there is not to disturb it.
+        # Not the `/tmp` of the conversation: files that the model's commands leave there must not
+        # affect hooks.
         spaces = SessionSpaces()
         commands = SandboxedCommands(self._settings, processes=ProcessRegistry(spaces))
         stdin = _stdin_with(json.dumps(payload).encode())
@@ -200,7 +207,7 @@ class CommandHooks(Hooks[Any]):
 
 
 class _BoundedOutput:
-    """The beginning of what a hook writes to standard output, and all behind the mark."""
+    """Buffer for the beginning of standard output and for all text after the mark."""
 
     def __init__(self, mark: bytes) -> None:
         self._mark, self._head, self._tail = mark, b"", b""
@@ -208,18 +215,18 @@ class _BoundedOutput:
     def take(self, data: bytes) -> None:
         room = OUTPUT_LIMIT_BYTES - len(self._head)
         self._head += data[:room]
-        # The mark and what may stand behind it are the last that is written.
+        # The mark and standard error are written last.
         self._tail = (self._tail + data)[-(OUTPUT_LIMIT_BYTES + len(self._mark)) :]
 
     def streams(self) -> tuple[str, str]:
-        """Standard output and standard error."""
+        """Return standard output and standard error."""
         _, _, errors = self._tail.partition(self._mark)
         out, _, _ = self._head.partition(self._mark)
         return out.decode(errors="replace"), errors.decode(errors="replace")
 
 
 def _described(context: CallContext, tool: Tool) -> dict[str, Any]:
-    """Return the call under both names of the tool and of its arguments."""
+    """Return the call with the names of Kore and of Claude Code for the tool and its arguments."""
     args = canonical(tool, context.call.arguments or {})
     traits = traits_of(tool)
     claude = {traits.claude_arguments.get(name, name): value for name, value in args.items()}
@@ -228,8 +235,10 @@ def _described(context: CallContext, tool: Tool) -> dict[str, Any]:
 
 
 def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnswer:
-    """What a hook answers in JSON; nothing in it allows a call. Other text is for the model where
-    it `is_plain`."""
+    """Parse the JSON answer of a hook, which can never allow a call.
+
+    Other output goes to the model if `is_plain`.
+    """
     try:
         answer = json.loads(out)
     except (ValueError, RecursionError):
@@ -259,8 +268,11 @@ def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnsw
 
 
 def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
-    """What a stranger's hook says, so that nobody takes it for Kore's or a person's: to people one
-    line that says whose it is, to the model lines of which none stands alone."""
+    """Return the answer with the origin of a third-party hook on its texts.
+
+    People and the model then cannot mistake these texts for the words of Kore or of a person.
+    People read one line that starts with the origin; the model reads quoted lines under it.
+    """
 
     if hook.is_own:
         return answer
@@ -275,7 +287,7 @@ def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
 
     blocked = answer.blocked
     if hook.event == "UserPromptSubmit":
-        # A person reads it.
+        # This reason is shown to a person.
         blocked = line(blocked)
     elif blocked is not None:
         blocked = quoted(blocked)
@@ -289,13 +301,13 @@ def _shortened(line: str) -> str:
 
 def _words(event: TurnEvent, answer: HookAnswer) -> HookWords:
     if event == "Stop" and answer.blocked is not None and not answer.ends:
-        # It keeps the turn from ending: its reason tells the model what is left to do.
+        # The hook prevents the end of the turn: its reason tells the model which work remains.
         return HookWords(answer.blocked, taint=answer.taint)
     return HookWords(answer.words, answer.blocked, answer.taint)
 
 
 def _stdin_with(data: bytes) -> int:
-    """A descriptor that this is read from."""
+    """Return a file descriptor from which the data can be read."""
     fd = os.memfd_create("hook")
     with open(fd, "wb", closefd=False) as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""How a model says that its task is over, blocked, or waits for a decision."""
+"""Completion signals of the model: task complete, blocked, or waiting for a decision."""
 
 import re
 
@@ -11,7 +11,7 @@ _UNFINISHED = re.compile(r"<promise>(?:(?!</promise>).)*\Z", re.I | re.S)
 
 
 def find_signal(text: str) -> tuple[Signal | None, str | None]:
-    """The last `<promise>…</promise>` of a text, with its reason."""
+    """Return the signal and reason of the last `<promise>…</promise>` in the text."""
     matches = list(_PROMISE.finditer(text))
     if not matches:
         return None, None
@@ -21,9 +21,9 @@ def find_signal(text: str) -> tuple[Signal | None, str | None]:
 
 
 def humanize_signals(text: str, *, growing: bool = False) -> str:
-    """The text with its promises as people read them, for a screen that has no other sign of them.
+    """Return the text with readable signals, for screens without a separate display of them.
 
-    Of a text that is still `growing` one that is half there is left out.
+    An incomplete signal at the end of a text that is still `growing` is omitted.
     """
     return _PROMISE.sub(_in_words, _UNFINISHED.sub("", text) if growing else text)
 

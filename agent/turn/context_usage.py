@@ -1,4 +1,4 @@
-"""How an agent's window would be filled for a person, without asking the model."""
+"""Expected context usage of an agent for a person, computed without a model call."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from agent.turn.request import AgentServices
 
 @frozen
 class PromptAudience:
-    """Who speaks where, as a `TurnRequest` has it; `model` is None for the default one."""
+    """Speaker and place of a prompt, as in `TurnRequest`; `model` None is the default model."""
 
     memory: Path
     root: Path
@@ -30,7 +30,10 @@ class PromptAudience:
 def environment_of(
     agent: AgentServices, toolbox: ToolRegistry, root: Path, *, full_access: bool = False
 ) -> str:
-    """What the system prompt says of the place, to an agent that runs commands, and of skills."""
+    """Return the parts of the system prompt on command execution, skills and starting MCP servers.
+
+    The first part is included only for an agent that runs commands.
+    """
     texts = []
     if toolbox.runs_commands:
         is_project = agent.workspace.is_project(root)
@@ -49,7 +52,7 @@ def environment_of(
 def tools_of(
     agent: AgentServices, toolbox: ToolRegistry, root: Path, window: int
 ) -> tuple[ToolSpec, ...]:
-    """The tools that a model with this window (tokens) is told of, in this folder."""
+    """Return the specs of the tools for a model with this window (tokens) in this folder."""
     has_skills = agent.skills is not None and bool(agent.skills.listing(root))
     return toolbox.specs(
         in_project=agent.workspace.is_project(root), window=window, skills=has_skills
@@ -59,14 +62,14 @@ def tools_of(
 def tokens_of(
     agent: AgentServices, speaking: PromptAudience, conversation: Conversation, room: ContextBudget
 ) -> int:
-    """What a conversation takes of its requests: without the files that have left them."""
+    """Return the tokens of a conversation in a request, without evicted files."""
     focus = FileFocus(agent.toolbox, speaking.root)
     messages = focus.fit(conversation.messages, room.focus_tokens).messages
     return replace(conversation, messages=list(messages)).tokens
 
 
 def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBudget:
-    """Raises `ConfigError` when the model cannot be used."""
+    """Return the context budget. Raise `ConfigError` if the model cannot be used."""
     opened = agent.models.open(speaking.model)
     prompt = agent.workspace.system_prompt(
         speaking.memory,

@@ -1,4 +1,4 @@
-"""Guardrails: a program's own checks of what comes in and what goes out."""
+"""Guardrails: application-defined checks of the input and output of a turn."""
 
 import asyncio
 import inspect
@@ -12,7 +12,7 @@ from agent.tools.run_context import RunContext
 from agent.types import Message, Result
 
 CheckedT = TypeVar("CheckedT")
-# What is wrong with it; None lets it pass.
+# Returns the objection, or None to pass.
 Check = Callable[[RunContext[Any], CheckedT], str | Awaitable[str | None] | None]
 
 
@@ -24,7 +24,10 @@ class _Guardrail(Generic[CheckedT]):
         self.name = str(name or getattr(function, "__name__", type(function).__name__))
 
     async def check(self, run: RunContext[Any], checked: CheckedT) -> None:
-        """Raises `GuardrailTripped`. A plain function runs in a thread."""
+        """Run the check; raise `GuardrailTripped` on an objection.
+
+        A plain function runs in a thread.
+        """
         if inspect.iscoroutinefunction(self.function):
             reason = await self.function(run, checked)
         else:
@@ -36,7 +39,7 @@ class _Guardrail(Generic[CheckedT]):
 
 
 class InputGuardrail(_Guardrail[Message]):
-    """Checks what a person says, before the model is asked, or beside it (`run_in_parallel`)."""
+    """Check of a person's message, before or during the model call (`run_in_parallel`)."""
 
     error = InputGuardrailTripped
 
@@ -48,7 +51,7 @@ class InputGuardrail(_Guardrail[Message]):
 
 
 class OutputGuardrail(_Guardrail[Result]):
-    """Checks what the agent answers: `text`, and `output` where there is an `output_type`."""
+    """Check of the agent's answer: `text`, and `output` if there is an `output_type`."""
 
     error = OutputGuardrailTripped
 
@@ -70,10 +73,10 @@ def input_guardrail(
     name: str | None = None,
     run_in_parallel: bool = False,
 ) -> Any:
-    """Make a guardrail of a function that returns what is wrong with a message, or None.
+    """Make a guardrail of a function that returns an objection to a message, or None.
 
-    With `run_in_parallel` the model is asked meanwhile: quicker, but tools may have run by the time
-    it trips.
+    With `run_in_parallel`, the check runs during the model call. This is faster, but tools may have
+    run before the guardrail trips.
     """
 
     def make(function: Check[Message]) -> InputGuardrail:
@@ -91,7 +94,7 @@ def output_guardrail(*, name: str | None = None) -> Callable[[Check[Result]], Ou
 
 
 def output_guardrail(function: Check[Result] | None = None, /, *, name: str | None = None) -> Any:
-    """Make a guardrail of a function that returns what is wrong with a result, or None."""
+    """Make a guardrail of a function that returns an objection to a result, or None."""
 
     def make(function: Check[Result]) -> OutputGuardrail:
         return OutputGuardrail(function, name=name)
@@ -101,9 +104,12 @@ def output_guardrail(function: Check[Result] | None = None, /, *, name: str | No
 
 @frozen
 class Guardrails:
-    """Those of a turn. `prompt` is checked in place of the message that the model is sent, if it is
-    set. `read_output` makes the result one with its `output`, and raises `BadOutput`
-    for an answer that will be asked for again."""
+    """Guardrails of a turn.
+
+    `prompt`, if set, is checked instead of the message that is sent to the model. `read_output`
+    returns the result with its `output` and raises `BadOutput` for an answer that will be requested
+    again.
+    """
 
     input: Sequence[InputGuardrail] = ()
     output: Sequence[OutputGuardrail] = ()
@@ -113,8 +119,11 @@ class Guardrails:
     async def run(
         self, context: RunContext[Any], message: Message, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """The work, once the message has passed. Raises `InputGuardrailTripped`, and then the work
-        has not begun, or is cancelled."""
+        """Check the message and run the work.
+
+        Raise `InputGuardrailTripped` if a check fails; the work is then cancelled or was never
+        started.
+        """
         for guardrail in self.input:
             if not guardrail.run_in_parallel:
                 await guardrail.check(context, self.prompt or message)
@@ -135,7 +144,7 @@ class Guardrails:
             raise several.exceptions[0] from several
 
     async def check_output(self, context: RunContext[Any], result: Result) -> None:
-        """Raises `OutputGuardrailTripped`."""
+        """Raise `OutputGuardrailTripped` if a check of the result fails."""
         if not self.output:
             return
         if self.read_output is not None:

@@ -1,5 +1,4 @@
-"""Hooks: a program's own code at the beginning and the end of turns, and before and after each
-model call and each tool call."""
+"""Hooks: application code that runs around turns, model calls and tool calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
@@ -19,49 +18,52 @@ if TYPE_CHECKING:
 
 
 class Hooks(Generic[DepsT]):
-    """Override what you need. None leaves things as they are; anything else takes their place.
+    """Base class for hooks; override the methods you need.
 
-    `PolicyDenied` refuses: a tool's call becomes a failure that the model reads, a model's call
-    ends the turn. Any other exception is a bug of the program, ends the turn and is raised.
+    None changes nothing; any other return value is used instead. `PolicyDenied` from a tool hook
+    turns the call into a failure that the model reads; from a model hook it ends the turn. Any
+    other exception is a bug in the application: it ends the turn and propagates.
     """
 
     async def before_model(
         self, run: RunContext[DepsT], request: ModelRequest
     ) -> ModelRequest | Message | None:
-        """Another request, or the reply itself: then the model is not asked."""
+        """Return a replacement request, or a reply that is used without a model call."""
         return None
 
     async def after_model(
         self, run: RunContext[DepsT], request: ModelRequest, reply: Message
     ) -> Message | None:
-        """Another reply. What was streamed of the model's is void then."""
+        """Return a replacement reply. It voids the streamed text of the model."""
         return None
 
     async def before_tool(self, run: RunContext[DepsT], call: ToolCall) -> ToolResult | None:
-        """The result itself: then the tool does not run, and no consent is asked."""
+        """Return a result to use instead of running the tool and without asking for consent."""
         return None
 
     async def after_tool(
         self, run: RunContext[DepsT], call: ToolCall, result: ToolResult
     ) -> ToolResult | None:
-        """Another result."""
+        """Return a replacement result."""
         return None
 
     async def session_start(self, run: RunContext[DepsT]) -> str | None:
-        """Words for the model in front of a new conversation's first answer."""
+        """Return text for the model before the first answer of a new conversation."""
         return None
 
     async def before_turn(self, run: RunContext[DepsT], prompt: str) -> str | None:
-        """Words for the model with what the person says. `PolicyDenied` keeps the person's words
-        from the model: the turn ends with its text."""
+        """Return text for the model to accompany the person's prompt.
+
+        `PolicyDenied` withholds the prompt from the model and ends the turn with its text.
+        """
         return None
 
     async def before_end(self, run: RunContext[DepsT], reply: Message) -> str | None:
-        """Words for the model, which then goes on; a few times in a turn."""
+        """Return text with which the model continues; limited to a few times per turn."""
         return None
 
     async def on_question(self, run: RunContext[DepsT], question: ApprovalRequest) -> None:
-        """A person is being asked."""
+        """Handle a question that is sent to a person."""
 
 
 TurnEvent = Literal["SessionStart", "UserPromptSubmit", "Stop", "Notification"]
@@ -69,8 +71,10 @@ TurnEvent = Literal["SessionStart", "UserPromptSubmit", "Stop", "Notification"]
 
 @frozen
 class HookWords:
-    """What hooks say at a moment of a turn: `text` goes to the model. `refusal` ends what was about
-    to happen, `taint` is that of the words."""
+    """Combined answer of hooks to a turn event.
+
+    `text` goes to the model, `refusal` prevents the action, and `taint` covers the text.
+    """
 
     text: str = ""
     refusal: str | None = None
@@ -83,21 +87,23 @@ class HookWords:
 
 
 def withdrawn_prompt() -> Message:
-    """What stands in place of a message that hooks kept from the model."""
+    """Return the replacement for a message that hooks withheld from the model."""
     return Message("user", (Context(load_prompt("hook_withdrew")),))
 
 
 @frozen
 class AskFirst:
-    """A hook wants a person asked about a call."""
+    """Request of a hook to ask a person about a call."""
 
     reason: str
 
 
 @runtime_checkable
 class SeesTools(Protocol):
-    """Optional ability of hooks: to be told of the call's environment, and of the tool that is
-    meant, whatever the model calls it."""
+    """Optional capability of hooks: receive the call context and the resolved tool.
+
+    The tool is the same for every alias that the model uses.
+    """
 
     async def before_call(
         self, context: CallContext, tool: Tool
@@ -109,7 +115,7 @@ class SeesTools(Protocol):
 
 @runtime_checkable
 class SeesTurns(Protocol):
-    """Optional ability of hooks: to be told of a turn's moments as of calls."""
+    """Optional capability of hooks: receive turn events with a call context."""
 
     async def on_turn(
         self, event: TurnEvent, context: CallContext, facts: Mapping[str, Any]
@@ -117,8 +123,10 @@ class SeesTurns(Protocol):
 
 
 class HookChain:
-    """The hooks of one turn: in their order before a call, in reverse after it. `context` is that
-    of a call which no tool makes."""
+    """Hooks of one turn, run in order before a call and in reverse order after it.
+
+    `context` returns the context for events outside tool calls.
+    """
 
     def __init__(
         self,
@@ -130,14 +138,14 @@ class HookChain:
         self._hooks = hooks
         self._toolbox = toolbox
         self._context = context
-        # Why a person is to be asked about calls, by their id.
+        # Reasons for asking a person, by call id.
         self._consent_reasons: dict[str, str] = {}
-        # Calls, by their id, whose tool did not run.
+        # Ids of calls whose tool did not run.
         self._replaced: set[str] = set()
         self._run: RunContext[Any] = RunContext.of(environment)
 
     async def begin(self, prompt: str, *, is_new_session: bool) -> HookWords:
-        """What they say in front of the first answer to what a person said."""
+        """Return the answers of the hooks to a prompt, before the first reply."""
         words = HookWords()
         if is_new_session:
             for hook in self._hooks:
@@ -156,7 +164,7 @@ class HookChain:
         return words
 
     async def before_end(self, reply: Message, *, is_again: bool) -> HookWords:
-        """What they say to a reply that would be the last."""
+        """Return the answers of the hooks to a reply that would end the turn."""
         words = HookWords()
         for hook in self._hooks:
             words = words.with_more(HookWords(await hook.before_end(self._run, reply) or ""))
@@ -200,7 +208,7 @@ class HookChain:
             for hook in self._hooks:
                 if isinstance(hook, SeesTools):
                     tool = self._toolbox.find(context.call.name)
-                    # Of a tool that there is not, the model reads so without a hook.
+                    # An unknown tool needs no hook: the model gets an error anyway.
                     result = await hook.before_call(context, tool) if tool else None
                 else:
                     result = await hook.before_tool(self._run, context.call)

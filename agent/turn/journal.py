@@ -1,4 +1,4 @@
-"""How a turn reports what must survive a crash, and how it is asked to stop."""
+"""Interfaces for durable turn progress, steering and cancellation."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,38 +8,40 @@ from agent.types import Effect, Message, ToolCall, ToolResult
 
 
 class TurnJournal(Protocol):
-    """Told of each step before the next one begins; the gateway's turn makes them durable.
+    """Receiver for each step of a turn before the next step begins.
 
-    Each method returns when its step is on disk. An exception ends the turn where it is: the
-    history stays as it was journaled.
+    The gateway's implementation makes the steps durable: each method returns when its step is on
+    disk. An exception ends the turn at once, and the history remains as journaled.
     """
 
     async def reply(self, message: Message) -> None:
-        """The model's reply, with its planned calls."""
+        """Record the model's reply with its planned calls."""
         ...
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
-        """The call is about to run: allowed, but nothing has happened yet."""
+        """Record that an allowed call is about to run; it has had no effect yet."""
         ...
 
     async def finish(self, call: ToolCall, result: ToolResult) -> None: ...
 
     async def add(self, messages: Sequence[Message]) -> None:
-        """Messages that no model call made: what a hook says, behind a reply without calls that it
-        answers."""
+        """Record messages that no model call produced.
+
+        Example: the text of a hook, preceded by the reply without calls that it answers.
+        """
         ...
 
     async def replace_prompt(self, message: Message) -> None:
-        """In place of what the turn began with: a hook keeps that from the model."""
+        """Replace the prompt of the turn, which a hook withholds from the model."""
         ...
 
 
 @runtime_checkable
 class SteeringSource(Protocol):
-    """Progress that also hands in what people say while the turn runs."""
+    """Optional capability of a journal: supply messages that people send during the turn."""
 
     async def take_new_messages(self) -> Sequence[Message]:
-        """Messages for the end of the conversation, before the next model call; on disk already.
+        """Return messages to append before the next model call; they are already on disk.
 
         Every call of the last reply has its result by then.
         """
@@ -48,16 +50,18 @@ class SteeringSource(Protocol):
 
 @runtime_checkable
 class Interrupts(Protocol):
-    """Progress that may hand in messages while the model still answers."""
+    """Optional capability of a journal: supply messages during a model reply."""
 
     async def interrupted(self) -> Sequence[Message]:
-        """As `take_new_messages`, asked often. With messages, the model is asked anew, and what
-        it has said of this reply is dropped."""
+        """Return new messages like `take_new_messages`; called often.
+
+        If there are messages, the partial reply is dropped and the model is called again.
+        """
         ...
 
 
 class NullJournal:
-    """For library users, whose history is kept when the turn ends."""
+    """Journal for library users, whose history is stored at the end of the turn."""
 
     async def reply(self, message: Message) -> None: ...
 
@@ -71,9 +75,9 @@ class NullJournal:
 
 
 class CancelToken:
-    """Ends a running turn from outside: its model stream and its tools stop at once.
+    """Token that cancels a running turn with its model stream and tools.
 
-    Unlike a cancelled task, a stopped turn still comes to a `Result`, with a valid history.
+    Unlike a cancelled task, a cancelled turn still returns a `Result` with a valid history.
     """
 
     def __init__(self) -> None:
@@ -81,13 +85,13 @@ class CancelToken:
         self._task: asyncio.Task[Any] | None = None
 
     def request(self) -> None:
-        """Asking twice is asking once: the clean-up after the first is not cut short."""
+        """Cancel the turn; further requests are ignored and do not interrupt the clean-up."""
         if not self.requested and self._task is not None:
             self._task.cancel()
         self.requested = True
 
     def bind(self, task: asyncio.Task[Any]) -> None:
-        """Names the task that a request cancels, also one that was made before."""
+        """Set the task to cancel; cancel it at once if a request was made before."""
         self._task = task
         if self.requested:
             task.cancel()

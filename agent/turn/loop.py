@@ -1,4 +1,4 @@
-"""One turn: plan (call the model), execute (tools), observe (results), reflect (done?), again."""
+"""Agent loop of one turn: call the model, run the tools, observe the results, check for the end."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from agent.turn.tracing import TurnTracing
 
 _SHRINKS = 5
-# Where the words of a refusal do not tell that the conversation is too long.
+# Limit for refusals that do not name the conversation's length as the cause.
 _SUSPECTED_SHRINKS = 2
-# So often hooks may send the model on instead of letting the turn end.
+# Limit on the times that hooks may prevent the end of a turn.
 _MOST_OBJECTIONS = 5
 _FILTERED = mark_for_translation(
     "⚠️ The model's content filter cut this answer off, so it is incomplete. Rephrase "
@@ -46,14 +46,16 @@ _FILTERED = mark_for_translation(
 
 
 class _Interrupted(Exception):
-    """A new message arrived before the model had answered."""
+    """A new message arrived before the model finished its reply."""
 
 
 @frozen
 class ModelCallConfig:
-    """All of a model request that stays the same during a turn. A `tool_choice` among the `options`
-    that forces a call holds until the first one. `redactor` cleans what the model says, and
-    `exposure` says which links it may hold; without one they are left alone.
+    """Parameters of model requests that are constant during a turn.
+
+    A `tool_choice` in `options` that forces a call applies until the first call. `redactor` cleans
+    the model's output. `exposure` decides which links the output may contain; without it, links are
+    unchanged.
     """
 
     provider: Provider
@@ -76,13 +78,13 @@ class ModelCallConfig:
         if self.thinking is not None:
             options["thinking"] = self.thinking
         if has_called and is_forced(options.get("tool_choice")):
-            # Forced again and again, the turn would never end.
+            # Forcing a call in every request would never let the turn end.
             del options["tool_choice"]
         return options
 
 
 class AgentLoop:
-    """The state of one turn. `settled` is valid at any moment, also after a cancellation."""
+    """State and loop of one turn. `settled` is valid at any time, also after a cancellation."""
 
     def __init__(
         self,
@@ -98,31 +100,32 @@ class AgentLoop:
         self._conversation = conversation = view.conversation
         self._executor = executor
         self._progress = progress
-        # Asked once: a check against a protocol costs as much as twenty calls.
+        # Checked once: an isinstance check against a protocol costs as much as twenty calls.
         self._steering = progress if isinstance(progress, SteeringSource) else None
         self._interrupts = progress if isinstance(progress, Interrupts) else None
         self._outlet = outlet
         tariff = call.tariff or Tariff(f"{call.provider.name}/{call.model}")
         self._call_meter = CallMeter(tariff, call.fallback_tariffs, meter)
         self.earlier_messages = _earlier_messages(conversation)
-        # An agent that has handed over may have spoken.
+        # Before a handoff, another agent may already have replied to the person.
         self._said_before = self.earlier_messages or _since_user(conversation.messages)
         self._new: list[Message] = []
         self._partial: list[str] = []
         self._voided: list[str] = []
         self._is_cut = False
-        # Whether the newest reply is a hook's: then no model was asked for it.
+        # True if a hook supplied the newest reply without a model call.
         self._is_from_hook = False
         self._objections = 0
-        # The agent that a tool has handed the conversation over to.
+        # Target agent of a handoff by a tool.
         self.handoff: str | None = None
-        # Whether a tool has ended the turn with a question.
+        # True if a tool ended the turn with a question.
         self.ends_with_question = False
 
     async def run(self, max_iterations: int) -> None:
-        """Go on until the model is done. Raises `ProviderError` and `TurnAborted`.
+        """Run until the model is done. Raise `ProviderError` or `TurnAborted`.
 
-        A turn that goes on counts on: neither waiting nor a restart gives it more iterations.
+        A resumed turn continues its iteration count: neither waiting nor a restart grants more
+        iterations.
         """
         begun = sum(message.role == "assistant" for message in self.earlier_messages)
         await self._execute(resumed=True)
@@ -143,12 +146,15 @@ class AgentLoop:
         raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
 
     async def hooks_begin(self, prompt: str, *, is_new_session: bool) -> "HookWords":
-        """What hooks say in front of the first answer."""
+        """Return the answers of hooks before the first reply."""
         assert self._call.hooks is not None, "asked only where there are hooks"
         return await self._call.hooks.begin(prompt, is_new_session=is_new_session)
 
     async def add_words_of_hook(self, words: "HookWords", behind: Sequence[Message] = ()) -> None:
-        """Stored before the model reads them, with the reply that they stand behind."""
+        """Append text of hooks, after the messages in `behind`.
+
+        The messages are stored before the model reads them.
+        """
         text = render_prompt("hook_words", text=self._call.redactor.clean(words.text))
         message = Message("user", (Context(text),), taint=words.taint)
         await self._progress.add([*behind, message])
@@ -156,14 +162,14 @@ class AgentLoop:
         self._executor.take(message)
 
     async def _is_sent_on(self, reply: Message) -> bool:
-        """Whether a hook has more to say, so that the model goes on."""
+        """Append the text of hooks, if any, and return whether the model must continue."""
         if self._call.hooks is None or self._objections >= _MOST_OBJECTIONS:
             return False
         words = await self._call.hooks.before_end(reply, is_again=self._objections > 0)
         if words.refusal is not None or not words.text:
             return False
         self._objections += 1
-        # A reply without calls is stored with the turn's end otherwise.
+        # Without calls, the reply would otherwise be stored only at the end of the turn.
         await self.add_words_of_hook(words, () if reply.tool_calls else (reply,))
         return True
 
@@ -172,8 +178,10 @@ class AgentLoop:
         return self._call_meter.totals
 
     def settled(self) -> list[Message]:
-        """The turn's new messages, made valid: what had been said of an unfinished reply, and a
-        result for every call."""
+        """Return the valid new messages of the turn.
+
+        They include the partial text of an unfinished reply and a result for every call.
+        """
         messages = list(self._new)
         open_ended = close_unanswered_calls(self._conversation.messages, self._executor.results)
         messages += open_ended
@@ -182,7 +190,7 @@ class AgentLoop:
         return messages
 
     async def _collect_steering(self) -> None:
-        """Take in what people said meanwhile: the next model call knows it."""
+        """Append messages that people sent during the turn, for the next model call."""
         if self._steering is not None:
             await self._add_steering(await self._steering.take_new_messages())
 
@@ -194,11 +202,11 @@ class AgentLoop:
                 await self._outlet.emit(events.Steered(message.text))
 
     async def _plan(self) -> Message:
-        """One model call; its reply is journaled before anything of it runs."""
+        """Call the model; journal its reply before any of its calls runs."""
         await self._outlet.emit(events.State("planning"))
         try:
             reply = await self._ask_and_count()
-            # A file that was sent is an answer without words.
+            # After a file was sent, an empty reply is a valid answer.
             if _is_empty(reply) and not self._executor.has_sent_files:
                 why = t("the model returned an empty reply")
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
@@ -210,13 +218,13 @@ class AgentLoop:
         if self._is_cut:
             text = t("The answer reached the model's length limit and was cut off.")
             await self._outlet.emit(events.Notice("warning", text, text))
-        # Said is said: a stop while it is being stored must find it in the conversation.
+        # Add the reply before it is stored, so that a stop during the write finds it.
         self._partial = []
         message = with_unique_call_ids(reply.message)
         self._add([message])
         await self._progress.reply(message)
         if reply.finish_reason == FILTERED:
-            # Its calls may be cut off as well: none of them runs.
+            # Its calls may be incomplete as well, so none of them runs.
             raise TurnAborted("filtered", t(_FILTERED))
         return message
 
@@ -255,8 +263,10 @@ class AgentLoop:
         return await self._ask()
 
     async def _ask_with_less(self, refusal: Rejected) -> events.Reply:
-        """Ask with half of a long conversation: a server may say in any words that its window is
-        full. Raises the first refusal if that does not help."""
+        """Retry with half of a long conversation and raise the first refusal if that fails.
+
+        Servers use different error messages for a full window.
+        """
         for _ in range(_SUSPECTED_SHRINKS):
             if not self._view.may_be_full or not self._view.shrink():
                 break
@@ -290,7 +300,7 @@ class AgentLoop:
         stream = self._call.provider.stream(request)
         interrupts = self._interrupts
         redactor, links = OutputRedactor(self._call.redactor), self._links()
-        # Providers are async generators; closing one ends its connection at once.
+        # Providers are async generators; closing them ends the connection at once.
         async with aclosing(cast(AsyncGenerator[events.ModelEvent], stream)):
             async for model_event in stream:
                 self._call_meter.count_event(model_event)
@@ -309,14 +319,15 @@ class AgentLoop:
                         case events.Retry(rank=rank):
                             self._void()
                             await self._call_meter.count_partial()
-                            # The stream rests until it is asked for more: nothing is sent yet.
+                            # The stream is suspended until its next item is requested, so the retry
+                            # is not sent yet.
                             for notice in await self._call_meter.check_retry(rank):
                                 await self._outlet.emit(notice)
                     await self._outlet.emit(event)
         raise BadReply(t("the model returned no reply"))
 
     async def _show_again(self, message: Message) -> None:
-        """Take back what was streamed, and show the message in its place."""
+        """Void the streamed text and show the message instead."""
         self._void()
         await self._outlet.emit(events.Retry(t("the reply began with thoughts"), 1, 1, 0.0))
         self._partial = [message.text]
@@ -324,7 +335,7 @@ class AgentLoop:
             await self._outlet.emit(events.TextDelta(message.text))
 
     async def _hooked(self, request: ModelRequest, reply: events.Reply) -> events.Reply:
-        """The reply, as the program's hooks leave it."""
+        """Return the reply after the application's hooks."""
         if self._call.hooks is None:
             return reply
         message = await self._call.hooks.after_model(request, reply.message)
@@ -335,7 +346,7 @@ class AgentLoop:
         return await self._show(replace(reply, message=message))
 
     def _void(self) -> None:
-        """Forget what was streamed of a reply. Not all screens take it back."""
+        """Discard the streamed text of a reply. Some screens still show it."""
         self._voided.append("".join(self._partial))
         self._partial = []
 
@@ -352,8 +363,7 @@ class AgentLoop:
         return replace(reply, message=message)
 
     def _links(self) -> "OutputLinks | None":
-        """Return what defuses the links of the next reply; None where no link could carry anything
-        away."""
+        """Return the link filter for the next reply, or None if links cannot leak anything."""
         exposure = self._call.exposure
         if exposure is None or not exposure.is_dangerous:
             return None
@@ -391,14 +401,14 @@ class AgentLoop:
             await self._close(words)
 
     async def _close(self, words: str) -> None:
-        """A tool ends the turn: its words are the last that the person is told."""
+        """End the turn with the text of a tool as the last reply."""
         self.ends_with_question = True
         if (links := self._links()) is not None:
             words = await links.clean_text(words)
         reply = assistant(words)
         self._add([reply])
         await self._progress.reply(reply)
-        # The reply that called the tool may have said something in front of it.
+        # The reply that called the tool may have begun with text.
         gap = "" if words.startswith("\n\n") else "\n\n"
         await self._outlet.emit(events.TextDelta(f"{gap}{words}"))
 
@@ -408,7 +418,7 @@ class AgentLoop:
 
 
 def _is_empty(reply: events.Reply) -> bool:
-    """Whether the model has ended its reply without a word and without a call."""
+    """Return whether the model ended its reply with neither text nor calls."""
     message, is_ended = reply.message, reply.finish_reason in (None, "stop")
     return not message.tool_calls and not message.text.strip() and is_ended
 

@@ -1,4 +1,4 @@
-"""Notices a model that makes the same call, with the same result, again and again."""
+"""Detection of repeated tool calls with identical results."""
 
 import re
 from typing import Literal
@@ -7,18 +7,18 @@ from agent.types import ToolCall, ToolResult
 
 WARN_AT = (3, 5, 8)
 STOP_AT = 12
-# A long output is kept in a file, whose name is new each time though the output is the same.
+# Long output is stored in a file with a new name each time, even if the output is the same.
 _SPILLED = re.compile(r"\d{8}-\d{6}-[0-9a-f]+\.txt")
 
 _Call = tuple[str, str]
 
 
 class LoopGuard:
-    """Counts how often a call has had the same result since anything changed.
+    """Counter of identical results per call since the last change.
 
-    Something has changed when a call has another result than before, and when a call that may
-    change things succeeds for the first time: twelve edits, each followed by a check that passes,
-    are work. Reading something else in between changes nothing.
+    A change is a call with a different result than before, or the first success of a call that may
+    change something: twelve edits, each followed by a passing check, are progress. Other reads in
+    between do not reset the count.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,7 @@ class LoopGuard:
     def check(
         self, call: ToolCall, result: ToolResult, *, may_change: bool
     ) -> Literal["fine", "warn", "stop"]:
-        """What to do about this call, which has just ended; `may_change` says whether it is more
-        than a look."""
+        """Record a finished call and return the action; `may_change` is False for a read."""
         key = (call.name, call.raw)
         text = _SPILLED.sub("", result.for_model)
         earlier = self._results.get(key)

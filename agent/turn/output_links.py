@@ -1,4 +1,4 @@
-"""The model's words without links that could carry something private away."""
+"""Link filter for model output, against leaks of private data."""
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -13,12 +13,12 @@ from agent.types import Message, Part, Text
 
 
 class OutputLinks:
-    """Defuses the events of one model stream, and its message in the same way.
+    """Link filter for the events and the message of one model stream.
 
-    `earlier` are the turn's replies so far: screens show them in one text. A stranger's address
-    is paid for before it is shown as a link, and for the whole turn. The thoughts in the message
-    stay as they are, because vendors sign them; screens show stored thoughts without formatting,
-    and streamed ones without strangers' links.
+    `earlier` are the turn's replies so far: screens show them as one text. An address from an
+    untrusted source is charged to the disclosure budget before it is shown as a link, once for the
+    whole turn. Thoughts in the message are unchanged, because vendors sign them; screens show
+    stored thoughts without formatting, and streamed thoughts without untrusted links.
     """
 
     def __init__(self, exposure: TaintState, earlier: Iterable[str]) -> None:
@@ -31,8 +31,10 @@ class OutputLinks:
         self._thinking = self._new_thinking()
 
     async def clean(self, model_events: Iterable[ModelEvent]) -> Sequence[ModelEvent]:
-        """Return the events, or what is certain of them by now; the last one brings what was held
-        back."""
+        """Return the filtered events, as far as their text is final.
+
+        The last event brings the remainder.
+        """
         output: list[ModelEvent] = []
         for event in model_events:
             match event:
@@ -64,7 +66,7 @@ class OutputLinks:
         return output
 
     async def clean_message(self, message: Message) -> Message:
-        """Return the same message when nothing in it has to change."""
+        """Return the filtered message, or the same object if nothing changes."""
         self._text = self._new_text()
         content: list[Part] = []
         for part in message.content:
@@ -80,12 +82,12 @@ class OutputLinks:
         return message if parts == message.content else replace(message, content=parts)
 
     async def clean_text(self, text: str) -> str:
-        """Return words that are said in place of a reply."""
+        """Return the filtered text, which replaces a reply."""
         self._text = self._new_text()
         return await self._paid_text(partial(_whole, text=text))
 
     def _void(self) -> None:
-        """Not all screens take back what was streamed: it is an earlier reply for them."""
+        """Treat the streamed text as an earlier reply, because some screens still show it."""
         if self._streamed:
             self._earlier.append(self._streamed)
             self._streamed = ""
@@ -93,7 +95,7 @@ class OutputLinks:
     def _new_text(self) -> LinkStream:
         is_own = self._exposure.is_own
         stream = LinkStream(self._is_shown, self._earlier, is_own=is_own)
-        # Earlier replies have paid.
+        # The links of earlier replies are already paid for.
         self._unpaid_links.clear()
         return stream
 
@@ -101,7 +103,7 @@ class OutputLinks:
         return LinkStream(self._exposure.is_own)
 
     async def _paid_text(self, read: Callable[[LinkStream], str]) -> str:
-        """Return what the stream says when each address in question is paid for or refused."""
+        """Return the text from the stream once each of its addresses is paid for or refused."""
         while True:
             stream = copy(self._text)
             text = read(stream)
@@ -117,7 +119,7 @@ class OutputLinks:
         return False
 
     async def _grant(self) -> bool:
-        """Return whether an address that was asked for may be shown now."""
+        """Return whether a requested address may be shown from now on."""
         links = dict.fromkeys(self._unpaid_links)
         self._unpaid_links.clear()
         paid_links = [address for address in links if await self._exposure.grant_link(address)]

@@ -1,4 +1,4 @@
-"""Redaction of what a model says. Calls with a secret lose their arguments instead."""
+"""Redaction of model output. Calls that contain a secret lose their arguments."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,14 +21,17 @@ from agent.types import (
 
 
 class OutputRedactor:
-    """Cleans the events of one model stream; a value cut over two of them is found too."""
+    """Redactor for the events of one model stream; it also finds values split across events."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._streams: dict[str, RedactionStream] = {}
 
     def clean(self, event: ModelEvent) -> Iterator[ModelEvent]:
-        """The event, or what is certain of it by now; the last one brings what was held back."""
+        """Yield the redacted event, as far as its text is final.
+
+        The last event brings the remainder.
+        """
         if not self._redactor:
             yield event
             return
@@ -60,7 +63,7 @@ class OutputRedactor:
 
 
 def clean_message(message: Message, redactor: Redactor) -> Message:
-    """The same message when there is nothing to clean: what vendors made of it stays with it."""
+    """Return the redacted message, or the same object, with its vendor data, if nothing changes."""
     content = tuple(_clean_part(part, redactor) for part in message.content)
     calls = tuple(_clean_call(call, redactor) for call in message.tool_calls)
     if content == message.content and calls == message.tool_calls:
@@ -70,14 +73,14 @@ def clean_message(message: Message, redactor: Redactor) -> Message:
 
 def _clean_part(part: Part, redactor: Redactor) -> Part:
     if isinstance(part, RedactedThinking | Image | ImageFile | ToolCallMarker):
-        # Only the vendor can read the first, and the others are no text.
+        # Only the vendor can read the first type, and the others are not text.
         return part
     text = redactor.clean(part.text)
-    # Some vendors' signatures hold the words as well.
+    # Some vendors' signatures also contain the text.
     vouches = not isinstance(part, Thinking) or _is_clean(part.signature or "", redactor)
     if text == part.text and vouches:
         return part
-    # A signature vouches for the words that it was made for.
+    # A signature is valid only for the original text.
     return Thinking(text) if isinstance(part, Thinking) else Text(text)
 
 
@@ -88,7 +91,8 @@ def _is_clean(text: str, redactor: Redactor) -> bool:
 def _clean_call(call: ToolCall, redactor: Redactor) -> ToolCall:
     raw = redactor.clean(call.raw)
     if call.arguments is not None and redactor.occurs_in(call.arguments):
-        # Changed arguments could do anything. Without any, nothing can run, now or after a restart.
+        # Changed arguments could do anything. Without arguments, the call cannot run, now or after
+        # a restart.
         raw = dumps(redactor.clean_data(call.arguments))
         return replace(call, arguments=None, raw=raw)
     return call if raw == call.raw else replace(call, arguments=None, raw=raw)

@@ -1,4 +1,4 @@
-"""Which files of a project change while a turn works in it, as events of the turn."""
+"""Events for file changes in a project during a turn."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -16,8 +16,11 @@ Emit = Callable[[FileChanged], Awaitable[None]]
 
 
 class TurnChanges:
-    """`async with changes.follow()` around the turn's work. Calls that change something are
-    announced by `working`; what they say themselves of files is asked of `unreported` first."""
+    """Reporter for file changes in the project of a turn.
+
+    Use `async with changes.follow()` around the work of the turn. `working` marks the run of a call
+    that may change files; filter paths that the call itself reports with `unreported`.
+    """
 
     def __init__(
         self, watches: ProjectWatches, root: Path, views: FileViews, session: str, emit: Emit
@@ -35,7 +38,7 @@ class TurnChanges:
             self._clock.end(tool)
 
     async def unreported(self, paths: Iterable[str]) -> list[str]:
-        """Those whose change was not told before it was known whose it is."""
+        """Return the paths whose change has not been reported as an event yet."""
         return await asyncio.to_thread(self._unreported, list(paths))
 
     def _unreported(self, paths: list[str]) -> list[str]:
@@ -53,7 +56,7 @@ class TurnChanges:
                 await asyncio.wait({task})
                 if not task.cancelled():
                     task.result()
-            # What came in the last moment.
+            # Report the last changes.
             await self._report(subscription.take())
 
     async def _tell(self, subscription: ChangeSubscription) -> None:

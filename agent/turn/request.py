@@ -1,4 +1,4 @@
-"""One turn to run, as it is handed over, and what all turns of an agent share."""
+"""Request to run a turn, and the services that all turns of an agent share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -22,7 +22,7 @@ from agent.types import Message, ToolResult
 from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
-    # An idle gateway holds no more than it needs.
+    # Imported for typing only: an idle gateway does not load these modules.
     from agent.code.watch.project_watches import ProjectWatches
     from agent.context.compaction.compactor import CompactionStore
     from agent.context.compaction.summarizer import Summary
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AgentServices(Protocol):
-    """What all turns of an agent share; the `Agent` itself."""
+    """Services that all turns of an agent share; implemented by `Agent`."""
 
     gauge: TokenCalibration
     models: ModelPool
@@ -50,8 +50,10 @@ class AgentServices(Protocol):
 
 @frozen
 class PersonaPrompt:
-    """An agent's own text and tools; `alone`, it reads nothing of the workspace's files, and of the
-    project's its instructions."""
+    """Prompt and tools of an agent with its own character.
+
+    If `alone`, its prompt contains no workspace files, only the project's instructions.
+    """
 
     prompt: str
     toolbox: ToolRegistry
@@ -67,19 +69,20 @@ class PersonaPrompt:
 
 @frozen
 class TurnRequest:
-    """One turn to run.
+    """Request to run a turn.
 
-    `messages` end with a user message, or with calls that a restart cut off; `known` are the
-    results from before the restart, by call id. `trimmed` says that older messages exist, `summary`
-    tells of those before them, `begun` is how many at the end are this turn's own from before a
-    restart. `keeper` stores what the turn makes shorter; without one it only leaves older messages
-    out. `exposure` is what the session has taken in; it grows with the turn. `character` is who
-    speaks, when it is not the main agent, and `persona` how it speaks here (see
-    `Workspace.system_prompt`). `is_prompted`: a person, or a job of theirs, said the last message.
-    `memory_text` is the memory that the session began with; without it
-    the file is read. With `watches`, changes in the working folder are events of the turn.
-    `join_source` adds tools that belong to the session. `is_data`: a program reads the answer, so
-    its links stay as they are.
+    `messages` end with a user message, or with calls that a restart interrupted; `known` are
+    results from before the restart, by call id. `trimmed` means that older messages exist,
+    `summary` covers the messages before them, and `begun` is the number of trailing messages that
+    this turn added before a restart.
+
+    `keeper` stores compactions; without it, older messages are only left out of requests.
+    `exposure` is the session's taint and grows with the turn. `character` is the speaking agent, if
+    not the main agent, and `persona` its style in this chat (see `Workspace.system_prompt`).
+    `is_prompted`: a person, or a job of that person, sent the last message. `memory_text` is the
+    memory from the start of the session; without it, the file is read. With `watches`, changes in
+    the working folder become events of the turn. `join_source` adds tools of the session.
+    `is_data`: a program reads the answer, so its links are unchanged.
     """
 
     environment: ToolEnvironment

@@ -1,4 +1,4 @@
-"""One turn: the loop that its task runs in, and the events and result it comes to."""
+"""Execution of a turn: the task for its loop, its events and its result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -55,7 +55,7 @@ _SILENCE = mark_for_translation("The model returned no answer. Try again, or cho
 
 
 class AgentTurn:
-    """One turn: the loop runs in a task of its own and fills the outlet that `events` drains."""
+    """Run of one turn: a task executes the loop and emits events, which `events` yields."""
 
     def __init__(self, agent: AgentServices, task: TurnRequest) -> None:
         self._agent = agent
@@ -68,11 +68,11 @@ class AgentTurn:
         self._changes: TurnChanges | None = None
         tracing = task.tracing
         self._tracing = tracing.of(RunContext.of(task.environment)) if tracing else None
-        # What ended the turn, if anything did.
+        # The error that ended the turn, if any.
         self.failure: KoreError | None = None
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The events, `Done` last, whether the turn came to its end or was stopped."""
+        """Yield the events, ending with `Done`, also if the turn is stopped."""
         writer = asyncio.create_task(self._write(), name=f"turn {self._task.environment.session}")
         self._task.stop.bind(writer)
         try:
@@ -80,7 +80,7 @@ class AgentTurn:
                 async for event in stream:
                     yield event
             if writer.cancelled():
-                # Through `Stop`: the turn comes to a result instead of vanishing.
+                # Cancelled through the stop token: the turn still has a result.
                 yield events.Done(self._result("cancelled"))
             else:
                 for event in writer.result():
@@ -91,11 +91,11 @@ class AgentTurn:
 
     @property
     def handoff(self) -> str | None:
-        """The agent that the turn hands the conversation over to."""
+        """Target agent of a handoff in this turn, if any."""
         return self._loop.handoff if self._loop else None
 
     def settled(self) -> list[Message]:
-        """The new messages, valid whenever one looks."""
+        """Return the new messages; they are valid at any time."""
         if self._loop is not None:
             messages = [*self._loop.settled(), *self._closing]
             return _without_answer(messages) if self._is_withheld else messages
@@ -105,7 +105,7 @@ class AgentTurn:
         return close_unanswered_calls(self._task.messages, results)
 
     async def _write(self) -> list[Event]:
-        """Run the loop; returns the last events, which nothing may keep from the reader."""
+        """Run the loop and return the final events, which the reader gets in any case."""
         if self._tracing is None:
             return await self._run_loop()
         with self._tracing.agent() as end:
@@ -141,7 +141,7 @@ class AgentTurn:
         return [events.Signalled(result.signal, result.signal_reason), events.Done(result)]
 
     async def _work(self, loop: AgentLoop) -> Result:
-        """The loop to its end, between the guardrails."""
+        """Run the loop to its end, between the guardrails."""
         task = self._task
         if task.hooks:
             await self._consult_hooks(loop)
@@ -163,10 +163,10 @@ class AgentTurn:
         return result
 
     async def _consult_hooks(self, loop: AgentLoop) -> None:
-        """Let hooks add to what the person said, or keep it from the model."""
+        """Let hooks add to the person's message or withhold it from the model."""
         task, question = self._task, self._task.messages[-1]
         is_begun = any(message.role != "user" for message in loop.earlier_messages)
-        # What a hook said of it already holds no word of a person's.
+        # A replacement by a hook contains no text of a person.
         is_said = not all(isinstance(part, Context) for part in question.content)
         if not task.is_prompted or question.role != "user" or is_begun or not is_said:
             return
@@ -183,7 +183,7 @@ class AgentTurn:
             await loop.add_words_of_hook(words)
 
     def _hook_context(self) -> CallContext:
-        """Of a call that no tool makes."""
+        """Return the context for hook calls outside tool calls."""
         return CallContext(
             ToolCall("", "hook", {}, "{}"),
             self._task.environment,
@@ -268,7 +268,7 @@ class AgentTurn:
         )
 
     def _watch(self, views: FileViews) -> "TurnChanges | None":
-        """What tells of changes in the project, where it is watched."""
+        """Return the change reporter if the project is watched, else None."""
         task = self._task
         if task.watches is None:
             return None
@@ -329,13 +329,13 @@ class AgentTurn:
         return FileFocus(self._toolbox, self._task.environment.workspace)
 
     def _edited_files(self, call: ModelCallConfig) -> EditedFiles:
-        """What reads edited files again, perhaps after the turn: it asks no questions then."""
+        """Return a reader of edited files that may run after the turn and never asks people."""
         agent, task = self._agent, self._task
         runner = ToolRunner(
             self._toolbox,
             replace(task.permissions, approver=None),
             timeout_s=agent.settings.call_timeout_s,
-            # Not the turn's own, which holds all that a person wrote.
+            # Not the exposure of the turn, which contains all texts of the person.
             exposure=TaintState(task.exposure.taint),
             redactor=agent.redactor,
             limit_bytes=agent.settings.tools.output_limit_bytes,
@@ -344,7 +344,7 @@ class AgentTurn:
         return EditedFiles(runner, task.environment)
 
     def _result(self, stopped: Stopping | None) -> Result:
-        """What the turn came to; `stopped` names what ended it when it was not the model."""
+        """Return the result; `stopped` is the reason for an end that the model did not choose."""
         messages = self.settled()
         said_before = self._loop.earlier_messages if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]
@@ -375,21 +375,21 @@ class AgentTurn:
 
 
 def _without_answer(messages: Sequence[Message]) -> list[Message]:
-    """The messages with a note in place of the last reply."""
+    """Return the messages with a note in place of the last reply."""
     note = assistant(load_prompt("withheld"))
     last = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return [note if n == last else one for n, one in enumerate(messages)]
 
 
 def _has_handed_over(messages: Sequence[Message], toolbox: ToolRegistry) -> bool:
-    """Return whether the person got a file: then a model that adds no word has answered."""
+    """Return whether a file was sent to the person; the turn then needs no further text."""
     calls = (call for message in messages for call in message.tool_calls)
     sent = {call.id for call in calls if toolbox.traits(call.name).purpose == "delivery"}
     return any(one.tool_call_id in sent and not one.is_error for one in messages)
 
 
 def _check_tool_choice(name: str | None, tools: Sequence[ToolSpec]) -> None:
-    """Raises `ConfigError` when no tool has this name."""
+    """Raise `ConfigError` if no tool has this name."""
     if any(tool.name == name for tool in tools):
         return
     names = ", ".join(tool.name for tool in tools)

@@ -1,4 +1,4 @@
-"""An answer of a given shape: a dataclass, a pydantic model, or any type that pydantic knows."""
+"""Structured answers: a dataclass, a pydantic model or any type that pydantic supports."""
 
 import json
 import re
@@ -14,10 +14,10 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 
 class StructuredOutput:
-    """Asks for answers of one type, and reads them."""
+    """Request and parser for answers of one type."""
 
     def __init__(self, output_type: Any) -> None:
-        """Raises `TypeError` for a type that no JSON schema can be made of."""
+        """Raise `TypeError` for a type without a JSON schema."""
         from pydantic import PydanticUserError, TypeAdapter
 
         try:
@@ -28,13 +28,13 @@ class StructuredOutput:
             raise TypeError(f"output_type cannot be told to a model: {reason}") from exc
 
     def request(self, prompt: str | Message) -> Message:
-        """The prompt, with the shape that its answer is to have."""
+        """Return the prompt with the schema of the answer appended."""
         message = prompt if isinstance(prompt, Message) else user(prompt)
         shape = render_prompt("output_shape", schema=self._schema)
         return replace(message, content=(*message.content, Text(f"\n\n{shape}")))
 
     def read(self, answer: str) -> Any:
-        """The value that the answer holds. Raises `BadOutput`, which says what is wrong with it."""
+        """Return the value in the answer. Raise `BadOutput` with the reasons if it is invalid."""
         from pydantic import ValidationError
 
         fence = _FENCE.search(answer)

@@ -1,4 +1,4 @@
-"""A model with tools that the program runs itself: its calls come back and are not executed."""
+"""Model client that returns tool calls to the application instead of running them."""
 
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -22,17 +22,18 @@ from agent.tools.schema import ArgumentSchema
 from agent.types import JsonSchema, Message, ToolCall, ToolResult, Usage, user
 from agent.usage import Tariff
 
-# A reply without a word and without a call is asked for once more.
+# A reply with neither text nor calls is requested once more.
 _ATTEMPTS = 2
 
 
 @frozen
 class ToolStep:
-    """One reply of the model. `calls` wait for their results; without any it has answered.
+    """One reply of the model.
 
-    Their names are those of the program's schemas. What models write as text though it is a number
-    or a list is taken for that, where the arguments then fit; `message` has them as they came.
-    `cost_usd` is None when the price is unknown.
+    `calls` wait for their results; without calls, the model has answered. Call names are those of
+    the application's schemas. Numbers and lists that the model wrote as text are converted if the
+    arguments then fit the schema; `message` contains the original arguments. `cost_usd` is None if
+    the price is unknown.
     """
 
     text: str
@@ -46,9 +47,9 @@ class ToolStep:
 class ToolCaller:
     """A conversation in steps: `ask`, then `answer` as long as there are calls.
 
-    `tools` are JSON schemas as OpenAI or Anthropic have them. The model is sent `instructions` as
-    they are, the tools, and nothing of Kore's own. `messages` take a conversation up again; it may
-    end with calls that have no result yet.
+    `tools` are JSON schemas in the format of OpenAI or Anthropic. The model receives the
+    `instructions` unchanged, the tools, and no prompt of Kore. `messages` continue a conversation,
+    which may end with calls without results.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ToolCaller:
         model_settings: ModelSettings | None = None,
         messages: Sequence[Message] = (),
     ) -> None:
-        """Raises `ConfigError` for a schema that is none, and for messages that are none."""
+        """Raise `ConfigError` for an invalid schema or an invalid sequence of messages."""
         self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
         self.messages = list(messages)
         self._instructions = instructions
@@ -77,19 +78,25 @@ class ToolCaller:
 
     @property
     def waiting(self) -> tuple[ToolCall, ...]:
-        """The calls that have no result yet."""
+        """Calls without a result."""
         return unanswered_calls(self.messages)
 
     async def ask(self, prompt: str | Message) -> ToolStep:
-        """The reply to what a person says. Raises `ConfigError` while calls wait for results, and
-        the `ProviderError` that the model ended with; then nothing is added to `messages`."""
+        """Send a person's message and return the reply.
+
+        Raise `ConfigError` while calls wait for results, or the `ProviderError` of the model. After
+        an error, `messages` are unchanged.
+        """
         if self.waiting:
             names = ", ".join(call.name for call in self.waiting)
             raise ConfigError(t("calls of {names} are waiting for their results", names=names))
         return await self._step([prompt if isinstance(prompt, Message) else user(prompt)])
 
     async def answer(self, results: Mapping[str, str | ToolResult]) -> ToolStep:
-        """The reply to the results of all waiting calls, by their ids. Raises as `ask` does."""
+        """Send the results of all waiting calls, by id, and return the reply.
+
+        Raises the same errors as `ask`.
+        """
         waiting = self.waiting
         ids = [call.id for call in waiting]
         if not ids or results.keys() != set(ids):
@@ -159,13 +166,13 @@ class ToolCaller:
         raise BadReply(t("the model returned no reply"))
 
     def _as_named(self, call: ToolCall) -> ToolCall:
-        """The call by the name that the program gave the tool; what it fits is made of it."""
+        """Return the call with the application's tool name and, if valid, converted arguments."""
         arguments = call.arguments
         if arguments is not None and (schema := self._schemas.get(call.name)) is not None:
             try:
                 arguments = schema.validate(arguments)
             except ToolError:
-                # The program hears what the model said.
+                # Return the model's arguments unchanged.
                 arguments = call.arguments
         return replace(call, name=self._names.get(call.name, call.name), arguments=arguments)
 
@@ -183,7 +190,7 @@ class ToolCaller:
 
 
 def _parts(schema: Mapping[str, Any]) -> tuple[str, str, JsonSchema]:
-    """Name, description and parameters of a tool's schema. Raises `ConfigError`."""
+    """Return name, description and parameters of a tool schema. Raise `ConfigError` if invalid."""
     inner = schema.get("function", schema)
     tool = inner if isinstance(inner, Mapping) else schema
     name = tool.get("name")

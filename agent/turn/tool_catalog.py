@@ -14,8 +14,7 @@ from agent.types import ToolCall
 
 @cache
 def built_in_tools() -> Mapping[str, ToolTraits]:
-    """Return the traits of the tools that every agent has, in the order in which models see
-    them."""
+    """Return the traits of the tools that every agent has, in the order that models see."""
     from agent.code.lsp.tool import LspEditTool, LspTool
     from agent.code.symbols.tool import OutlineTool
     from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
@@ -37,8 +36,7 @@ def _optional_tools() -> Mapping[str, ToolTraits]:
 
 
 def known_tools(others: Iterable[Tool] = ()) -> KnownTools:
-    """Return the tools that a policy may name: all of Kore's, and `others`, such as those of
-    plugins."""
+    """Return the tools that a policy may name: Kore's tools and `others`, such as plugin tools."""
     return KnownTools({**built_in_tools(), **_optional_tools(), **_traits(others)})
 
 
@@ -50,7 +48,7 @@ def tool_traits(name: str) -> ToolTraits:
 
 
 def started_event(call: ToolCall) -> ToolStart:
-    """Return the event with which a stored call began."""
+    """Return the start event of a stored call."""
     traits = tool_traits(call.name)
     arguments = call.arguments or {}
     return ToolStart(call.id, call.name, arguments, traits.kind, traits.label, traits.quiet)

@@ -1,4 +1,4 @@
-"""Runs the tool calls of one reply, journaling each: reads side by side, the rest in order."""
+"""Journaled execution of the tool calls of one reply: reads in parallel, others in order."""
 
 import asyncio
 import time
@@ -41,12 +41,14 @@ class TurnAborted(KoreError):
 
 
 class ToolExecutor:
-    """Runs calls; `results` holds the tool message of every call of the newest reply that ended,
-    `closing` the words that the turn is to end with, by call id. `has_sent_files` says whether any
-    call of the turn has sent the person a file.
+    """Executor for tool calls.
 
-    `recovered_results` are from before a restart, by call id: those calls of the first reply are
-    not run again. Ids are a reply's own: some vendors use them again in the next one.
+    `results` maps call ids to the tool messages of the finished calls of the newest reply,
+    `closing` to the texts that end the turn. `has_sent_files` is True if a call of the turn has
+    sent a file to the person.
+
+    `recovered_results` are from before a restart, by call id: these calls of the first reply do not
+    run again. Ids are unique within a reply only, because some vendors reuse them.
     """
 
     def __init__(
@@ -59,12 +61,12 @@ class ToolExecutor:
     ) -> None:
         self.results: dict[str, Message] = {}
         self.closing: dict[str, str] = {}
-        # Says whether the model still reads a skill's text in what came before.
+        # Returns whether the text of a skill is still in the model's context.
         self.holds_skill: Callable[[str], bool] = lambda _: False
-        # What the model still has in front of it, and the number of the first message.
+        # Returns the messages in the model's context and the number of the first message.
         self.sent_messages: Callable[[], tuple[Sequence[Message], int]] = lambda: ((), 1)
         self.has_sent_files = False
-        # The agent that the newest reply hands the conversation over to.
+        # Target agent of a handoff by the newest reply.
         self.handoff: str | None = None
         self._runner = runner
         self._environment = environment
@@ -72,7 +74,7 @@ class ToolExecutor:
         self._progress = progress
         self._outlet = outlet
         self._recovered_results = recovered_results
-        # Where the folder is watched: who else tells of changes.
+        # Set if the folder is watched; it also reports file changes.
         self.changes: TurnChanges | None = None
         self._guard = LoopGuard()
         self._is_cut = self._is_resumed = False
@@ -80,11 +82,13 @@ class ToolExecutor:
     async def execute(
         self, calls: Sequence[ToolCall], *, cut: bool = False, resumed: bool = False
     ) -> list[Message]:
-        """The tool messages, in call order. `cut`: the reply reached its limit of tokens, perhaps
-        in the middle of a call. `resumed`: it came before a restart or a person's answer.
+        """Run the calls and return the tool messages in call order.
 
-        Raises `TurnAborted` for a model that runs in circles, `AnswerPending` when a person has to
-        answer first and will do so later.
+        `cut`: the reply reached its token limit, possibly within a call. `resumed`: the reply is
+        from before a restart or a person's answer.
+
+        Raise `TurnAborted` for a model that repeats itself, `AnswerPending` if a person will answer
+        later.
         """
         self.results, self.closing = {}, {}
         self._is_cut, self._is_resumed = cut, resumed
@@ -99,7 +103,7 @@ class ToolExecutor:
         return [self.results[call.id] for call in calls]
 
     def take(self, message: Message) -> None:
-        """A message arrived in the middle of the turn: it may be quoted."""
+        """Record a message that arrived during the turn, so that calls may quote it."""
         self._runner.exposure.take(message)
 
     async def _run_together(self, batch: Sequence[ToolCall]) -> None:
@@ -109,7 +113,7 @@ class ToolExecutor:
             try:
                 await self._run(call)
             except AnswerPending as exc:
-                # What runs beside it comes to its result, and need not run again.
+                # Let the other calls of the batch finish, so that they need not run again.
                 unanswered.append(exc)
 
         try:
@@ -141,7 +145,7 @@ class ToolExecutor:
             if self.changes is not None and effect != "read":
                 at_work.enter_context(self.changes.working(traits))
 
-        # Shown when it really starts: a call that waits for an answer may start much later.
+        # Emitted when the call starts, possibly much later if it waits for an answer.
         name, traits = self._runner.toolbox.name(call.name), self._runner.toolbox.traits(call.name)
         started_event = events.ToolStart(
             call.id, name, call.arguments or {}, traits.kind, traits.label, traits.quiet
@@ -167,9 +171,9 @@ class ToolExecutor:
             result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
         diffs = [one.path for one in result.artifacts if one.kind == "diff"]
         touched = [*diffs, *context.changes.changed_paths]
-        # What has happened is known before it is stored: a stop in between does not forget it.
+        # Record the result before it is stored, so that a stop in between does not lose it.
         self._keep(call, result)
-        # A disk that hangs holds up this call only.
+        # In a thread, so that a slow disk blocks only this call.
         if stale := await asyncio.to_thread(self._runner.views.take_stale_views, context.session):
             result = _with_news(result, stale)
             self._keep(call, result)
@@ -192,7 +196,7 @@ class ToolExecutor:
 
     def _context(self, call: ToolCall, live: Mapping[str, RedactionStream]) -> CallContext:
         def output(text: str, stream: Literal["stdout", "stderr"]) -> None:
-            # What is held back to the last is in the result.
+            # Text still buffered in the redactor at the end is part of the result.
             if text := live[stream].feed(text):
                 self._outlet.offer(events.ToolOutput(call.id, text, stream))
 
@@ -209,7 +213,7 @@ class ToolExecutor:
         )
 
     async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:
-        """Which files a call has changed, and which are no longer what was seen of them."""
+        """Emit events for files that a call changed and for views that are out of date."""
         paths = list(dict.fromkeys(touched))
         if self.changes is not None and paths:
             paths = await self.changes.unreported(paths)
@@ -242,14 +246,14 @@ def _resulted(
 
 
 def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:
-    """The result, at whose end the model reads which files are no longer what it has seen."""
+    """Return the result with a note for the model on files that changed since it saw them."""
     for_user = result.for_model if result.for_user is None else result.for_user
     for_model = f"{result.for_model}\n\n[{describe_stale_files([one.path for one in stale])}]"
     return replace(result, for_model=for_model, for_user=for_user)
 
 
 def _batches(calls: Sequence[ToolCall], runner: ToolRunner) -> Iterator[list[ToolCall]]:
-    """Neighbouring reads together, everything else alone."""
+    """Yield neighbouring reads in batches and every other call alone."""
     reads: list[ToolCall] = []
     for call in calls:
         is_read = runner.effect(call) == "read"

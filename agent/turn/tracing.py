@@ -1,4 +1,4 @@
-"""What records the spans of a turn; `kore.otel` does it for OpenTelemetry."""
+"""Interfaces for tracing turns; `kore.otel` implements them for OpenTelemetry."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,16 +11,19 @@ from agent.types import Result
 
 
 class TurnTracing(ToolTracing, Protocol):
-    """The spans of one turn. Each is open as long as its `with`, and is told how it ended; an
-    exception that leaves it is its end, too."""
+    """Spans of one turn.
+
+    A span lasts as long as its `with` block; pass its outcome to the yielded function. An exception
+    that leaves the block also ends the span.
+    """
 
     def agent(self) -> AbstractContextManager[Callable[[Result, str, str], None]]:
-        """The turn; its end is a result, of which provider and model."""
+        """Open the span of the turn; its outcome is the result with provider and model."""
 
     def chat(
         self, provider: str, request: ModelRequest
     ) -> AbstractContextManager[Callable[[Reply], None]]:
-        """A model call."""
+        """Open the span of a model call."""
 
 
 class Tracing(Protocol):

@@ -1,8 +1,9 @@
-"""Tells a conversation that its background commands have ended.
+"""Reports to conversations on finished background commands.
 
-The end becomes a message of its own kind in the lane of the turn that started the command: a turn
-that runs takes it in with its next request, otherwise it begins one. Ends that come together are
-one message. Nothing is told that the model has read meanwhile, and nothing twice.
+A report is a message in the lane of the turn that started the command: a running turn includes it
+in its next request, otherwise it starts a turn. Commands that finish at about the same time share a
+report. Results that the model has read in the meantime are not reported, and no result is reported
+twice.
 """
 
 import asyncio
@@ -26,16 +27,16 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 
-# So long an end waits for others, and for a call that waits for it with `process output`.
+# Delay before a report, in which other commands may finish and `process output` may read the end.
 REPORT_AFTER_S = 2.0
-# Without a person's word, no more than so many turns of a conversation begin by such a message.
+# Limit on the turns per conversation that reports start before a person sends another message.
 MOST_IN_A_ROW = 10
 _OUTPUT_CHARS = 1_500
 
 
 @dataclass(slots=True)
 class _Ended:
-    """Commands of one turn that have ended, and are told together."""
+    """Finished commands of a turn that share a report."""
 
     turn: int
     session: str
@@ -43,7 +44,10 @@ class _Ended:
 
 
 class CommandReports:
-    """`wake` lets a lane go on. What is not told here, the conversation's next turn is told."""
+    """Reporter for finished commands; `wake` resumes a lane.
+
+    The next turn of the conversation covers commands that are not reported here.
+    """
 
     def __init__(
         self,
@@ -63,12 +67,12 @@ class CommandReports:
         self._after_s = after_s
         self._pending: dict[str, _Ended] = {}
         self._has_pending = asyncio.Event()
-        # How many messages each conversation got since a person spoke there.
+        # Number of reports per conversation since the last message of a person.
         self._in_a_row: dict[str, int] = {}
         self._number = 0
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Send reports until cancelled."""
         while True:
             await self._has_pending.wait()
             await asyncio.sleep(self._after_s)
@@ -78,17 +82,17 @@ class CommandReports:
                 await self._tell(ended)
 
     def of_turn(self, claim: TurnClaim) -> Callable[[EndedCommand], None]:
-        """What the commands of a turn call when they end."""
+        """Return the callback for finished commands of a turn."""
         turn, session = claim.turn, claim.session
         return lambda command: self._add(turn, session, command)
 
     def heard_person(self, session: str) -> None:
-        """A person has spoken: commands may begin turns again."""
+        """Reset the limit after a message of a person: commands may start turns again."""
         self._in_a_row.pop(session, None)
 
     def _add(self, turn: int, session: str, command: EndedCommand) -> None:
         ended = self._pending.setdefault(session, _Ended(turn, session))
-        # The newest turn's people are there to be answered.
+        # The people of the newest turn are present and can be answered.
         ended.turn = max(ended.turn, turn)
         ended.commands.append(command)
         self._has_pending.set()
@@ -103,14 +107,14 @@ class CommandReports:
         event_id = f"command:{ended.turn}:{time.time_ns()}:{self._number}"
 
         async def withdraw() -> None:
-            """The model has read of one of them: the others are told anew."""
+            """Withdraw the report after the model read one command; report the others again."""
             if await self._database.transact(inbox.withdraw_event, event_id, "read meanwhile"):
                 self._in_a_row[ended.session] = max(self._in_a_row.get(ended.session, 0) - 1, 0)
                 for command in commands:
                     if command.take_back():
                         self._add(ended.turn, ended.session, command)
 
-        # Before it is stored: who reads meanwhile withdraws what will be there by then.
+        # Before the report is stored: a reader in the meantime then withdraws it.
         for command in commands:
             command.set_told(withdraw)
         text = self._redactor.clean(_note(commands))
@@ -127,7 +131,7 @@ class CommandReports:
             self._wake(lane)
 
     def _notice(self, command: EndedCommand) -> Notice:
-        """For the watching screens: what the turn that begins is about."""
+        """Return the notice for screens: the subject of the new turn."""
         name = escape_invisible(self._redactor.clean(command.title))
         return Notice(
             "info", t("Background command ended ({state}): {name}", state=command.state, name=name)
@@ -137,8 +141,11 @@ class CommandReports:
 def enqueue(
     tx: Transaction, ended: _Ended, event_id: str, note: tuple[str, tuple[Taint, ...]]
 ) -> str | None:
-    """The message in the lane of the turn, in the name of those whom it answered; the lane, or
-    None when what it answered was erased."""
+    """Store the report in the lane of its turn and return the lane.
+
+    The report is addressed to the senders that the turn answered. Return None if their messages
+    were erased.
+    """
     messages = inbox.of_turn(tx, ended.turn)
     if not messages:
         return None
@@ -158,8 +165,10 @@ def enqueue(
 
 
 def report_lost_commands(tx: Transaction, session: str, where: str) -> str | None:
-    """Tell a conversation that its commands in the background have ended with the process that ran
-    them; returns the lane to wake."""
+    """Report that the background commands of a session ended with the process that ran them.
+
+    Return the lane to wake.
+    """
     turn = turns.last_of(tx, session)
     if turn is None:
         return None

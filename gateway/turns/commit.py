@@ -37,15 +37,15 @@ from gateway.turns.outcome import (
 )
 from gateway.turns.trace import trace_of
 
-# In place of a preview that was longer than the answer.
+# Replaces a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
 
 
 @frozen
 class EndedTurn:
-    """A turn that has run and is not committed yet.
+    """A finished turn that is not committed yet.
 
-    `earlier_messages` are those that it added before a restart.
+    `earlier_messages` are the messages that it added before a restart.
     """
 
     claim: TurnClaim
@@ -57,7 +57,7 @@ class EndedTurn:
 
 
 class TurnCommitter:
-    """Commits turns, then wakes what waits for them."""
+    """Committer for turns, which then wakes waiting lanes."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
@@ -81,10 +81,10 @@ class TurnCommitter:
         self._on_answer = on_answer
 
     async def commit(self, ended: EndedTurn, outcome: TurnOutcome) -> bool:
-        """Store how the turn ended. Return whether messages wait in its lane."""
+        """Store the outcome of the turn. Return whether messages wait in its lane."""
         claim, window, tasks = ended.claim, ended.window, ended.subagent_tasks
         assert outcome.result is not None, "a turn ends with Done"
-        # While the turn is open, no other process can begin one in its session.
+        # While the turn is open, other processes cannot start one in its session.
         await self.background.pin(claim.session)
         outcome.denied_summary = self._jobs.denied_summary(claim, ended.request.permissions)
         outcome.trace = self._trace(ended, outcome)
@@ -138,7 +138,7 @@ class TurnCommitter:
         *,
         has_failed: bool = True,
     ) -> None:
-        """End a turn that cannot be run, and tell the chat or the caller of the sub-agent."""
+        """End a turn that cannot run; notify the chat or the caller of the sub-agent."""
         replies = [] if tasks else [self._reply(claim, sentence)]
         ending = TaskOutcome("failed", sentence, claim.taint)
 
@@ -174,7 +174,7 @@ class TurnCommitter:
         )
 
     def _trace(self, ended: EndedTurn, outcome: TurnOutcome) -> str:
-        """Return the trace below the answer, of the whole turn; '' where none is shown."""
+        """Return the trace of the whole turn below the answer, or ''."""
         claim = ended.claim
         level = self._renderer.trace(claim.messages[-1].route)
         if level is None or outcome.result is None:

@@ -1,5 +1,4 @@
-"""Conversations made shorter: for a turn that waits for room, and in the background before one
-has to."""
+"""Compaction of sessions, in the background or for a turn that needs room."""
 
 import asyncio
 import logging
@@ -38,19 +37,20 @@ log = logging.getLogger(__name__)
 
 WORKERS = 2
 _WAITING = 64
-# In a row, for one session; then only a turn that has no room left asks again.
+# Consecutive failures per session, after which only turns without room left try again.
 _FAILURES = 3
 _REMEMBERED = 1_000
-# A vendor's cache forgets within minutes: of the sessions that spoke last. Each is a few kilobytes.
+# Number of stored request prefixes, for the most recent sessions; each is a few kilobytes. Older
+# ones are useless, because a vendor's cache expires within minutes.
 _PREFIXES = 100
-# Below this share of the window nothing needs to be looked at closer.
+# Share of the window below which a session is not measured.
 _SURELY_ROOM = 0.25
 _MANY_MESSAGES = 500
 
 
 @frozen
 class CompactionJob:
-    """A session to look at; `focus` with what to keep above all when a person wants it now."""
+    """Session to check; with `focus`, a person requests the summary and names its main content."""
 
     claim: TurnClaim
     audience: PromptAudience
@@ -59,7 +59,7 @@ class CompactionJob:
 
 @frozen
 class CompactionOutcome:
-    """What was stored, and the window that it was made of."""
+    """Stored compaction, and the window that it was made from."""
 
     window: SessionWindow
     result: "CompactionResult"
@@ -67,8 +67,11 @@ class CompactionOutcome:
 
 @dataclass(slots=True)
 class RunningCompaction:
-    """A summary under way. A turn that waits for it tells the watchers, and a command that made
-    it or waits for it tells the chat, by its answer."""
+    """Summary in progress.
+
+    A waiting turn notifies the screens; a command that started the summary or waits for it answers
+    the chat.
+    """
 
     task: "asyncio.Task[CompactionOutcome | None]"
     has_waiting_turn: bool = False
@@ -77,8 +80,10 @@ class RunningCompaction:
 
 @dataclass(slots=True, kw_only=True)
 class CompactionService:
-    """Makes sessions shorter. What it comes to is one transaction: a kill at any point leaves the
-    old state or the new one."""
+    """Service that compacts sessions.
+
+    A result is stored in one transaction: a crash leaves the old state or the new state.
+    """
 
     database: Store
     agent: Agent
@@ -95,18 +100,18 @@ class CompactionService:
     _prefixes: "OrderedDict[str, RequestPrefix]" = field(default_factory=OrderedDict)
 
     def keeper(self, claim: TurnClaim, window: SessionWindow) -> "TurnKeeper":
-        """For one turn."""
+        """Return the compaction store for a turn."""
         return TurnKeeper(self, claim, window)
 
     def remember_prefix(self, session: str, prefix: "RequestPrefix") -> None:
-        """How the session's newest turn asks its model."""
+        """Store the request prefix of the session's newest turn."""
         self._prefixes[session] = prefix
         self._prefixes.move_to_end(session)
         if len(self._prefixes) > _PREFIXES:
             self._prefixes.popitem(last=False)
 
     def consider(self, claim: TurnClaim, window: SessionWindow, model: str | None) -> None:
-        """A turn is over: its session is made shorter in the background if it is nearly full."""
+        """Schedule a compaction after a turn if its session is nearly full."""
         session = claim.session
         if session in self._under_way or session in self._running:
             return
@@ -121,15 +126,16 @@ class CompactionService:
         self._jobs.put_nowait(CompactionJob(claim, speaking))
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Process jobs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for n in range(WORKERS):
                 group.create_task(self._work(), name=f"compaction {n}")
 
     async def compact(self, claim: CommandClaim, focus: str) -> str:
-        """What a person asked for; returns the answer as markdown. Raises `KoreError`.
+        """Compact a session at a person's request and return the answer as markdown.
 
-        A summary that is under way is theirs, too, unless they name what is to be kept.
+        A summary in progress is used unless the person names what to preserve. Raise `KoreError`
+        if the compaction fails.
         """
         session = claim.session
         turn = await self.database.transact(turns.last_of, session) if session else None
@@ -149,7 +155,7 @@ class CompactionService:
         return sentence(made.result)
 
     async def join(self, session: str) -> CompactionOutcome | None:
-        """What comes of the summary under way, for a turn that needs room now."""
+        """Return the result of a summary in progress, for a turn that needs room now."""
         running = self._running.get(session)
         if running is None:
             return None
@@ -157,7 +163,7 @@ class CompactionService:
         return await _outcome(running)
 
     async def _join_for_answer(self, session: str) -> CompactionOutcome | None:
-        """What comes of the summary under way, for a command that answers with it."""
+        """Return the result of a summary in progress, for a command that answers with it."""
         running = self._running.get(session)
         if running is None:
             return None
@@ -174,11 +180,14 @@ class CompactionService:
             self._note(job.claim.session, task.exception())
 
     async def _run(self, job: CompactionJob) -> "asyncio.Task[CompactionOutcome | None]":
-        """The job's task, which has ended. A session has one at a time, and others may join it."""
+        """Run the job and return its finished task.
+
+        Each session has one task at a time, and others may wait for it.
+        """
         session = job.claim.session
         while running := self._running.get(session):
             await asyncio.wait({running.task})
-        # A task of its own: a bug in it ends this summary, and is not silent.
+        # A separate task: a bug ends only this summary and is logged.
         task = asyncio.create_task(self._compact(job), name=f"summary of {session}")
         self._running[session] = RunningCompaction(task, is_answered=job.focus is not None)
         task.add_done_callback(lambda _: self._running.pop(session))
@@ -208,7 +217,7 @@ class CompactionService:
             if job.focus is not None or self._is_full(window, job.audience):
                 shorter = await self._summarize(job, window)
         finally:
-            # Whatever it came to: loading may have moved the place where the window begins.
+            # In any case: loading may have moved the beginning of the window.
             self.windows.evict(job.claim.session)
         if shorter is None:
             return None
@@ -227,8 +236,11 @@ class CompactionService:
     async def _summarize(
         self, job: CompactionJob, window: SessionWindow
     ) -> "CompactionResult | None":
-        """Told and stored; None when there is nothing to gain, or its own turn was faster."""
-        # Here and not above: an idle gateway has no use for it.
+        """Summarize and store the session.
+
+        Return None if nothing is saved or the session's own turn was faster.
+        """
+        # Imported here, because an idle gateway does not need these modules.
         from agent.context.compaction.compactor import GOAL, shorten
         from agent.context.compaction.summarizer import DroppedMessages, Summariser
 
@@ -257,7 +269,10 @@ class CompactionService:
         *,
         answered: bool = False,
     ) -> bool:
-        """One transaction: the summary, where the window begins, and what the chat is told."""
+        """Store the summary, the new beginning of the window and the notice for the chat.
+
+        All are part of one transaction. Return False if the stored window has changed.
+        """
         letter = (
             None
             if answered or not shorter.summarised_count
@@ -272,7 +287,7 @@ class CompactionService:
     def _letter(
         self, claim: TurnClaim, window: SessionWindow, shorter: "CompactionResult"
     ) -> OutgoingReply | None:
-        """A terminal hears of it by the event."""
+        """Return the notice for the chat; None for a terminal, which receives an event."""
         message = claim.messages[-1]
         if message.channel == CONSOLE:
             return None
@@ -281,7 +296,7 @@ class CompactionService:
         return OutgoingReply(name, message.route, parts, "notice")
 
     def _has_room(self, window: SessionWindow, model: str | None) -> bool:
-        """Whether that is so without a closer look."""
+        """Return whether the session clearly has room, without a measurement."""
         if len(window.messages) >= _MANY_MESSAGES:
             return False
         try:
@@ -303,8 +318,10 @@ class CompactionService:
 
 @frozen
 class TurnKeeper:
-    """Implements `agent.context.compaction.compactor.CompactionStore`: stores it, and shortens the
-    turn's window."""
+    """Implements `agent.context.compaction.compactor.CompactionStore` for a turn.
+
+    It stores a compaction and shortens the turn's window.
+    """
 
     compactions: CompactionService
     claim: TurnClaim
@@ -338,7 +355,7 @@ async def _outcome(running: RunningCompaction) -> CompactionOutcome | None:
 
 
 def sentence(shorter: "CompactionResult") -> str:
-    """What people are told of it."""
+    """Return the sentence that informs people about a compaction."""
     size = t(
         "about {before:,} tokens reduced to {after:,}",
         before=shorter.tokens_before,

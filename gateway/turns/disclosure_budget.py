@@ -1,4 +1,4 @@
-"""What a conversation may still tell strangers by the choice of links, kept in the store."""
+"""Stored disclosure budget of a conversation: bits that it may reveal by its choice of links."""
 
 from agent.records import frozen
 from agent.security.taint.taint import CHOICE_BITS
@@ -10,7 +10,7 @@ from gateway.store.repositories.conversations import sessions
 class StoredDisclosureBudget:
     """Implements `taint.DisclosureBudget` for a session and its sub-agents.
 
-    It survives restarts, and every turn and sub-agent of the session spends from the same.
+    It survives restarts, and all turns and sub-agents of the session share it.
     """
 
     database: Store
@@ -20,7 +20,7 @@ class StoredDisclosureBudget:
         return await self.database.transact(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
 
     def renew(self) -> None:
-        """Do nothing: the turn renews the budget in its transaction when it takes in a message.
+        """Do nothing: the turn renews the budget in the transaction that takes in a message.
 
-        Messages of the history are seen again by each turn and must not renew it.
+        Each turn reads the messages of the history again; these must not renew it.
         """

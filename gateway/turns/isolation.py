@@ -9,10 +9,11 @@ NEWCOMERS_WAIT_S = 5.0
 
 
 class Isolation:
-    """`begin` with the lanes of such turns, group by group; all lanes `enter` before they claim.
+    """Isolation groups for suspect turns.
 
-    A lane `leave`s when its turn has made a step, is suspended or has ended. A process that ends
-    before that was ended by a turn of the current group, or by a turn that began after
+    Call `begin` with the lanes of these turns in groups; every lane calls `enter` before it claims.
+    A lane calls `leave` when its turn has made a step, is suspended or has ended. If the process
+    ends before that, the cause is a turn of the current group, or a turn that began after
     `newcomers_wait_s`.
     """
 
@@ -27,8 +28,10 @@ class Isolation:
         self._newcomers_at = asyncio.get_running_loop().time() + self._newcomers_wait_s
 
     async def enter(self, lane: str) -> None:
-        """Return when the lane's group is the current one; for other lanes when there is no group,
-        or newcomers have waited long enough."""
+        """Return when the lane's group is the current one.
+
+        Lanes without a group wait until all groups are finished or `newcomers_wait_s` has passed.
+        """
         while self._groups and lane not in self._groups[0]:
             is_newcomer = not any(lane in group for group in self._groups)
             wait_until = self._newcomers_at if is_newcomer else None
@@ -50,7 +53,7 @@ class Isolation:
                 self._tell()
 
     def end(self) -> None:
-        """Let every lane continue: the process stops."""
+        """Let every lane continue, because the process stops."""
         self._groups.clear()
         self._tell()
 

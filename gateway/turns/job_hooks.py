@@ -1,4 +1,4 @@
-"""What a turn asks of the jobs, which lie above it."""
+"""Interface of scheduled jobs that turns use, because jobs belong to a higher layer."""
 
 from typing import Protocol
 
@@ -10,24 +10,24 @@ from gateway.turns.outcome import TurnOutcome
 
 
 class JobHooks(Protocol):
-    """What comes due by itself: `gateway.scheduler.service.JobService`."""
+    """Port to the jobs, implemented by `gateway.scheduler.service.JobService`."""
 
     def of_turn(self, claim: TurnClaim) -> Schedule:
-        """What the turn's tool asks for jobs with."""
+        """Return the scheduler for the turn's job tool."""
         ...
 
     def denied_summary(self, claim: TurnClaim, permissions: Permissions) -> str:
-        """What a job's turn would have had to be allowed, in a sentence; '' for nothing."""
+        """Return a sentence about approvals that a job's turn lacked, or ''."""
         ...
 
     def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
-        """Whether a job has come to nothing that anybody need read."""
+        """Return whether the outcome of a job is not worth a message."""
         ...
 
     def clean(self, claim: TurnClaim, text: str) -> str:
-        """Return a text for people; that of a job without its word for "nothing to say"."""
+        """Return the text for people, without the marker of a job for "nothing to say"."""
         ...
 
     def record_end(self, tx: Transaction, claim: TurnClaim, failed: str) -> None:
-        """The turn is over, in the transaction that ends it; `failed` says why, or ''."""
+        """Record the end of the turn in its final transaction; `failed` is the reason, or ''."""
         ...

@@ -1,4 +1,4 @@
-"""The agent's progress, made durable: each step is on disk before the next one begins."""
+"""Durable journal of a turn: each step is on disk before the next one begins."""
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -19,9 +19,9 @@ from gateway.turns.steering import Steering
 class StoreTurnJournal:
     """Implements `TurnJournal` and `SteeringSource` for one turn.
 
-    `history` is the session's window; it grows with what is stored. `stored_messages` counts the
-    turn's new messages that are stored already: the final commit adds the rest. `on_step` is
-    called after each step.
+    `history` is the session's window; stored messages are appended to it. `stored_messages` counts
+    the new messages that are already stored; the final commit adds the rest. `on_step` is called
+    after each step.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the runner
@@ -46,12 +46,12 @@ class StoreTurnJournal:
         self._results: dict[str, Message] = {}
 
     def recall(self, results: Mapping[str, ToolResult]) -> None:
-        """Results from before a restart, by call id."""
+        """Add results from before a restart, by call id."""
         for call_id, result in results.items():
             self._results[call_id] = result_message(call_id, result)
 
     async def reply(self, message: Message) -> None:
-        """A reply without calls is the turn's last: it is stored with the final commit."""
+        """Store a reply with calls; the final commit stores a reply without calls."""
         if not message.tool_calls:
             return
         rows = [*close_unanswered_calls(self._history, self._results), message]
@@ -60,13 +60,13 @@ class StoreTurnJournal:
         work = self._database.transact(
             turns.add_reply, claim.turn, claim.session, rows, effects, time.time()
         )
-        # What was stored counts as stored, also when the turn was stopped in the meantime.
+        # Count the stored rows even if the turn is stopped in the meantime.
         await run_to_completion(self._store_rows(work, rows))
 
     async def start(self, call: ToolCall, effect: Effect) -> None:
         if self._is_draining():
             raise TurnSuspended
-        # A read leaves nothing behind that would have to be known after a crash.
+        # A read has no effect that must be known after a crash.
         if effect != "read":
             await self._database.transact(turns.start_call, self._claim.turn, call)
 
@@ -89,16 +89,16 @@ class StoreTurnJournal:
         self._history[-1] = message
 
     async def take_new_messages(self) -> Sequence[Message]:
-        """Messages that arrived meanwhile, to steer the turn."""
+        """Return messages that arrived during the turn."""
         if self._is_draining() or not self._steering.has_new_messages():
             return ()
         results = close_unanswered_calls(self._history, self._results)
-        # Bound to the turn is bound, also when it was stopped in the meantime.
+        # Count the messages of the turn even if it is stopped in the meantime.
         grown = await run_to_completion(self._absorb(self._steering.absorb_new_messages(results)))
         return grown[len(results) :]
 
     async def interrupted(self) -> Sequence[Message]:
-        """What followed the turn's first message at once, before anything was done."""
+        """Return messages that followed the first one at once, before anything was done."""
         if self._is_draining() or not self._steering.is_burst():
             return ()
         return await run_to_completion(
@@ -116,7 +116,7 @@ class StoreTurnJournal:
         self.mark_stored(rows)
 
     def mark_stored(self, rows: list[Message]) -> None:
-        """The rows are on disk."""
+        """Record that the rows are on disk."""
         self._history.extend(rows)
         self.stored_messages += len(rows)
         self._results.clear()

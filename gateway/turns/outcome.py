@@ -14,18 +14,18 @@ from gateway.core.messages import CONSOLE, OutboundPart
 from gateway.core.token_routes import API
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
 
-# Channels that show notices when they come.
+# Channels that show notices immediately.
 _SCREENS = frozenset({CONSOLE, API})
 
 
 @dataclass(slots=True)
 class TurnOutcome:
-    """Result of a turn's events.
+    """Result of a turn and of its events.
 
-    `dropped_messages` have left the window, `denied_summary` says what a person would have had to
-    allow, `trace` what was done. `preview_parts` are the messages of its preview. Unless only the
-    owner reads the answer (`is_owner`), errors are withheld: they name addresses, files and
-    accounts.
+    `dropped_messages` is the number of messages that left the window, `denied_summary` describes
+    missing approvals, and `trace` lists the actions. `preview_parts` are the messages of the
+    preview. Errors are withheld unless only the owner reads the answer (`is_owner`), because they
+    name addresses, files and accounts.
     """
 
     result: Result | None = None
@@ -36,13 +36,13 @@ class TurnOutcome:
     trace: str = ""
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
     is_owner: bool = True
-    # A chat gets `warnings` below the answer.
+    # In chats, the `warnings` follow the answer.
     channel: str = CONSOLE
     warnings: list[str] = field(default_factory=list)
 
     @property
     def stopped(self) -> str | None:
-        """Reason for which the turn ended before the model was done."""
+        """Reason for an end before the model was done."""
         return self.result.stopped if self.result is not None else None
 
     def observe(self, event: events.Event) -> None:
@@ -58,7 +58,7 @@ class TurnOutcome:
                     self.warnings.append(text)
 
     def public_form(self, event: events.Event) -> events.Event:
-        """Return what of an event may be shown to those who read the answer."""
+        """Return the event without details that readers of the answer must not see."""
         match event:
             case events.Error(code=code) if not self.is_owner:
                 return events.Error(code, t(WITHHELD), None)
@@ -68,7 +68,7 @@ class TurnOutcome:
 
 
 def closing_messages(outcome: TurnOutcome) -> list[Message]:
-    """Return the messages that close a turn which the model did not end."""
+    """Return the final messages of a turn that the model did not end."""
     assert outcome.result is not None, "a turn ends with Done"
     last = outcome.result.messages[-1:]
     said_something = bool(last) and last[0].role == "assistant"
@@ -80,8 +80,10 @@ def closing_messages(outcome: TurnOutcome) -> list[Message]:
 
 
 def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text) -> str:
-    """Return the answer for the chat. `clean` defuses the links in all but the model's words, which
-    the turn has defused."""
+    """Return the answer for the chat.
+
+    `clean` defuses the links in all text except the model's, which the turn has defused.
+    """
     text = _answer(outcome, clean)
     warnings = (f"⚠️ {text}" for text in outcome.warnings)
     below = [clean(text) for text in (outcome.denied_summary, *warnings, outcome.trace) if text]
@@ -109,7 +111,7 @@ def _assistant_text(result: Result) -> str:
 
 
 def task_outcome(outcome: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
-    """Return the outcome of a sub-agent's task: its last words, or why there are none."""
+    """Return the outcome of a sub-agent's task: its last reply, or the reason for the failure."""
     assert outcome.result is not None, "a turn ends with Done"
     result = outcome.result
     if result.stopped == "cancelled":
@@ -121,15 +123,15 @@ def task_outcome(outcome: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
 
 
 def earlier_texts(messages: Sequence[Message]) -> list[str]:
-    """Return what the turn said before a restart, in the `messages` that it added by then."""
+    """Return the replies among the `messages` that the turn added before a restart."""
     texts = (message.text.strip() for message in messages if message.role == "assistant")
     return [text for text in texts if text]
 
 
 def whole_rounds(dropped: int, messages: list[Message]) -> int:
-    """Return how many messages leave the stored window, which begins with a user message.
+    """Return the number of messages to drop from the stored window in whole rounds.
 
-    A cut inside a round is made again by the next turn.
+    The stored window begins with a user message. The next turn repeats a cut within a round.
     """
     if dropped < len(messages) and messages[dropped].role == "user":
         return dropped
@@ -137,7 +139,7 @@ def whole_rounds(dropped: int, messages: list[Message]) -> int:
 
 
 def root_cause(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the cause: nested task groups wrap it more than once."""
+    """Return the root cause: nested task groups wrap it several times."""
     cause: BaseException = several
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]
@@ -145,5 +147,5 @@ def root_cause(several: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def failure(outcome: TurnOutcome) -> str:
-    """Return why a turn failed, in a sentence; '' when it did not."""
+    """Return the reason for a failure as a sentence, or '' if the turn did not fail."""
     return outcome.error.message if outcome.error is not None else ""

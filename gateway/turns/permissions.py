@@ -1,4 +1,4 @@
-"""What a message may do: permissions, memory and folder of the turn that answers it."""
+"""Permissions, memory and folder of a turn, based on the messages that it answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -38,12 +38,14 @@ if TYPE_CHECKING:
 
 @frozen
 class TurnPermissions:
-    """The console is the owner at the machine; all other channels are remote. Approvals are asked
-    of the owner, wherever that is.
+    """Permission rules for turns.
 
-    `confined` says whether a working sandbox holds commands. `full_access` is this process's token:
-    what the terminal sends with it runs without rules, everything else asks for what it does.
-    `default_agent` answers where neither a conversation nor a chat has another.
+    The console is the owner at the machine; all other channels are remote. Approval requests go to
+    the owner's current location.
+
+    `confined` says whether a working sandbox confines commands. `full_access` is the token of this
+    process: messages that the terminal sends with it run without rules, all others need approval.
+    `default_agent` answers unless a conversation or a chat selects another agent.
     """
 
     access: AccessControl
@@ -63,9 +65,9 @@ class TurnPermissions:
         *,
         turn: int,
     ) -> Permissions:
-        """What the turn that answers these messages may do; `mode` is its conversation's.
+        """Return the permissions of a turn; `mode` is the mode of its conversation.
 
-        Who joins in while it runs counts from then on: `messages` may grow.
+        People who join while the turn runs are included: `messages` may grow.
         """
         approver = self._approver(messages, session, turn)
 
@@ -83,7 +85,10 @@ class TurnPermissions:
     def _approver(
         self, messages: Sequence[InboundMessage], session: str, turn: int
     ) -> Approver | None:
-        """Asks the owner; not for an unattended console or a job."""
+        """Return the approver that asks the owner.
+
+        An unattended console has none; the approver for a job denies every request.
+        """
         last = messages[-1]
         if last.job is not None:
             from gateway.turns.unattended import UnattendedApprover
@@ -96,7 +101,7 @@ class TurnPermissions:
     def elicit(
         self, messages: Sequence[InboundMessage], session: str, turn: int
     ) -> ElicitInCall | None:
-        """Asks the owner what a server wants to know; None where nobody is there."""
+        """Return the function that asks the owner a server's question; None if unattended."""
         last = messages[-1]
         if last.job is not None or (last.channel == CONSOLE and last.options.unattended):
             return None
@@ -115,11 +120,11 @@ class TurnPermissions:
     def _asking(
         self, messages: Sequence[InboundMessage], session: str, turn: int
     ) -> Callable[[], ApprovalContext]:
-        """For whom the owner is asked, which may change while the turn runs."""
+        """Return a function for the current approval context, which may change during the turn."""
         last = messages[-1]
 
         def asking() -> ApprovalContext:
-            # A turn that also answers another person is asked for as theirs.
+            # If the turn also answers another person, the request names that person.
             others = (one for one in _speakers(messages) if not self.access.is_owner(one))
             return ApprovalContext(
                 turn, next(others, messages[-1]), session, self.working_dir(last)
@@ -128,14 +133,14 @@ class TurnPermissions:
         return asking
 
     def mode(self, message: InboundMessage, session_mode: str | None) -> PermissionMode:
-        """The mode that holds for a message; `session_mode` is that of its conversation."""
+        """Return the mode for a message; `session_mode` is the mode of its conversation."""
         first = self.policies.default_mode(message.channel)
         mode = mode_of(message, session_mode, first, owner=self.access.is_owner(message))
-        # No sandbox holds commands in this process: what was not given that is asked for.
+        # Without a sandbox in this process, messages without full access need approval.
         return mode if self.full_access is None else tightest(mode, "ask")
 
     def has_full_access(self, message: InboundMessage) -> bool:
-        """Whether this process's own terminal sent it, or it is part of the work on such a one."""
+        """Return whether the message comes from this process's terminal or belongs to its work."""
         token = message.options.full_access
         if self.full_access is None or token is None:
             return False
@@ -145,7 +150,7 @@ class TurnPermissions:
     def principal_context(
         self, message: InboundMessage, mode: str | None
     ) -> "PrincipalContext | None":
-        """The sender's current role; None when the settings give them no known one."""
+        """Return the sender's current role, or None if the settings define no such role."""
         # The engine is not needed before the first tool call.
         from agent.security.policy.engine import PrincipalContext
 
@@ -166,11 +171,11 @@ class TurnPermissions:
         )
 
     def is_untrusted(self, message: InboundMessage) -> bool:
-        """Whether what is said here is untrusted."""
+        """Return whether the content of the message is untrusted."""
         return self.access.is_untrusted(message)
 
     def audience(self, message: InboundMessage) -> PromptAudience:
-        """For whom the prompt is made, and where."""
+        """Return the audience and place of the prompt."""
         chat = self.access.chat_settings.of(message.route)
         return PromptAudience(
             memory=self.memory(message),
@@ -188,16 +193,16 @@ class TurnPermissions:
         return self.access.inbox(self.workspace, message)
 
     def working_dir(self, message: InboundMessage) -> Path:
-        """Where relative paths start."""
+        """Return the base of relative paths."""
         return self.access.folder(self.workspace, message)
 
 
 @frozen
 class CombinedPolicy:
-    """Judges a call by each of those whose messages a turn answers: the tightest verdict counts.
+    """Policy that combines the senders of all messages of a turn: the strictest verdict applies.
 
-    The roles are looked up at each call, so that a changed policy file holds at once, and so does
-    the person who has just joined in: `messages` may grow.
+    Roles are looked up for each call, so that changes of the policy file and people who have just
+    joined take effect at once: `messages` may grow.
     """
 
     rules: TurnPermissions
@@ -222,12 +227,12 @@ class CombinedPolicy:
             if standing not in contexts:
                 contexts.append(standing)
                 decisions.append(RolePolicy(standing).decide(request))
-        # Of several reasons to ask, the one counts that no answer for any arguments is about.
+        # Among several requests for approval, prefer one that cannot be answered for all arguments.
         decisions.sort(key=lambda one: one.rule in ALLOWED_BY_PREFIX)
         return tightest_of(decisions)
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
-        """The hosts that the roles of all who speak let a tool reach; None sets no limit."""
+        """Return the hosts that the roles of all senders allow for a tool; None means no limit."""
         from agent.security.network.hosts import shared_hosts
         from agent.security.policy.engine import RolePolicy
 
@@ -240,7 +245,7 @@ class CombinedPolicy:
         return hosts
 
     def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
-        """The scopes of all who speak; a file that a tool shows fits each of them."""
+        """Return the path scopes of all senders; a file of a tool must match each scope."""
         from agent.security.policy.engine import RolePolicy
 
         scopes: list[tuple[str, ...]] = []
@@ -250,7 +255,7 @@ class CombinedPolicy:
         return tuple(dict.fromkeys(scopes))
 
     def may_write(self, tool: str, governed_by: str | None = None) -> bool:
-        """Return whether the roles of all who speak let commands of a tool change files."""
+        """Return whether the roles of all senders allow commands of a tool to change files."""
         from agent.security.policy.engine import RolePolicy
 
         standings = (self.rules.principal_context(each, self.mode) for each in self._ruled())
@@ -260,7 +265,7 @@ class CombinedPolicy:
         )
 
     def _ruled(self) -> list[InboundMessage]:
-        """The messages of all who speak that rules hold for."""
+        """Return the messages of all senders without full access."""
         return [one for one in _speakers(self.messages) if not self.rules.has_full_access(one)]
 
 

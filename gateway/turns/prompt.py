@@ -1,4 +1,4 @@
-"""Inbound messages as the model reads them."""
+"""User messages for the model, built from inbound messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 
 _QUOTE_LIMIT = 500
 _NAME_LIMIT = 80
-# Joined messages that came within this time have no times of their own.
+# Joined messages within this time have no individual timestamps.
 _SAME_TIME_S = 60
 _BRACKETS = str.maketrans({"[": "(", "]": ")", '"': "'"})
 
@@ -39,10 +39,10 @@ def build_user_message(
     steering: bool = False,
     work: str = "",
 ) -> Message:
-    """Return the user message made of the inbound ones that a turn joins, with their facts.
+    """Return the user message for the joined inbound messages, with their facts.
 
-    `mode` is the current permission mode: it may change at any time, so it is not in the system
-    prompt. `steering` says that the messages arrived while the turn ran. `work` describes the long
+    `mode` is the current permission mode; it may change at any time, so it is not in the system
+    prompt. `steering` says that the messages arrived during the turn. `work` describes the long
     task in the folder.
     """
     last = messages[-1]
@@ -82,7 +82,7 @@ def _entry(message: InboundMessage, facts: Sequence[str]) -> PromptEntry:
 
 
 def _own_facts(messages: Sequence[InboundMessage]) -> Sequence[Sequence[str]] | None:
-    """Return the facts of each message, or None when all messages have the same."""
+    """Return the facts of each message, or None if all messages share them."""
     last = messages[-1]
     is_same_sender = all(message.sender.id == last.sender.id for message in messages)
     is_same_time = last.received_at - messages[0].received_at < _SAME_TIME_S
@@ -104,7 +104,7 @@ def _own_facts(messages: Sequence[InboundMessage]) -> Sequence[Sequence[str]] | 
 
 
 def _facts_of_text(message: InboundMessage) -> list[str]:
-    """Return the facts about one message's words: an edit, a quote, the source of a forward."""
+    """Return the facts about a message's text: an edit, a quote, the source of a forward."""
     facts = ["edited after it was first sent"] if message.edited else []
     source = _label(message.quoted_from) if message.quoted_from else None
     if message.quoted:
@@ -128,12 +128,12 @@ def _name(message: InboundMessage) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a name without brackets and quotation marks, which could end those around it."""
+    """Return a name without brackets and quotation marks, which could end the surrounding ones."""
     return " ".join(name.split()).translate(_BRACKETS)[:_NAME_LIMIT]
 
 
 def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """Return the taint of attached files, of the terminal's folder and of where jobs were made."""
+    """Return the taint of attached files, of the terminal's folder and of scheduled jobs."""
     planned = (taint_of_text(",".join(message.options.taint)) for message in _jobs(messages))
     taint = frozenset[Taint]().union(*(news.taint for news in _news(messages)), *planned)
     if any(message.media for message in messages):
@@ -144,19 +144,19 @@ def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
 
 
 def opening_events(claim: TurnClaim) -> list[SessionCreated | Evicted]:
-    """Return the events in front of a turn: a new session, and files that did not fit."""
+    """Return the events before a turn: a new session, and files that did not fit."""
     begun = [] if claim.begins is None else [SessionCreated(claim.session, claim.begins)]
     counts = [news.evicted for news in _news(claim.messages) if news.evicted]
     return [*begun, *(Evicted(n, describe_eviction(n)) for n in counts)]
 
 
 def is_said(message: InboundMessage) -> bool:
-    """Return whether a person said it, directly or by a job."""
+    """Return whether a person sent the message, directly or through a job."""
     return message.task is None and not _is_from_kore(message) and bool(message.content)
 
 
 def _is_from_kore(message: InboundMessage) -> bool:
-    """Return whether it reports background work, or is a job in the model's own words."""
+    """Return whether the message reports background work or is a job written by the model."""
     return message.is_report or (message.job is not None and message.options.by_model)
 
 
@@ -165,7 +165,7 @@ def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
 
 
 def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
-    """Return what the terminal sent with messages: news of its folder and of commands run there."""
+    """Return the terminal's context in messages: folder updates and output of commands."""
     reports: list[Any] = []
     for message in messages:
         if message.channel == CONSOLE:

@@ -1,4 +1,4 @@
-"""Requests to the agent: what a turn reads, and what it may do."""
+"""Requests for turns: their prompt and their permissions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class TurnRequests:
-    """Makes the request of each turn: first its prompt, then, once that is complete, the rest."""
+    """Builder for turn requests: the prompt first, the rest once the prompt is complete."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
@@ -64,11 +64,11 @@ class TurnRequests:
         self._similarity = similarity
 
     def compose(self, messages: Sequence[InboundMessage], session_mode: str | None) -> Message:
-        """Return the message that opens a turn for these; `session_mode` is its conversation's."""
+        """Return the message that opens a turn; `session_mode` is the mode of its conversation."""
         last = messages[-1]
         audience = self._permissions.audience(last)
         work = ""
-        # A sub-agent learns of its task from its caller alone.
+        # A sub-agent learns about its task only from its caller.
         if audience.owner and last.task is None:
             work = self._agent.redactor.clean(describe_progress(audience.root))
         mode: str = self._permissions.mode(last, session_mode)
@@ -77,9 +77,9 @@ class TurnRequests:
         return build_user_message(messages, mode, work=work)
 
     async def draft(self, claim: TurnClaim, store: TurnStore) -> TurnDraft:
-        """Return the prompt as the claim has stored it.
+        """Return the draft of the prompt as stored by the claim.
 
-        Raises `FolderReplaced` where another folder has taken the place of the session's.
+        Raise `FolderReplaced` if the session's folder was replaced by another one.
         """
         folder = await take_folder(self._database, claim, self._permissions)
         conversation = await store.begin(claim.asked)
@@ -102,9 +102,9 @@ class TurnRequests:
             thinking=True if message.options.thinking else claim.choices.thinking,
             is_resumed=claim.resumed,
             reads_workspace=not is_subagent,
-            # A terminal describes its folder itself.
+            # A terminal describes its folder to the model in its messages.
             describes_project=message.channel != CONSOLE and not is_subagent,
-            # In mode "plan" nothing may be remembered.
+            # In mode "plan", the memory must not change.
             may_remember=is_new_request and self._permissions.mode(message, claim.mode) != "plan",
         )
 
@@ -116,7 +116,7 @@ class TurnRequests:
         meter: UsageMeter,
         stop: CancelToken,
     ) -> TurnRequest:
-        """Return the request for a complete prompt; `task` is the sub-agent's that works on it."""
+        """Return the request for a complete prompt; `task` is the sub-agent task of the turn."""
         claim, audience, window = draft.claim, draft.audience, store.window
         message = claim.messages[-1]
         results: dict[str, ToolResult] = {}
@@ -174,6 +174,6 @@ class TurnRequests:
         )
 
     def _watches(self, folder: Path) -> "ProjectWatches | None":
-        """Return the watches of a project; in the workspace only Kore changes files."""
+        """Return the watches of a project; only Kore changes files in the workspace."""
         is_watched = self._agent.settings.watch and folder != self._agent.workspace.folder
         return self._agent.watches if is_watched else None

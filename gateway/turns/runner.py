@@ -18,7 +18,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 
 
 class TurnRunner:
-    """Runs claimed turns. One instance serves all lanes."""
+    """Runner for claimed turns. One instance serves all lanes."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
@@ -45,7 +45,7 @@ class TurnRunner:
 
     @property
     def is_draining(self) -> bool:
-        """Whether turns rest at their next journaled step, and none begins."""
+        """True if turns are suspended at their next journaled step and no new turn begins."""
         return self._stores.is_draining
 
     def drain(self) -> None:
@@ -54,11 +54,11 @@ class TurnRunner:
     async def run(
         self, claim: TurnClaim, stop: CancelToken, has_news: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Run a turn to its commit. Return whether messages wait in its lane by then.
+        """Run a turn to its commit. Return whether messages then wait in its lane.
 
-        `has_news` says whether anybody wrote since the claim. Raises `TurnSuspended` when the
-        process stops meanwhile, `AwaitingAnswer` when a person has to answer first, and
-        `FolderReplaced` where another folder has taken the place of the session's.
+        `has_news` says whether messages arrived since the claim. Raise `TurnSuspended` if the
+        process stops during the turn, `AwaitingAnswer` if a person must answer first, and
+        `FolderReplaced` if the session's folder was replaced by another one.
         """
         began = time.monotonic()
         tasks = await self._subagents.of(claim)
@@ -87,7 +87,7 @@ class TurnRunner:
         return has_more
 
     async def give_up(self, claim: TurnClaim, sentence: str, *, has_failed: bool = True) -> None:
-        """End a turn that cannot be run, and tell the chat."""
+        """End a turn that cannot run, and notify the chat."""
         self.evict(claim.session)
         self._usage.turns.give_up(claim.messages[-1], sentence)
         tasks = await self._subagents.of(claim)

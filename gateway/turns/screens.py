@@ -1,4 +1,4 @@
-"""Turns as screens and chats follow them while they run."""
+"""Display of running turns on screens and in chats."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ from gateway.turns.outcome import TurnOutcome, earlier_texts, root_cause
 from gateway.turns.prompt import opening_events
 
 if TYPE_CHECKING:
-    # An idle gateway needs nothing of what a turn needs.
+    # Imported for typing only: an idle gateway does not load the modules of a turn.
     from agent.turn.runner import AgentTurn
 
 
 class TurnScreens:
-    """Runs turns and shows them: events for screens, a preview for the chat."""
+    """Runner that displays turns: events for screens, a preview for the chat."""
 
     def __init__(self, *, database: Store, renderer: ReplyRenderer, events: EventHub) -> None:
         self._database = database
@@ -67,7 +67,8 @@ class TurnScreens:
                     preview.set_paused(exc.sentence)
                     raise
                 finally:
-                    # The group waits for an update under way: the final must know its message.
+                    # The group waits for a running update, because the final answer needs its
+                    # message.
                     preview.close()
         except BaseExceptionGroup as several:
             raise root_cause(several) from None
@@ -77,7 +78,7 @@ class TurnScreens:
     async def show_subagent(
         self, turn: "AgentTurn", task: SubagentTask, *, is_owner: bool
     ) -> TurnOutcome:
-        """Run a sub-agent's turn, and show its steps in the chat that it works for."""
+        """Run a sub-agent's turn and show its steps in the chat that it works for."""
         outcome = TurnOutcome(is_owner=is_owner)
         async with aclosing(turn.events()) as stream:
             async for event in stream:
@@ -89,11 +90,11 @@ class TurnScreens:
         return outcome
 
     def end(self, claim: TurnClaim) -> None:
-        """Tell the screens that the turn is stored."""
+        """Notify the screens that the turn is stored."""
         self._events.end_turn(claim.session)
 
     def show_failure(self, tasks: Sequence[SubagentTask], sentence: str) -> None:
-        """Tell the chats of sub-agents that they failed."""
+        """Notify the chats of sub-agents about their failure."""
         for task in tasks:
             self._publish_step(task, events.Error("error", sentence, None))
 
@@ -123,7 +124,7 @@ class TurnScreens:
     def _preview(
         self, claim: TurnClaim, exposure: TaintState, earlier_messages: Sequence[Message]
     ) -> StreamingPreview | None:
-        """Return None where nothing can be shown, and for a job, whose answer comes whole."""
+        """Return the preview; None for channels without previews and for jobs."""
         message = claim.messages[-1]
         channel = ability(self._renderer.channel(message.route), SupportsPreview)
         if channel is None or message.job is not None:

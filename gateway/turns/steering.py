@@ -1,4 +1,4 @@
-"""Steering: what people say while a turn runs becomes part of it."""
+"""Steering: messages that people send during a turn become part of it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,17 +14,18 @@ from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.joining import Joining, join_running_turn
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
-# Messages that follow the first of a turn so soon are one question with it, where messages are
-# joined: an answer that has only begun is begun anew.
+# Time in which further messages belong to the first one, if messages are joined: an answer that has
+# just begun is restarted.
 BURST_S = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """For one turn. `has_new_messages` says whether anything has come in since it was claimed.
+    """Steering of one turn.
 
-    Who steers a turn is one of its speakers from then on: its policy, its questions and its taint
-    count them, also after a restart, because the inbox rows belong to the turn.
+    `has_new_messages` says whether messages arrived since the claim. A person who steers a turn
+    becomes one of its speakers: the policy, questions and taint of the turn include them, also
+    after a restart, because the inbox rows belong to the turn.
     """
 
     database: Store
@@ -37,26 +38,26 @@ class Steering:
     _accepts_burst: bool = True
 
     def is_burst(self) -> bool:
-        """Whether more has come so soon that it may belong to the question."""
+        """Return whether messages arrived so soon that they may belong to the question."""
         soon = time.monotonic() - self.began_at < BURST_S
         return self._accepts_burst and soon and not self.claim.resumed and self.has_new_messages()
 
     async def absorb_new_messages(
         self, results: Sequence[Message], *, burst: bool = False
     ) -> list[Message]:
-        """What the history has grown by, on disk; `results` are put in front of what was said."""
+        """Store new messages and return the messages appended to the history, `results` first."""
         claim = self.claim
         joining = Joining(self.is_command, build_user_message, self._taint, burst=burst)
         steered_messages = await self.database.transact(
             join_running_turn, claim, results, joining, time.time()
         )
         if steered_messages is None:
-            # Of a burst: a command stands in front, or messages are not joined here.
+            # In a burst: a command comes first, or messages are not joined here.
             self._accepts_burst = not burst
             return []
         if any(is_said(one) and not self.is_untrusted(one) for one in steered_messages.messages):
             await self.database.transact(sessions.renew_bits, claim.session)
-        # Before the model reads a word of it.
+        # Before the model reads any of the messages.
         claim.messages.extend(steered_messages.messages)
         self.taint_state.taint |= steered_messages.taint
         return steered_messages.stored

@@ -26,7 +26,7 @@ from gateway.turns.steering import Steering
 
 @dataclass(slots=True, kw_only=True)
 class TurnStores:
-    """Opens the store of each turn. While `is_draining`, turns rest at their next step."""
+    """Factory for turn stores. While `is_draining`, turns are suspended at their next step."""
 
     database: Store
     agent: Agent
@@ -38,19 +38,19 @@ class TurnStores:
     is_draining: bool = False
 
     async def pin(self, session: str) -> None:
-        """See `BackgroundWork.pin`: the session's turn rests or is over."""
+        """Pin a session whose turn is suspended or over; see `BackgroundWork.pin`."""
         await self.committer.background.pin(session)
 
     def evict(self, session: str) -> None:
-        """Forget the session's window: its turn did not end as it began."""
+        """Discard the session's window, because its turn did not end normally."""
         self.windows.evict(session)
 
 
 class TurnStore:
     """Implements `RunStore` for one claimed turn; `has_news` says whether messages have arrived.
 
-    `window` and `memory_text` are there after `begin` and `amend`; `earlier_messages`, which the
-    turn added before a restart, after `steps`.
+    `window` and `memory_text` exist after `begin` and `amend`; `earlier_messages`, added by the
+    turn before a restart, exist after `steps`.
     """
 
     window: SessionWindow
@@ -82,7 +82,7 @@ class TurnStore:
         return self.window.conversation
 
     async def amend(self, draft: PromptDraft) -> None:
-        """Store what is new of the message, the taint and the memory in one transaction."""
+        """Store changes of the message, the taint and the memory in one transaction."""
         claim = self._claim
         is_changed = draft.message is not self._message
         renews_bits, self._may_renew_bits = self._may_renew_bits and self._is_heard(), False
@@ -142,16 +142,16 @@ class TurnStore:
         return has_more
 
     def _is_heard(self) -> bool:
-        """Return whether a trusted person said one of the messages."""
+        """Return whether a trusted person sent one of the messages."""
         is_untrusted = self._stores.permissions.is_untrusted
         return any(
             is_said(message) and not is_untrusted(message) for message in self._claim.messages
         )
 
     def _new_memory(self, draft: PromptDraft) -> str | None:
-        """Take the memory that the session began with. Return its text if it is not stored yet.
+        """Load the memory from the start of the session. Return its text if it is not stored yet.
 
-        A sub-agent reads the file.
+        A sub-agent reads the file instead.
         """
         if self.memory_text is not None or not draft.reads_workspace:
             return None

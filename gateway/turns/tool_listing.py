@@ -1,4 +1,4 @@
-"""Tools as people see them: names, descriptions, and the roles that may use them."""
+"""List of tools for people: names, descriptions and roles that may use them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from gateway.access.roles import RoleRegistry
 
 
 def list_tools(tools: Iterable[Tool], policies: RoleRegistry) -> Sequence[Mapping[str, Any]]:
-    """In the order of the tools: name, description, effect, aliases, and the roles that may."""
+    """Return name, description, effect, aliases and permitted roles of the tools, in order."""
     return [
         {
             "name": tool.name,
@@ -25,7 +25,7 @@ def list_tools(tools: Iterable[Tool], policies: RoleRegistry) -> Sequence[Mappin
 
 
 def beginning(description: str) -> str:
-    """What a person wants to know of it: behind the first halt stands how a model is to call it."""
+    """Return the first clause of a description; the rest tells models how to call the tool."""
     return t(" ".join(re.split(r"[.;]", description)[0].split()))
 
 

@@ -18,8 +18,7 @@ _STEPS = 25
 def trace_of(
     level: Trace, messages: Sequence[Message], spent: UsageTotals, toolbox: ToolRegistry
 ) -> str:
-    """Return the trace as markdown, "" if there is nothing to say. `messages` are those of the
-    whole turn."""
+    """Return the trace as markdown, or ''. `messages` are the messages of the whole turn."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
     failed = {message.tool_call_id for message in messages if message.is_error}
     if level == "off" or not (calls or level == "full"):

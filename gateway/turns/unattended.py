@@ -1,4 +1,4 @@
-"""Denies approvals while a scheduled job runs, and lists them afterwards."""
+"""Approver for scheduled jobs: denies all requests and lists them."""
 
 from agent.approvals import Answer, ApprovalRequest
 from agent.errors import KoreError
@@ -9,13 +9,13 @@ from gateway.core.approval import title_of
 
 
 class UnattendedApprover:
-    """An `agent.security.policy.base.Approver` for the turn of a job."""
+    """Implements `agent.security.policy.base.Approver` for the turn of a job."""
 
     def __init__(self) -> None:
         self.denied_titles: list[str] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """Raises `KoreError`."""
+        """Record the request and raise `KoreError`."""
         title = title_of(request).replace("`", "'")
         if title not in self.denied_titles:
             self.denied_titles.append(title)
@@ -23,7 +23,7 @@ class UnattendedApprover:
 
 
 def denied_summary(permissions: Permissions) -> str:
-    """What the person is told that was not done; '' for nothing."""
+    """Return the sentence about denied actions for the person, or ''."""
     approver = permissions.approver
     if not isinstance(approver, UnattendedApprover) or not approver.denied_titles:
         return ""

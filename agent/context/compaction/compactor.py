@@ -1,5 +1,8 @@
-"""Makes a conversation shorter: a summary takes the place of its older part. Where there is none,
-the oldest results of tools become lines."""
+"""Compaction of conversations.
+
+A summary replaces the older part of a conversation. Without a summary, the oldest tool results are
+replaced by one line each.
+"""
 
 import re
 from collections.abc import Sequence
@@ -21,29 +24,29 @@ from agent.security.taint.taint import TaintState
 from agent.types import Message, Text
 from agent.usage import UsageMeter
 
-# A shorter result is not worth a line in its place.
+# Shorter results are not worth a replacement line.
 SHORT_CHARS = 600
 
-# As `prompts/skill_text.md` begins.
+# The beginning of `prompts/skill_text.md`.
 _SKILL = re.compile(r"Skill \S+, in the folder /")
 _SKILL_CHARS = 40_000
 _WHOLE = re.compile(r"(?:whole text|bytes) in (\S[^)\n]{0,300})\)")
 
 
 def shorten_old_results(messages: Sequence[Message], upto: int) -> list[Message]:
-    """The messages, with the long results among the first `upto` of them shortened."""
+    """Return the messages with long results among the first `upto` of them shortened."""
     return [*map(shorten_old_result, messages[:upto]), *messages[upto:]]
 
 
 def shorten_old_result(message: Message) -> Message:
-    """A long result as a line, everything else as it is. It keeps what it says of taint."""
+    """Return a long tool result as one line, with its taint; return other messages unchanged."""
     if message.role != "tool":
         return message
     text = message.text
     pictures = any(not isinstance(part, Text) for part in message.content)
     if len(text) <= SHORT_CHARS and not pictures:
         return message
-    # What a skill says holds for the whole conversation.
+    # A skill's instructions apply to the whole conversation.
     if _SKILL.match(text) and len(text) <= _SKILL_CHARS:
         return message
     file_match = _WHOLE.search(text)
@@ -61,14 +64,17 @@ RECENT_ROUNDS = 3
 
 @frozen
 class SplitPoint:
-    """What is before `place` leaves, but for the user message `request`: it stays in front."""
+    """Position where a conversation is split.
+
+    Messages before `place` are dropped, except the user message `request`, which stays in front.
+    """
 
     place: int
     request: int | None = None
 
     @property
     def dropped_count(self) -> int:
-        """How many messages leave."""
+        """Number of dropped messages."""
         return self.place - (self.request is not None)
 
     def remaining_messages(self, messages: Sequence[Message]) -> list[Message]:
@@ -82,11 +88,11 @@ class SplitPoint:
 def choose_split_point(
     messages: Sequence[Message], goal: int, *, keep_least: bool = False
 ) -> SplitPoint | None:
-    """The cut that keeps as much as fits in `goal` tokens and half of the allowed messages; with
-    `keep_least` the newest three rounds at most.
+    """Return the split that keeps as many messages as fit, or None if nothing can be dropped.
 
-    Of a round that is too long by itself the request and the newest replies are kept. None when
-    there is nothing to cut off. What stays begins with a user message if `messages` do.
+    The limits are `goal` tokens and half of the allowed messages; with `keep_least`, at most the
+    newest three rounds. If a single round is too long, its request and newest replies remain. The
+    remaining messages begin with a user message if `messages` do.
     """
     splits = _newest_rounds(messages) if keep_least else _cuts(messages)
     below = [0, *accumulate(map(estimate, messages))]
@@ -99,7 +105,7 @@ def choose_split_point(
 
 
 def _cuts(messages: Sequence[Message]) -> list[SplitPoint]:
-    """From the one that keeps most to the one that keeps least."""
+    """Return the possible splits, from the most to the fewest remaining messages."""
     cuts: list[SplitPoint] = []
     request: int | None = None
     for at, message in enumerate(messages):
@@ -118,21 +124,24 @@ def _newest_rounds(messages: Sequence[Message]) -> list[SplitPoint]:
     return [*cuts, *(cut for cut in _cuts(messages) if cut.place > rounds[-1])] if rounds else []
 
 
-# Of the room for messages: what a conversation takes after it was made shorter, at most if it can.
+# Target size after a compaction, as a share of the room for messages.
 GOAL = 0.5
 
-# A summary of less than this part of a conversation is not worth a call.
+# Share of a conversation below which a summary is not worth a model call.
 _MIN_SUMMARISED_SHARE = 0.2
 
-# In one turn, while its answer is awaited: how often it may fail.
+# Limit for failed summaries during one turn, while the person waits for the answer.
 _TRIES = 2
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What the model is shown: it grows at its end. `is_trimmed`: older messages exist but left;
-    `summary` tells of those before them. `turn_message_count` counts those at the end that the turn
-    added before a restart; None: all behind the last user message."""
+    """Part of a session that the model sees; new messages are appended.
+
+    `is_trimmed` means that older messages exist but were dropped; `summary` covers the messages
+    before these. `turn_message_count` is the number of trailing messages that the turn added before
+    a restart; None means all after the last user message.
+    """
 
     messages: list[Message]
     is_trimmed: bool = False
@@ -147,11 +156,11 @@ class Conversation:
 
 @frozen
 class CompactionResult:
-    """A shorter conversation.
+    """Compacted conversation.
 
-    `split` is None when shortening the results among the first `shortened_count` messages was
-    enough; otherwise `summary` describes all that was removed, or, without `has_summary`, says
-    what people wrote in it and no more.
+    `split` is None if it was enough to shorten the results among the first `shortened_count`
+    messages. Otherwise `summary` covers all dropped messages or, without `has_summary`, only quotes
+    people's messages among them.
     """
 
     shortened_count: int
@@ -167,7 +176,7 @@ class CompactionResult:
 
     @property
     def dropped_count(self) -> int:
-        """How many left without a summary."""
+        """Number of messages that were dropped without a summary."""
         return self.split.dropped_count if self.split and not self.has_summary else 0
 
     def apply(self, messages: Sequence[Message]) -> list[Message]:
@@ -185,13 +194,13 @@ async def shorten(
     dropped: DroppedMessages,
     meter: UsageMeter,
 ) -> CompactionResult | None:
-    """Reach `goal` tokens if that can be; None when there is nothing to gain.
+    """Compact the conversation to `goal` tokens if possible; return None if nothing can be saved.
 
-    `dropped` says what else to summarise. Raises `ProviderError`, `LimitReached`, `ConfigError`:
-    then there is no summary.
+    `dropped` contains the options of the summary. Raise `ProviderError`, `LimitReached` or
+    `ConfigError` if no summary can be made.
     """
     if summariser.prefix is not None:
-        # What has left the requests needs no room. Places stay what they were.
+        # Evicted files need no room. Positions are unchanged.
         remaining = list(summariser.prefix.focused(conversation.messages))
         conversation = replace(conversation, messages=remaining)
     messages = conversation.messages
@@ -201,7 +210,7 @@ async def shorten(
     paths = edited.paths(messages, attached_before) if edited else []
     goal_for_messages = _goal_for_messages(conversation, goal, has_files=bool(paths))
     split = choose_split_point(messages, goal_for_messages, keep_least=dropped.on_request)
-    # A damaged history is mended for each request anew: places in it mean nothing.
+    # Each request repairs an invalid history again, so positions in it are meaningless.
     if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
     leaving = split.dropped_messages(messages)
@@ -209,7 +218,7 @@ async def shorten(
         return shorten_results_only(conversation, split, goal)
     request = replace(dropped, messages=leaving, before=conversation.summary, goal=goal)
     if conversation.is_trimmed and request.before is None:
-        # No request that is still there was the first one.
+        # None of the messages in the requests is the beginning of the conversation.
         request = replace(request, before=Summary(load_prompt("trimmed"), taint=dropped.taint))
     if summariser.prefix is not None:
         visible = summariser.prefix.visible_messages(
@@ -235,7 +244,7 @@ async def shorten(
 
 
 def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool) -> int:
-    """What the messages that stay may take, beside what is told of those that leave."""
+    """Return the room for the remaining messages, without what describes the dropped messages."""
     before = conversation.summary.words if conversation.summary else ()
     words = words_tokens([*before, *words_of(conversation.messages)])
     files = attachment_limit(goal) if has_files else 0
@@ -244,7 +253,7 @@ def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool
 
 
 def _skill_tokens(conversation: Conversation) -> int:
-    """What the skills of the conversation may take once their messages leave."""
+    """Return the tokens of the conversation's skill texts, which outlast their messages."""
     attached = conversation.summary.files if conversation.summary else ()
     texts = {one.path: one.text for one in attached if one.path.startswith(SKILL)}
     texts |= {f"{SKILL}{name}": text for name, text in skill_texts(conversation.messages)}
@@ -252,7 +261,7 @@ def _skill_tokens(conversation: Conversation) -> int:
 
 
 def _todo(leaving: list[Message], remaining: list[Message], before: Summary | None) -> str:
-    """The model's list, if nothing that is kept has it."""
+    """Return the model's todo list, or '' if a remaining message contains it."""
     from agent.tools.assistant.todo import current
 
     if current(remaining) is not None:
@@ -263,8 +272,10 @@ def _todo(leaving: list[Message], remaining: list[Message], before: Summary | No
 def shorten_results_only(
     conversation: Conversation, split: SplitPoint, goal: int
 ) -> CompactionResult | None:
-    """The oldest results before the cut become lines until `goal` is reached; None when that
-    saves nothing."""
+    """Shorten the oldest results before the split until `goal` is reached.
+
+    Return None if nothing is saved.
+    """
     before = after = conversation.tokens
     count = 0
     for at, message in enumerate(conversation.messages[: split.place]):
@@ -281,8 +292,11 @@ def shorten_results_only(
 def shorten_without_summary(
     summariser: Summariser, conversation: Conversation, goal: int, dropped: DroppedMessages
 ) -> CompactionResult | None:
-    """Reach `goal` tokens without asking a model: old results go; when that is not enough, the
-    oldest messages, but for what people wrote. None when there is nothing to gain."""
+    """Compact the conversation to `goal` tokens without a model call.
+
+    Old results are shortened; if that is not enough, the oldest messages are dropped, except the
+    text that people wrote. Return None if nothing can be saved.
+    """
     messages = conversation.messages
     newest = choose_split_point(messages, goal // 2, keep_least=True)
     split = choose_split_point(messages, _goal_for_messages(conversation, goal, has_files=False))
@@ -309,31 +323,30 @@ def shorten_without_summary(
 
 
 class CompactionStore(Protocol):
-    """Stores what a compaction came to; False when the stored conversation has changed."""
+    """Storage for compactions; `keep` returns False if the stored conversation has changed."""
 
     async def keep(self, shorter: CompactionResult) -> bool: ...
 
 
 @runtime_checkable
 class SharedCompaction(Protocol):
-    """Optional ability of a `CompactionStore`: other tasks compact the conversation, too."""
+    """Optional capability of a `CompactionStore`: other tasks also compact the conversation."""
 
     async def made(self) -> CompactionResult | None:
-        """The compaction that runs elsewhere, once it is stored; None if there is none or it
-        failed."""
+        """Return another task's compaction once it is stored; None without one or if it failed."""
         ...
 
 
 @runtime_checkable
 class PrefixStore(Protocol):
-    """Optional ability of a `CompactionStore`: it compacts the conversation after the turn."""
+    """Optional capability of a `CompactionStore`: compact the conversation after the turn."""
 
     def remember_prefix(self, prefix: RequestPrefix) -> None: ...
 
 
 @dataclass(slots=True)
 class Compactor:
-    """Makes room for one turn, while its answer is awaited, a bounded number of times."""
+    """Compaction during a turn, while the person waits; failed summaries are limited in number."""
 
     summariser: Summariser
     exposure: TaintState
@@ -342,7 +355,7 @@ class Compactor:
     _tries: int = _TRIES
 
     async def make_room(self, conversation: Conversation, limit: int) -> CompactionResult | None:
-        """The conversation is changed and stored; None when it stays as it is."""
+        """Compact the conversation in place and store it; return None if it is unchanged."""
         shorter = await self.keeper.made() if isinstance(self.keeper, SharedCompaction) else None
         shorter = shorter or await self._make(conversation, int(limit * GOAL))
         if shorter is None:
@@ -350,17 +363,17 @@ class Compactor:
         conversation.messages[:] = shorter.apply(conversation.messages)
         conversation.summary = shorter.summary
         if shorter.summary is not None:
-            # What was read again for it may be new to the turn.
+            # Files that were read again for the summary may add taint to the turn.
             self.exposure.taint |= shorter.summary.taint
         if shorter.split:
             conversation.is_trimmed = False
         return shorter
 
     async def _make(self, conversation: Conversation, goal: int) -> CompactionResult | None:
-        """Stored; None when there is nothing to gain."""
+        """Compact and store; return None if nothing can be saved."""
         dropped = DroppedMessages((), taint=self.exposure.taint)
         shorter = await self._summarised(conversation, goal, dropped) if self._tries > 0 else None
-        # The answer matters more: old results go, then old messages, but for what people wrote.
+        # The answer has priority: shorten old results, then drop old messages except people's text.
         shorter = shorter or shorten_without_summary(self.summariser, conversation, goal, dropped)
         if shorter is None or not await self.keeper.keep(shorter):
             return None
@@ -369,7 +382,7 @@ class Compactor:
     async def _summarised(
         self, conversation: Conversation, goal: int, dropped: DroppedMessages
     ) -> CompactionResult | None:
-        """None when there is nothing to gain, or no model could tell it."""
+        """Return a compaction with a summary; None if nothing is saved or the summary fails."""
         self._tries -= 1
         try:
             shorter = await shorten(self.summariser, conversation, goal, dropped, self.meter)

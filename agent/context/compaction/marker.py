@@ -1,4 +1,4 @@
-"""How far a library user's conversation is told in a summary; the messages themselves stay."""
+"""Compaction markers for library users, whose stored messages remain complete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,8 +12,11 @@ from agent.types import Message
 
 @frozen
 class CompactionMarker:
-    """Places in a session's whole list of messages: `summary` tells of those before `upto` but for
-    `request`; long results before `pruned` are shown as a line."""
+    """Positions in the list of all messages of a session.
+
+    `summary` covers the messages before `upto`, except `request`; long results before `pruned` are
+    shown as one line.
+    """
 
     upto: int = 0
     request: int | None = None
@@ -21,13 +24,13 @@ class CompactionMarker:
     summary: Summary | None = None
 
     def conversation(self, messages: Sequence[Message]) -> Conversation:
-        """What the model is shown of the whole session."""
+        """Return the conversation that the model sees of the whole session."""
         shortened = shorten_old_results(messages, self.pruned)
         front = [] if self.request is None else [shortened[self.request]]
         return Conversation([*front, *shortened[self.upto :]], summary=self.summary)
 
     def move_by(self, shorter: CompactionResult) -> "CompactionMarker":
-        """What `shorter` makes of it: its places are those of `conversation`."""
+        """Return the marker after another compaction, whose positions refer to `conversation`."""
         split = shorter.split
         if split is None:
             return replace(
@@ -45,17 +48,17 @@ class CompactionMarker:
 
 @runtime_checkable
 class MarkerStore(Protocol):
-    """A history that also keeps marks."""
+    """Optional capability of a history: store compaction markers."""
 
     async def mark(self, session: str) -> CompactionMarker: ...
 
     async def set_mark(self, session: str, mark: CompactionMarker) -> None:
-        """Called when the messages that it counts are stored."""
+        """Store a marker. Called once the messages that it counts are stored."""
         ...
 
 
 class MarkerRecorder:
-    """Compaction store of a library user's turn; `mark` is stored with the turn."""
+    """Compaction store for a library user's turn; `mark` is stored with the turn."""
 
     def __init__(self, mark: CompactionMarker) -> None:
         self.mark = mark
@@ -72,7 +75,7 @@ def mark_to_json(mark: CompactionMarker) -> dict[str, Any]:
 
 
 def mark_from_json(data: Mapping[str, Any]) -> CompactionMarker:
-    """Raises KeyError or TypeError when the data is no mark."""
+    """Return the marker in the data. Raise KeyError or TypeError if it is invalid."""
     summary_data = data["summary"]
     summary = (
         summary_from_json(summary_data, frozenset(summary_data["taint"])) if summary_data else None

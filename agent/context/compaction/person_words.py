@@ -1,4 +1,4 @@
-"""What people wrote in messages that leave the window: word for word, as far as there is room."""
+"""Verbatim quotes of people's messages that compaction drops, within a token limit."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,31 +7,31 @@ from itertools import pairwise
 from agent.context.token_budget import estimate_text, level, middle_out
 from agent.types import Message
 
-# What people wrote may take so much of a window, and in a small one this share of the goal.
+# Token limit for people's text; in a small window, a share of the goal applies.
 MOST_TOKENS = 20_000
 _SHARE = 0.5
 
-# A piece that is cut down to less says nothing any more.
+# A shorter excerpt of a piece is not informative.
 _LEAST_TOKENS = 40
 
-# Of the room, when whole messages have to go: what the oldest may take.
+# Share of the limit for the oldest messages, when whole messages are dropped.
 _OLDEST_SHARE = 0.25
 
 GAP = "…"
 
-# The smallest pieces first. A sentence or an item of a list is short; what machines print and
-# what people paste has few of them, and is long.
+# Smallest pieces first. Sentences and list items are short; machine output and pasted text have few
+# of them and are long.
 _SENTENCE = re.compile(r"(?<=[.!?。！？])(?=\s)|\n\s*\n|\n(?=\s{0,8}(?:[-*•]|\d{1,3}[.)])\s)")
 _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
 def words_limit(goal: int) -> int:
-    """The tokens that people's words may take in a conversation of `goal` tokens."""
+    """Return the token limit for people's text in a conversation of `goal` tokens."""
     return min(MOST_TOKENS, int(goal * _SHARE))
 
 
 def words_of(messages: Sequence[Message]) -> list[str]:
-    """What the person wrote in each message. What came with taint is not the person's."""
+    """Return the text of each user message. Tainted messages were not written by the person."""
     own = (one for one in messages if one.role == "user" and not one.taint)
     return [text for message in own if (text := message.text.strip())]
 
@@ -41,11 +41,11 @@ def words_tokens(words: Sequence[str]) -> int:
 
 
 def fit_words(words: Sequence[str], limit: int) -> tuple[str, ...]:
-    """The words within `limit` tokens.
+    """Return the texts, shortened to `limit` tokens.
 
-    When they are too many, the longest pieces lose their middle: of sentences and list items, then
-    of paragraphs, then of messages. When even that leaves no sense, messages go, those between the
-    oldest and the newest.
+    The middle of the longest pieces is cut: first of sentences and list items, then of paragraphs,
+    then of messages. If the pieces would become too short, the messages between the oldest and the
+    newest are dropped.
     """
     if words_tokens(words) <= limit:
         return tuple(words)
@@ -74,12 +74,12 @@ def _oldest_and_newest(words: Sequence[str], limit: int) -> tuple[str, ...]:
         if room < 0:
             break
         newest.append(text)
-    # The gap of an earlier time is one of those that leave, or stands where this one would.
+    # A gap from an earlier compaction is dropped or coincides with this gap.
     return (*(one for one in oldest if one != GAP), GAP, *(w for w in newest[::-1] if w != GAP))
 
 
 def _tokens(text: str) -> int:
-    """With what stands between two messages."""
+    """Return the tokens of a text with the separator between two messages."""
     return estimate_text(text) + 2
 
 

@@ -1,4 +1,4 @@
-"""Has a model tell what happened in messages that leave the window."""
+"""Summaries of dropped messages, written by a model."""
 
 import asyncio
 import logging
@@ -28,10 +28,11 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Summary:
-    """`text` tells what happened; `words` are what the person wrote, word for word, oldest first;
-    `todo` is the model's list where no message that stayed holds it, `files` are those edited last.
-    `taint` is what the
-    conversation had taken in: telling it again does not cleanse it.
+    """Summary of the older part of a conversation.
+
+    `text` describes the events; `words` quote the person's messages, oldest first; `todo` is the
+    model's todo list unless a remaining message contains it; `files` are the last edited files.
+    `taint` is the taint of the conversation: a summary does not remove it.
     """
 
     text: str
@@ -42,7 +43,7 @@ class Summary:
 
     @property
     def front(self) -> str:
-        """As the model reads it, in front of the messages that stayed."""
+        """Text of the summary for the model, before the remaining messages."""
         text = render_prompt("summary_front", summary=self.text)
         if self.todo:
             text = f"{text}\n\n{render_prompt('summary_todo', todo=self.todo)}"
@@ -56,7 +57,7 @@ class Summary:
 
 
 def summary_to_json(summary: Summary) -> dict[str, Any]:
-    """Without the taint."""
+    """Return the summary as a JSON object, without its taint."""
     return {
         "text": summary.text,
         "words": list(summary.words),
@@ -66,12 +67,12 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
 
 
 def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summary:
-    """Return the summary in a JSON object. Raises KeyError when the object is not a summary."""
+    """Return the summary in a JSON object. Raise KeyError if the object is not a summary."""
     files = tuple(AttachedFile(file["path"], file["text"]) for file in data["files"])
     return Summary(data["text"], tuple(data["words"]), data["todo"], taint, files)
 
 
-# What a summary may have; the prompt asks for less.
+# Token limit for a summary; the prompt asks for fewer.
 SUMMARY_TOKENS = 4_000
 
 _LEAST_TOKENS = 100
@@ -82,22 +83,22 @@ _TRIES = 3
 
 _TIMEOUT_S = 180.0
 
-# Of the model's window: estimates err, and prompt and reply need room, too.
+# Share of the model's window: estimates are imprecise, and prompt and reply need room, too.
 _SHARE = 0.6
 
 
 def summary_limit(goal: int) -> int:
-    """Tokens that the summary may have in a conversation of `goal` tokens."""
+    """Return the token limit for the summary in a conversation of `goal` tokens."""
     return max(min(SUMMARY_TOKENS, goal // 4), _LEAST_TOKENS)
 
 
 @frozen
 class DroppedMessages:
-    """What the summary covers: messages, and the summary of those before them.
+    """Input of a summary: dropped messages and the summary of the messages before them.
 
-    `focus` is what a person asked to keep, `taint` is all that the conversation has taken in;
-    `goal` is the size that the conversation should come to. `on_request`: a person asked for a
-    summary. `visible` is the conversation as its requests show it, when it fits: the same and the
+    `focus` is what a person asked to preserve, `taint` is the taint of the conversation, and `goal`
+    is the target size of the conversation in tokens. `on_request`: a person asked for a summary.
+    `visible`, if it fits the window, is the conversation as in its requests: the dropped and the
     newest messages.
     """
 
@@ -112,16 +113,18 @@ class DroppedMessages:
 
 @frozen
 class Summariser:
-    """Asks the conversation's own model, with one more message behind what it has in its cache;
-    where that cannot be, the model of the profile "quick", with a transcript. Nothing that a model
-    or a tool said leaves uncleaned."""
+    """Summarizer with redacted input and output.
+
+    It sends one more message to the conversation's own model, which has the rest in its cache. If
+    that is impossible, it sends a transcript to the model of the profile "quick".
+    """
 
     models: ModelPool
     redactor: Redactor
     prefix: RequestPrefix | None = None
 
     async def summarise(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
-        """Raises `ProviderError`, `LimitReached`, `ConfigError`."""
+        """Return the summary. Raise `ProviderError`, `LimitReached` or `ConfigError`."""
         if self.prefix is not None and leaving.visible:
             try:
                 return await self._continue(self.prefix, leaving.visible, leaving, meter)
@@ -169,7 +172,7 @@ class Summariser:
         return self.with_words(text, leaving)
 
     def with_words(self, text: str, leaving: DroppedMessages) -> Summary:
-        """A summary of `text`, with what people wrote before and in the messages that leave."""
+        """Return a summary with this text and people's earlier and newly dropped messages."""
         before = leaving.before or Summary("")
         taint = before.taint.union(leaving.taint, *(one.taint for one in leaving.messages))
         new = [self.redactor.clean(text) for text in words_of(leaving.messages)]
@@ -202,12 +205,12 @@ class Summariser:
 
 
 def _words(goal: int) -> int:
-    """What a person would call so long a text."""
+    """Return the word count to ask for in the prompt."""
     return summary_limit(goal) * 3 // 5
 
 
 async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
-    """The reply; it is counted like any other."""
+    """Return the model's reply; its usage is recorded."""
     tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
     till = CallMeter(tariff, model.fallback_tariffs, meter)
     tokens = estimate_text(request.system) + sum(map(estimate, request.messages))
@@ -230,7 +233,7 @@ async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter)
 
 
 def transcript(messages: Sequence[Message], room: int) -> str:
-    """The messages as a text of about `room` tokens: of the longest the middle is left out."""
+    """Return the messages as text of about `room` tokens; the longest lose their middle."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     entries = [_describe(message, names) for message in messages]
     heads = sum(estimate_text(head) for head, _ in entries)
@@ -239,7 +242,7 @@ def transcript(messages: Sequence[Message], room: int) -> str:
 
 
 def _describe(message: Message, names: dict[str, str]) -> tuple[str, str]:
-    """A heading and the text below it."""
+    """Return a heading and the text below it."""
     if message.role == "tool":
         failed = " (failed)" if message.is_error else ""
         return f"[{names.get(message.tool_call_id or '', 'tool')} gave{failed}]", message.text

@@ -1,6 +1,6 @@
-"""What the model is shown of the folder that a person works in, and of files they point at.
+"""Project context for the model: the working folder and the files that a person points at.
 
-It travels with the user message that brought it, and only what has changed since is told again.
+It is part of the user message that opens a turn; later messages contain only changes.
 """
 
 import os
@@ -30,8 +30,11 @@ from agent.types import Taint
 
 @frozen
 class ContextUpdate:
-    """A text for the model, what it brings, and how many files did not fit. `parts` is the text
-    folder by folder and file by file: each is left out where the conversation has it already."""
+    """Update of the project context for the model.
+
+    `taint` is the taint of the text and `evicted` the number of files that did not fit. `parts` is
+    the text by folder and file: parts that the conversation already contains are omitted.
+    """
 
     text: str
     taint: frozenset[Taint] = frozenset({"private"})
@@ -39,10 +42,10 @@ class ContextUpdate:
     parts: tuple[str, ...] = ()
 
 
-# Of the window, for all files that a person points at.
+# Share of the window for all files that a person points at.
 FILE_SHARE = 0.25
 
-# What tells most of a folder, in the room that focused files leave: beginnings, in this order.
+# Most informative files of a folder, in order; their beginnings use the room left by focused files.
 OVERVIEW_FILES = (
     *("README.md", "README.rst", "README.txt", "README"),
     *("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "pom.xml", "build.gradle"),
@@ -52,15 +55,17 @@ OVERVIEW_FILES = (
 OVERVIEW_TOKENS = 2_000
 
 _OVERVIEW_FILE_TOKENS = 800
-# More than this says less than the tree.
+# A longer list of changes is less useful than the tree.
 _MOST_CHANGES = 30
 
 
 @dataclass(slots=True)
 class ProjectContext:
-    """`root` is the folder, or None without one; `focus` are files and folders, the most wanted
-    first, whose text may have `limit` tokens in all; `clean` takes secrets out; `remark` is for
-    the person. `origin` says which places are the owner's. `sandbox` is where git may be asked.
+    """Project context of a session.
+
+    `root` is the folder, or None without a project. `focus` are files and folders, most important
+    first, whose text may use `limit` tokens in total. `clean` removes secrets, `remark` is for the
+    person, `origin` identifies the owner's places, and `sandbox` returns the sandbox for git.
     """
 
     root: Path | None
@@ -76,16 +81,16 @@ class ProjectContext:
     _files: dict[Path, tuple[tuple[int, int], PointedFile]] = field(default_factory=dict)
 
     def news(self, mentioned: Sequence[Path] = ()) -> ContextUpdate | None:
-        """What is new or has changed since the last report; None without news.
+        """Return new and changed context since the last report, or None.
 
-        `mentioned` are files and folders that the person points at this once. Pictures are left
-        to `new_pictures`; of a file that does not fit the model is told how to read it.
+        `mentioned` are files and folders that the person points at only once. Pictures are left to
+        `new_pictures`. For a file that does not fit, the text explains how to read it.
         """
         texts: list[str] = []
         taint: set[Taint] = {"private"}
         reported_paths: list[Path] = []
         pointed = dict.fromkeys([*mentioned, *self.focus])
-        # `Path.is_dir` raises where a folder above is closed.
+        # `Path.is_dir` raises an error if a parent folder is not accessible.
         folders = [path for path in pointed if os.path.isdir(path)]
         for folder in folders if self.root is None else (self.root, *folders):
             listing = tree(folder, self.shape)
@@ -114,8 +119,10 @@ class ProjectContext:
         return ContextUpdate("\n\n".join(parts), frozenset(taint), evicted, parts)
 
     def _describe_file(self, path: Path, room: float) -> tuple[str, float]:
-        """Return the text about a file ('' for a picture) and the tokens of its content, infinite
-        for a file that is too long to be read."""
+        """Return the text about a file ('' for a picture) and the tokens of its content.
+
+        The tokens of a file that is too long to be read are infinite.
+        """
         file = self._read(path)
         if file.kind != "text":
             return ("" if file.kind == "picture" else file.note), 0
@@ -126,7 +133,7 @@ class ProjectContext:
         return render_prompt("project_file", path=path, text=file.text), tokens
 
     def new_pictures(self) -> list[Path]:
-        """The pictures in `focus` that are new or have changed since they were last shown."""
+        """Return pictures in `focus` that are new or changed since they were last shown."""
         return [
             path
             for path in self.focus
@@ -143,7 +150,7 @@ class ProjectContext:
         return head is not None and is_marked(head)
 
     def _describe_folder(self, folder: Path, listing: FolderTree) -> str:
-        """The whole tree, or what has changed in it where that is shorter."""
+        """Return the whole tree, or its changes if they are shorter."""
         before = self._listings.get(folder)
         self._listings[folder] = listing
         text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
@@ -156,7 +163,7 @@ class ProjectContext:
         return f"{text}\n{state}" if state else text
 
     def _beginnings(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:
-        """The beginnings of README and configuration files, as many as fit in `room` tokens."""
+        """Yield the beginnings of README and configuration files within `room` tokens."""
         focus = set(self.focus)
         for name in OVERVIEW_FILES:
             path = root / name
@@ -170,7 +177,7 @@ class ProjectContext:
                 yield path, text
 
     def forget(self) -> None:
-        """The model no longer has what it was told."""
+        """Report everything again: the model no longer has the earlier reports."""
         self._reported.clear()
         self._listings.clear()
 
@@ -182,7 +189,7 @@ class ProjectContext:
         return True
 
     def _read(self, path: Path) -> PointedFile:
-        """The file, read again only when it has changed."""
+        """Return the file; read it again only if it has changed."""
         try:
             info = path.stat()
             mark = (info.st_mtime_ns, info.st_size)
@@ -195,8 +202,7 @@ class ProjectContext:
 
 
 def _beginning(text: str, limit: int) -> str:
-    """Whole lines from the beginning, in about `limit` tokens; the last line says that more
-    follows."""
+    """Return whole lines from the beginning in about `limit` tokens; '…' marks omitted lines."""
     if estimate_text(text) <= limit:
         return text.strip()
     lines: list[str] = []

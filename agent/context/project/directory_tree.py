@@ -1,4 +1,4 @@
-"""A folder as a small tree, for the model: what is there, without what git ignores."""
+"""Small tree of a folder for the model, without files that git ignores."""
 
 import os
 import re
@@ -12,20 +12,20 @@ from agent.security.files.ignore_rules import Ignores
 from agent.security.files.regular_file import open_regular
 
 TREE_TOKENS = 500
-# Whether it is a folder.
+# A directory entry and whether it is a folder.
 _Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
-# A folder with more than this is looked at no further.
+# Limit on the entries that are read for one tree.
 _LOOKED_AT = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
-# Stands for the entries of a folder that are not shown.
+# Name of the line for entries of a folder that are not shown.
 _MORE = "..."
-# What stands behind a name: a size, or how many entries those are.
+# Suffix of a name: a size, or the number of hidden entries.
 _SIZE = re.compile(r" \([\d.]+ (?:B|kB|MB|more files)\)$")
 
 
 @frozen
 class TreeLimits:
-    """How deep, and how many entries of a folder."""
+    """Maximum depth of a tree and maximum number of entries per folder."""
 
     depth: int = 5
     per_folder: int = 50
@@ -33,14 +33,17 @@ class TreeLimits:
 
 @frozen
 class FolderTree:
-    """`levels` is how deep it was looked at; 0 for one whose first level is cut."""
+    """Rendered tree; `levels` is the number of complete levels, 0 if the first level is cut."""
 
     text: str
     levels: int
 
 
 def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> FolderTree:
-    """The tree in at most about `limit` tokens: as deep as fits, then as many entries as fit."""
+    """Return the tree in about `limit` tokens, as deep as fits.
+
+    If even the first level does not fit, it is cut.
+    """
     walk = _TreeWalk(root, shape)
     text = ""
     for depth in range(shape.depth):
@@ -53,10 +56,10 @@ def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> FolderTree:
 
 
 def tree_changes(before: FolderTree, after: FolderTree) -> list[str] | None:
-    """What makes one tree of the other: `+ src/new.py (2 kB)`, `- old.py`, `~ grown.py (3 kB)`;
-    None where they do not show the same part of the folder.
+    """Return the differences between two trees, or None if they show different parts of the folder.
 
-    Of a folder that is not shown whole it is not known what is new and what is gone.
+    Examples: `+ src/new.py (2 kB)`, `- old.py`, `~ grown.py (3 kB)`. New and deleted entries of a
+    folder that is only partly shown are unknown.
     """
     if before.levels != after.levels or not after.levels:
         return None
@@ -73,7 +76,7 @@ def tree_changes(before: FolderTree, after: FolderTree) -> list[str] | None:
 def _missing(
     here: Mapping[str, str], there: Mapping[str, str], partial: Set[str], *, with_contents: bool
 ) -> Iterator[str]:
-    """The paths of one tree that the other surely has not got."""
+    """Yield the paths of one tree that the other certainly does not contain."""
     hidden: set[str] = set()
     for path in here:
         if path in there:
@@ -84,13 +87,13 @@ def _missing(
             yield path
         if path.endswith("/") and not (is_sure and with_contents):
             hidden.add(path)
-        # What is in a folder that is not told is not told either.
+        # Contents of a hidden folder are hidden, too.
         if parent in hidden and path.endswith("/"):
             hidden.add(path)
 
 
 def tree_entries(text: str) -> dict[str, str]:
-    """Each path of a tree with what stands behind its name; folders end with a slash."""
+    """Return each path of a tree with the suffix of its name; folders end with a slash."""
     entries: dict[str, str] = {}
     folders: list[str] = []
     for line in text.splitlines():
@@ -115,8 +118,7 @@ def _cut_lines(text: str, limit: int) -> str:
 
 
 class _TreeWalk:
-    """A folder looked at level by level; what is far down is not looked at when it cannot be
-    shown."""
+    """Traversal of a folder by level; levels that cannot be shown are not read."""
 
     def __init__(self, root: Path, shape: TreeLimits) -> None:
         self._root = root
@@ -127,7 +129,7 @@ class _TreeWalk:
         self._next: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
 
     def deepen(self) -> None:
-        """Look one level further down."""
+        """Read the next level."""
         level, self._next = self._next, []
         for folder, parts in level:
             entries = self._entries_by_folder[str(folder)] = self._entries(folder, parts)
@@ -136,7 +138,7 @@ class _TreeWalk:
                     self._next.append((Path(entry.path), (*parts, entry.name)))
 
     def lines(self) -> Iterator[str]:
-        """What was found so far."""
+        """Yield the lines of the levels read so far."""
         yield from self._lines(str(self._root), "")
 
     def _lines(self, folder: str, indent: str) -> Iterator[str]:

@@ -1,24 +1,24 @@
-"""`@path` in a project's instructions: the text of another file in its place."""
+"""Imports in project instructions: `@path` is replaced by the text of a file."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-# At the beginning of a word, as other programs read it: not an address, not a decorator's call.
+# At the beginning of a word, as in other programs: not an email address or a decorator call.
 _IMPORT = re.compile(r"(?<![\w`@./])@((?:\./)?[\w.-]+(?:/[\w.-]+)*\.\w+)")
 _CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _DEPTH_MOST = 5
 _FILES_MOST = 50
-# Where programs keep rules; other hidden names, such as .env, hold no instructions.
+# Folders in which programs store rules; other hidden names, such as .env, are not instructions.
 _OPEN_FOLDERS = frozenset({".agents", ".claude", ".cursor", ".github", ".kore"})
 
 
 def with_imports(text: str, folder: Path, read: Callable[[Path], str]) -> str:
-    """The text with what its imports name, relative to `folder`; `read` gives "" for a file that
-    may not be read, and then the import stays as it is written.
+    """Return the text with the content of its imports, which are relative to `folder`.
 
-    Code is left alone, a file is taken in once, at most 50 are, and imports in imports are followed
-    five deep.
+    `read` returns '' for a file that may not be read; the import then remains as written. Code is
+    unchanged. A file is imported once, the limit is 50 files, and nested imports are followed five
+    levels deep.
     """
     return _expand(text, folder, read, set(), _DEPTH_MOST)
 

@@ -1,4 +1,4 @@
-"""The instructions that a project brings along: AGENTS.md, or CLAUDE.md where there is none."""
+"""Project instructions: AGENTS.md, or CLAUDE.md as a fallback."""
 
 import os
 from pathlib import Path
@@ -24,8 +24,10 @@ _ANCESTORS_MOST = 40
 
 @frozen
 class InstructionFile:
-    """The text for the system prompt, what it brings along, and a sentence for each file that was
-    cut or left out."""
+    """Instructions for the system prompt, with their taint.
+
+    `notices` contain a sentence for each file that was cut or left out.
+    """
 
     text: str = ""
     taint: frozenset[Taint] = NOTHING
@@ -33,11 +35,11 @@ class InstructionFile:
 
 
 class Instructions:
-    """Reads them, each file only when it has changed.
+    """Reader for project instructions; each file is read again only if it has changed.
 
-    What lies in the `workspace` is not private. What lies outside of the owner's folders was
-    written by strangers: it is data, which tools may read, and no instruction. Links are not
-    followed: none shows what lies elsewhere.
+    Files in the `workspace` are not private. Files outside of the owner's folders are from
+    untrusted sources: data that tools may read, but not instructions. Links are not followed, so
+    that they cannot expose other files.
     """
 
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
@@ -46,15 +48,17 @@ class Instructions:
         self._files = PromptFiles()
 
     def read(self, root: Path) -> InstructionFile:
-        """Those of `root` and of the folders around it, the nearest last; all together hold as
-        much as one file of the workspace may."""
+        """Return the instructions of `root` and of the enclosing folders, nearest last.
+
+        Their total size is limited to that of one workspace file.
+        """
         texts: list[str] = []
         notices: list[str] = []
         taint = NOTHING
         room = LIMIT_CHARS
         times: FolderTimes = {}
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
-            # Looked at once: from here on a folder that becomes a link is an error.
+            # Resolved once: if the folder later becomes a link, reading it fails.
             real = _real_path(folder)
             if real is None or not lies_in(real, self._origin.own):
                 continue
@@ -95,7 +99,7 @@ class Instructions:
         return folder, "", "none"
 
     def _read_import(self, path: Path) -> str:
-        """The file's text where it is as trusted as the file that names it."""
+        """Return the text of an imported file that is as trusted as the importing file, else ''."""
         real = _real_path(path.parent)
         if real is None or not lies_in(real, self._origin.own):
             return ""
@@ -109,7 +113,7 @@ class Instructions:
 
 
 def _real_path(folder: Path) -> str | None:
-    """None for one that changes while it is looked at."""
+    """Return the resolved path, or None if the folder changes in the meantime."""
     try:
         return os.path.realpath(folder)
     except OSError:
@@ -117,12 +121,12 @@ def _real_path(folder: Path) -> str | None:
 
 
 def project_folders(root: Path, home: Path) -> list[Path]:
-    """The folder and those around it that belong to the same repository, the nearest first."""
+    """Return the folder and its parents within the same repository, nearest first."""
     around = [root, *root.parents][:_ANCESTORS_MOST]
-    # As strings: every turn asks, and `Path` takes several times as long.
+    # Strings, because this runs every turn and `Path` is several times slower.
     for n, folder in enumerate(map(os.fspath, around)):
         if folder == os.fspath(home):
-            # What lies there is the person's own.
+            # Files in the home folder belong to the person, not to a project.
             return around[:n]
         if os.path.exists(os.path.join(folder, ".git")):
             return around[: n + 1]

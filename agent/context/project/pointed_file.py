@@ -1,4 +1,4 @@
-"""Files that a person points at: their kind, and what a message shows of each."""
+"""Files that a person points at: their kind and their content for a message."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,15 +12,18 @@ from agent.text.media_types import sniff_image_type
 
 FileKind = Literal["folder", "picture", "text", "binary"]
 
-# Of a longer file only the beginning is read.
+# Only the beginning of a longer file is read.
 FILE_LIMIT_BYTES = 1_000_000
 _HEAD_BYTES = 8_192
 
 
 @frozen
 class PointedFile:
-    """A file as it was read: for a `text` its content, for any other a line that says how the
-    model can look into it. `is_cut`: it is longer than `text`."""
+    """Content of a file.
+
+    `text` is the content of a text file; for other kinds, `note` explains how the model can access
+    the file. `is_cut` means that the file is longer than `text`.
+    """
 
     kind: FileKind
     text: str
@@ -30,7 +33,7 @@ class PointedFile:
 
 
 def kind_of(path: Path) -> FileKind:
-    """Return what the path leads to. Raises OSError, also for a pipe or a device."""
+    """Return the kind of a file. Raise OSError on failure and for a pipe or a device."""
     if path.is_dir():
         return "folder"
     with open_regular(path) as file:
@@ -38,7 +41,7 @@ def kind_of(path: Path) -> FileKind:
 
 
 def read_pointed_file(path: Path) -> PointedFile:
-    """Return the file as it is now, also one that cannot be read."""
+    """Return the current content of a file; an unreadable file has only a note."""
     try:
         size = path.stat().st_size
         with open_regular(path) as file:

@@ -1,4 +1,4 @@
-"""What a conversation was told of a project before, and still holds."""
+"""Detection of project context that a conversation already contains."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ _PROMPTS = ("project_tree", "project_tree_changes", "project_file", "project_beg
 
 
 def find_repeats(parts: Iterable[str], messages: Sequence[Message]) -> set[str]:
-    """Those of the parts that are the last word on their file or folder already."""
+    """Return the parts that are identical to the latest context about their file or folder."""
     last: dict[str, str] = {}
     for message in messages:
         for part in message.content:
@@ -21,7 +21,7 @@ def find_repeats(parts: Iterable[str], messages: Sequence[Message]) -> set[str]:
 
 
 def _subject(text: str) -> str:
-    """The path that a part is about; of any other text the text itself."""
+    """Return the path that a part describes; for other texts, the text itself."""
     first_line = text.partition("\n")[0]
     matches = (pattern.fullmatch(first_line) for pattern in _patterns())
     return next((match[1] for match in matches if match is not None), text)
@@ -29,7 +29,7 @@ def _subject(text: str) -> str:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """The first lines of the prompts."""
+    """Return patterns for the first lines of the prompts."""
     lines = (load_prompt(name).partition("\n")[0] for name in _PROMPTS)
     ends = (re.split(r"\$(?:root|path)", line) for line in lines)
     return tuple(re.compile(f"{re.escape(begin)}(.+){re.escape(end)}") for begin, end in ends)

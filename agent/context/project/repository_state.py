@@ -1,7 +1,8 @@
-"""The branch of a project and how many files differ from its last commit, told once.
+"""State of a project's repository: the branch and the number of changed files.
 
-Git may run programs that a repository names. It is asked in the sandbox of commands only, where it
-reads the repository and reaches no network; elsewhere the branch alone is told, as a file names it.
+Git may run programs that a repository configures. Therefore it runs only in the sandbox for
+commands, which can read the repository and has no network access. Without a sandbox, only the
+branch is reported, as read from a file.
 """
 
 import os
@@ -18,7 +19,7 @@ from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
 _TIMEOUT_S = 2
 _HEAD_LIMIT_BYTES = 1_000
 _BRANCH = "ref: refs/heads/"
-# Git takes sentences as names; what else a branch is called is for people.
+# Git accepts sentences as names; other branch names are shown only to people.
 _BRANCH_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _STATUS = (
@@ -35,7 +36,7 @@ _VARIABLES = {
 
 
 def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]) -> str:
-    """Return a sentence for the model, or nothing outside of a repository. May block shortly."""
+    """Return a sentence for the model, or '' outside of a repository. May block briefly."""
     head = find_head(root)
     branch = _read_branch(head) if head is not None else None
     if head is None or branch is None:
@@ -45,15 +46,15 @@ def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]
 
 
 def find_head(root: Path) -> Path | None:
-    """Return the file that names the branch; None outside of a repository."""
+    """Return the file that names the branch, or None outside of a repository."""
     folders = project_folders(root.resolve(), Path.home())
-    # The home folder is no project, though it may be a repository.
+    # The home folder is not a project, even if it is a repository.
     store = folders[-1] / ".git" if folders else None
     return None if store is None or store.is_symlink() or not store.is_dir() else store / "HEAD"
 
 
 def _read_branch(head: Path) -> str | None:
-    """Return the branch or commit that is checked out; None where the file names none."""
+    """Return the current branch or commit, or None if the file is invalid."""
     try:
         data = read_regular(head, _HEAD_LIMIT_BYTES, follow_links=False)
     except OSError:
@@ -66,7 +67,7 @@ def _read_branch(head: Path) -> str | None:
 
 
 def _count_changes(root: Path, top: Path, sandbox: Sandbox | None) -> int | None:
-    """Return how many files git lists; None where no sandbox has this machine's git."""
+    """Return the number of files that git lists, or None without a suitable sandbox."""
     if sandbox is None or not sandbox.confines or not isinstance(sandbox, ShowsFolders):
         return None
     from agent.security.sandbox.brief_run import run_briefly

@@ -1,4 +1,4 @@
-"""What conversations have been told of their projects, where no screen does it."""
+"""Project context of sessions without a screen that manages it."""
 
 import asyncio
 from collections import OrderedDict
@@ -19,8 +19,10 @@ _MOST_SESSIONS = 128
 
 @frozen
 class ProjectSession:
-    """A conversation in a folder. Its messages up to number `upto` have left it: what they told is
-    told again."""
+    """Session in a project folder.
+
+    Messages up to number `upto` have left the conversation: their context is reported again.
+    """
 
     session: str
     root: Path
@@ -28,8 +30,11 @@ class ProjectSession:
 
 
 class SessionProjects:
-    """`clean` takes secrets out, `origin` says which places are the owner's; git is asked in the
-    sandbox of `settings`."""
+    """Project contexts by session.
+
+    `clean` removes secrets, `origin` identifies the owner's places, and git runs in the sandbox of
+    `settings`.
+    """
 
     def __init__(
         self, origin: TrustedOrigins, clean: Callable[[str], str], settings: ToolSettings
@@ -41,8 +46,11 @@ class SessionProjects:
     async def with_news(
         self, here: ProjectSession, question: Message, messages: Sequence[Message]
     ) -> Message:
-        """The question, with what its conversation of these `messages` does not know yet: the tree
-        of the folder, the beginnings of README and configuration files."""
+        """Return the question with project context that is new to the conversation.
+
+        The context consists of the tree of the folder and the beginnings of README and
+        configuration files.
+        """
         project = self._project_of(here, is_new=not messages)
         news = await asyncio.to_thread(project.news)
         parts = _new_parts(news, messages) if news is not None else ()
@@ -52,7 +60,7 @@ class SessionProjects:
         return replace(question, content=content, taint=question.taint | news.taint)
 
     def forget(self, session: str) -> None:
-        """The conversation holds nothing of what it was told."""
+        """Report the project context of the session again."""
         self._projects.pop(session, None)
 
     def _project_of(self, here: ProjectSession, *, is_new: bool) -> ProjectContext:

@@ -1,4 +1,4 @@
-"""Commands that run in the background, listed in the message that opens a turn."""
+"""Background commands, listed in the message that opens a turn."""
 
 from agent.records import frozen
 from agent.run.prompt import PromptDraft

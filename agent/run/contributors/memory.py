@@ -1,4 +1,4 @@
-"""Reminder to save what matters before a conversation is summarized."""
+"""Reminder to save important facts before a conversation is summarized."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
 from agent.turn.request import AgentServices
 from agent.types import Context
 
-# Share of a full window from which the model is reminded.
+# Share of a full window above which the model is reminded.
 _REMINDER_SHARE = 0.7
 # Share of the model's window below which the conversation is not measured.
 _SURELY_ROOM_SHARE = 0.2
@@ -22,7 +22,7 @@ class MemoryReminder:
     """Implements `PromptContributor` for conversations that will soon be summarized.
 
     A conversation is reminded once, and never after untrusted text: the person would have to
-    approve every line, for no reason that they could see.
+    approve every line without an apparent reason.
     """
 
     agent: AgentServices
@@ -36,14 +36,14 @@ class MemoryReminder:
             if not self._is_nearly_full(draft.audience, conversation):
                 return
         except ConfigError:
-            # The turn reports it.
+            # The turn reports the error.
             return
         reminder = Context(load_prompt("remember_now").strip())
         if not any(reminder in message.content for message in messages):
             draft.append(reminder.text)
 
     def _is_nearly_full(self, audience: PromptAudience, conversation: Conversation) -> bool:
-        """Raises `ConfigError` when the model cannot be used."""
+        """Return whether the window is nearly full. Raise `ConfigError` without a usable model."""
         agent = self.agent
         window_tokens = agent.models.open(audience.model).context_tokens
         if conversation.tokens < window_tokens * _SURELY_ROOM_SHARE:

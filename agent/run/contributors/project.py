@@ -1,4 +1,4 @@
-"""News of the project folder, added to the message that opens a turn."""
+"""Updates of the project context, added to the message that opens a turn."""
 
 from typing import Protocol
 
@@ -19,8 +19,11 @@ class ProjectServices(Protocol):
 
 @frozen
 class ProjectNews:
-    """Implements `PromptContributor`: the tree of the folder and the beginnings of its README and
-    configuration files, without the parts that are in the conversation already."""
+    """Implements `PromptContributor` for the project context.
+
+    The context is the tree of the folder and the beginnings of its README and configuration files,
+    without parts that the conversation already contains.
+    """
 
     agent: ProjectServices
 

@@ -1,4 +1,4 @@
-"""The agent as the settings describe it."""
+"""Factory for the agent that the settings describe."""
 
 import os
 from typing import TYPE_CHECKING
@@ -28,9 +28,10 @@ async def build_agent(
     *,
     full_access: bool = False,
 ) -> Agent:
-    """The agent that the settings describe; nothing is connected yet. Raises `ConfigError`.
+    """Return the agent that the settings describe, without connections. Raise `ConfigError`.
 
-    With `full_access` its tools have no bounds; who may use them so is its permissions' to say.
+    With `full_access` its tools are unrestricted; the permissions decide who may use them like
+    that.
     """
     models = ModelPool(
         default=await _default_model(settings),
@@ -56,9 +57,9 @@ async def build_agent(
 
     plugins = InstalledPlugins(home.plugins)
     if isinstance(sandbox, ShowsFolders):
-        # Scripts of skills and hooks run there, too.
+        # Scripts of skills and hooks run in the sandbox, too.
         sandbox = sandbox.showing((*own_skill_folders(home), *plugins.hook_folders()))
-    # It may lie in the workspace: who writes it decides what is asked.
+    # The policy file may be in the workspace: a writer of the file controls the approvals.
     policy = (file,) if (file := settings.security.policy_file) else ()
     tools = ToolSettings(
         exec_timeout_s=settings.tools.exec_timeout_s,
@@ -99,7 +100,7 @@ async def build_agent(
 
 
 def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
-    """Those that are configured; nothing is imported for none."""
+    """Return the configured creative tools. Without any, nothing is imported."""
     own: list[Tool] = []
     if settings.images.api_base is not None:
         from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
@@ -123,7 +124,7 @@ def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
 
 
 async def _default_model(settings: Settings) -> str:
-    """The configured model, a vendor whose key is at hand, a local Ollama, or the stand-in."""
+    """Return the configured model, a vendor with a key, a local Ollama model or `OFFLINE`."""
     model = chosen_model(settings, os.environ)
     if model == OFFLINE and settings.agent.model != OFFLINE:
         local = await ollama_models()

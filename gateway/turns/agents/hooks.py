@@ -1,4 +1,4 @@
-"""All hooks of the agent: the owner's, a trusted project's, those of plugins, and Python ones."""
+"""Hooks of the agent, from the owner, trusted projects, plugins and Python packages."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ GROUP = "kore.hooks"
 
 
 def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSource]:
-    """Who brings hooks along, in the order in which they run."""
+    """Return the sources of hooks in the order in which they run."""
     own = [HookSource("config.json", settings.hooks)] if settings.hooks else []
     return [*own, *settings.project_hooks, *plugins.hooks()]
 
@@ -25,7 +25,7 @@ def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSour
 def hooks_of(
     settings: Settings, plugins: InstalledPlugins, tools: "ToolSettings"
 ) -> "tuple[Hooks[Any], ...]":
-    """Nothing is imported for none. Raises `ConfigError`."""
+    """Return the hooks of the agent. Without any, nothing is imported. Raise `ConfigError`."""
     sources = hook_sources(settings, plugins)
     if not sources and not settings.python_hooks:
         return ()
@@ -51,7 +51,7 @@ def hooks_of(
 
 
 def python_hooks(settings: Settings) -> "tuple[Hooks[Any], ...]":
-    """What installed packages offer under the names of `python_hooks`. Raises `ConfigError`."""
+    """Return the hooks that installed packages offer for `python_hooks`. Raise `ConfigError`."""
     return tuple(_offers(settings)) if settings.python_hooks else ()
 
 

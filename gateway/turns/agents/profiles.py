@@ -1,4 +1,4 @@
-"""Agents as people see them: where this installation looks for them, and what is said of each."""
+"""Agents and skills of this installation: folders, selection and descriptions for people."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from agent.turn.context_usage import PromptAudience
     from gateway.config import Settings
 
-# Who answers when no other agent was chosen.
+# Name of the agent that answers unless another one is chosen.
 MAIN = "main"
 
-# What Kore's own say of themselves: for the catalogues.
+# Descriptions of the built-in agents, for the translation catalogues.
 PURPOSES = (
     mark_for_translation("Write and change code until it works; all tools."),
     mark_for_translation("Plan how to do something and write the plan down. Changes nothing."),
@@ -42,7 +42,7 @@ def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
 
 
 def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
-    """The skills of this installation; projects' are found with their folders."""
+    """Return the skills of this installation; project skills are found in project folders."""
     workspace = settings.agent.workspace.resolve()
     plugins = InstalledPlugins(home.plugins).places("skills")
     return SkillCatalog(
@@ -57,8 +57,7 @@ def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
 
 
 def own_skill_folders(home: DataDir) -> tuple[Path, ...]:
-    """The folders of the person's own skills and of plugins, as far as they are there; with those
-    that links in them lead to."""
+    """Return the existing skill folders of the person and of plugins, with linked folders."""
     folders = (Path.home() / ".claude", Path.home() / ".agents", home.root)
     own = [path for folder in folders if (path := folder / "skills").is_dir()]
     own += [place for path in own for place in linked_skills(path)]
@@ -66,7 +65,10 @@ def own_skill_folders(home: DataDir) -> tuple[Path, ...]:
 
 
 def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
-    """What lies in these is the owner's own word: real paths, but for the home folder's own."""
+    """Return the folders whose content counts as the owner's.
+
+    Links are resolved only in the path of the home folder; the other names must be real paths.
+    """
     return tuple(map(_expand_path, settings.security.trusted_folders))
 
 
@@ -77,13 +79,15 @@ def _expand_path(name: str) -> Path:
 
 
 def origin_of(settings: "Settings") -> TrustedOrigins:
-    """The owner's own places: the workspace and the trusted folders."""
+    """Return the origins that belong to the owner: the workspace and the trusted folders."""
     return TrustedOrigins((settings.agent.workspace.resolve(), *trusted_folders(settings)))
 
 
 def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:
-    """The agent that a terminal wants to speak with, as a message's option: one of this folder,
-    else of the workspace. Raises `ConfigError`."""
+    """Return the agent that a terminal selected, as a message option. Raise `ConfigError`.
+
+    Agents of this folder take precedence over those in the workspace.
+    """
     catalogue = catalogue_of(home, settings)
     for folder in (Path(cwd or Path.cwd()), settings.agent.workspace):
         if (agent := catalogue.find(name, folder)) is not None:
@@ -92,8 +96,10 @@ def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None
 
 
 def profile_for(message: InboundMessage) -> SubagentDefinition | None:
-    """The agent whose conversation this is, when it is not the main one's: the terminal's choice,
-    as it was when that began."""
+    """Return the agent that the terminal selected for its conversation; None for the main agent.
+
+    The definition is the one at the beginning of the conversation.
+    """
     agent = message.options.agent
     if message.channel != CONSOLE or agent is None:
         return None
@@ -106,8 +112,10 @@ def with_model(
     session_model: str | None,
     models: "ModelPool",
 ) -> "PromptAudience":
-    """With the model that answers: that of the terminal's `--model`, of the conversation, of the
-    place, or of the agent that is spoken with."""
+    """Return the audience with the model that answers.
+
+    The model comes from the terminal's `--model`, the conversation, the chat settings or the agent.
+    """
     model = message.model or session_model or speaking.model
     if model is None and (agent := profile_for(message)) is not None:
         from agent.subagents.profile import model_for
@@ -125,11 +133,11 @@ def limits_of(settings: "Settings") -> SubagentLimits:
 
 
 def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
-    """What is odd about an agent; `tools` are the names of those that there are."""
+    """Return warnings about an agent; `tools` are the names of the available tools."""
     tool_names = [*(agent.tools or ()), *agent.without]
     missing = [name for name in tool_names if name not in tools]
     warnings = list(agent.remarks)
-    # What ships names tools of every installation.
+    # Built-in agents name tools of every installation.
     if missing and agent.source != BUILT_IN:
         warnings.append(t("unknown tools: {names}", names=", ".join(missing)))
     if not agent.prompt:
@@ -140,12 +148,12 @@ def warnings_of(agent: SubagentDefinition, tools: Sequence[str]) -> list[str]:
 
 
 def summary_of(agent: SubagentDefinition) -> str:
-    """What it is for, in one line."""
+    """Return the purpose of an agent in one line."""
     return t(" ".join(agent.description.split()))
 
 
 def origin(agent: SubagentDefinition) -> str:
-    """In a few words: "built in", or the file."""
+    """Return "built in", or the file of an agent."""
     if agent.source == BUILT_IN:
         return t("built in")
     home = str(Path.home())
@@ -159,7 +167,7 @@ def tools_in_words(agent: SubagentDefinition) -> str:
 
 
 def facts(agent: SubagentDefinition, tools: Sequence[str]) -> Mapping[str, Any]:
-    """For programs."""
+    """Return the description of an agent as JSON data."""
     return {
         "name": agent.name,
         "description": agent.description,

@@ -1,4 +1,4 @@
-"""Output styles: how answers are to be, as a person chose it for a conversation with `/style`."""
+"""Output styles: styles of answers that a person selects for a conversation with `/style`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _MOST_FILES = 200
 
 @frozen
 class OutputStyle:
-    """`text` is told to the model; it is a stranger's if it is not the person's `own`."""
+    """Style instructions for the model; untrusted unless they are the person's `own`."""
 
     name: str
     description: str
@@ -27,7 +27,7 @@ class OutputStyle:
 
 
 def load_styles(home: DataDir) -> dict[str, OutputStyle]:
-    """By name; one of the person's own takes the place of a plugin's. Blocks."""
+    """Return the styles by name; a person's style overrides a plugin's. Blocks."""
     plugins = [folder for _, folder in InstalledPlugins(home.plugins).places("styles")]
     own = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
     styles = [*_styles(plugins, is_own=False), *_styles(own, is_own=True)]
@@ -46,12 +46,12 @@ def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
                 with open_regular(path) as file:
                     raw = file.read(_MOST_BYTES)
             except OSError:
-                # It is not there, or is no file: no style.
+                # A missing file, or a path that is not a file, is ignored.
                 continue
             text, _ = frontmatter.decode(raw)
             content = frontmatter.read(text)
             name = escape_line(str(content.fields.get("name") or path.stem).strip())
             description = " ".join(str(content.fields.get("description") or "").split())
-            # The line break at the end keeps it from being taken for the name of a file.
+            # The final line break distinguishes the text from a file name.
             body = f"{content.body.strip()[:_MOST_CHARS]}\n"
             yield OutputStyle(name, escape_line(description), body, is_own)

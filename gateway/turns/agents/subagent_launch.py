@@ -1,6 +1,6 @@
-"""Dispatch: what is stored when a sub-agent is sent out, and when it has come back.
+"""Stored records of a sub-agent's launch and end.
 
-Each function is a part of one transaction.
+Each function is part of a transaction.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,10 @@ RUNNING_MOST = 32
 
 @frozen
 class SubagentLaunch:
-    """A new task of a sub-agent that is to be stored: `caller_task` is the one that makes the
-    call, `earlier_task` the one that it goes on with."""
+    """New sub-agent task to store.
+
+    `caller_task` is the task that makes the call; `earlier_task` is the task that it continues.
+    """
 
     claim: TurnClaim
     caller_task: SubagentTask | None
@@ -46,7 +48,10 @@ def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
 
 
 def find_task_of_call(tx: Transaction, claim: TurnClaim, call: CallContext) -> SubagentTask | None:
-    """The errand that this call has sent out before; its turn waits while that works."""
+    """Return the task that an earlier attempt of this call started, if any.
+
+    The turn waits while a foreground task is running.
+    """
     _, errand = subagent_tasks.of_call(tx, claim.turn, call.call.id)
     if errand is not None and errand.state == "running" and not errand.is_background:
         approvals.wait(tx, claim.turn)
@@ -59,8 +64,10 @@ def earlier(
     caller: SubagentTask | None,
     request: base.SubagentRequest,
 ) -> SubagentTask | None:
-    """The errand that a new one goes on with, if it is to. Raises `ToolError` when it is none of
-    this conversation."""
+    """Return the task that the request continues, if any.
+
+    Raise `ToolError` if the number is not a task of this conversation.
+    """
     if request.resume is None:
         return None
     task = subagent_tasks.find(tx, request.resume, caller.root_session if caller else claim.session)
@@ -70,7 +77,7 @@ def earlier(
 
 
 def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
-    """The errand, its session, and the message that asks for it. Raises `ToolError`."""
+    """Store the task, its session and its request message; return the task. Raise `ToolError`."""
     claim, caller, request = order.claim, order.caller_task, order.request
     if approvals.is_stopping(tx, claim.turn):
         raise ToolError("Not started: the turn is being stopped.")
@@ -109,8 +116,8 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             definition=definition,
             title=request.title,
             model=order.model,
-            # Who looks for the result of a one-shot run is gone when the run is; and a sub-agent's
-            # own turn ends with its result.
+            # A one-shot run ends before a background result could be read, and a sub-agent's own
+            # turn ends with its result.
             is_background=background and caller is None and not lane.startswith(ONCE),
             state="running",
             result=None,
@@ -130,7 +137,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
 def enqueue_task(
     tx: Transaction, cause: InboundMessage, errand: SubagentTask, prompt: str, now: float
 ) -> None:
-    """The message that the sub-agent's turn answers."""
+    """Store the message that the sub-agent's turn answers."""
     message = cause.derive(
         "subagent_task",
         f"task:{errand.id}",
@@ -145,7 +152,7 @@ def enqueue_task(
 
 
 def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, now: float) -> None:
-    """The message that tells the caller's conversation; its key is the errand's."""
+    """Store the report for the caller's conversation; its key is derived from the task."""
     text = render_prompt(
         "subagent_report",
         agent=errand.agent,
@@ -169,7 +176,7 @@ def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, 
 
 
 def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:
-    """Whose turn it is all for, and the mode of their conversation as it is now."""
+    """Return the messages that the task works for and the current mode of their conversation."""
     messages = inbox.of_turn(tx, errand.root_turn)
     mode = sessions.chosen_mode(tx, errand.root_session)
     return [replace(one, lane=errand.lane) for one in messages], mode

@@ -1,9 +1,9 @@
-"""Errands: sub-agents that work as turns of their own, on lanes of their own, for another turn.
+"""Sub-agent tasks: sub-agents run as separate turns in separate lanes on behalf of another turn.
 
-A call that sends one out stores the errand, keyed by the call, and lets its turn wait; the end of
-the errand lets it go on, makes the call again and finds the result. A restart in between changes
-nothing about that. In the background the call returns at once, and the end puts a message into the
-caller's chat, in the same transaction: it is told once.
+A call that starts a sub-agent stores its task under the key of the call and suspends its turn. The
+end of the task resumes the turn, which repeats the call and finds the result, also after a restart.
+In the background, the call returns at once. The end of the task then stores a message for the
+caller's chat in the same transaction, so that it is reported exactly once.
 """
 
 import asyncio
@@ -42,8 +42,11 @@ from gateway.turns.permissions import TurnPermissions
 
 
 class SubagentCoordinator:
-    """Sends out sub-agents and takes in what they come to. `wake` lets a lane go on. Where other
-    processes run turns as well (`is_shared`), a claim says whether there is room."""
+    """Coordinator for sub-agents: starts their turns and records their outcomes.
+
+    `wake` resumes a lane. If other processes run turns as well (`is_shared`), the claim of a turn
+    checks the limit of parallel sub-agents.
+    """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
@@ -70,26 +73,25 @@ class SubagentCoordinator:
         return self._agent.settings.subagents
 
     async def of(self, claim: TurnClaim) -> list[SubagentTask]:
-        """The errands that a turn works on; none for a turn that answers a person."""
+        """Return the sub-agent tasks of a turn; none for a turn that answers a person."""
         numbers = [one.task for one in claim.messages if one.task is not None and one.lane]
         if not numbers:
             return []
         return await self._database.transact(subagent_launch.get_all, numbers)
 
     def most_parallel(self) -> int:
-        """How many sub-agents of one conversation may work at a time."""
+        """Return the maximum number of parallel sub-agents per conversation."""
         return self._limits.max_parallel
 
     async def slot(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
-        """Room to work: only so many sub-agents of one conversation do at a time."""
+        """Return a context manager that limits the parallel sub-agents of a conversation."""
         errands = [] if self._is_shared else await self.of(claim)
         if not errands:
             return nullcontext()
         return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
 
     async def user_request(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
-        """A person's turn: as the agent that they speak with, able to send out files and
-        sub-agents."""
+        """Return the request for a person's turn: its agent, file sending and sub-agents."""
         send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
         task = replace(task, environment=replace(task.environment, send=send))
         if (agent := await self._speaker(claim)) is not None:
@@ -100,8 +102,11 @@ class SubagentCoordinator:
         return self._sending(claim, task, None)
 
     async def _speaker(self, claim: TurnClaim) -> SubagentDefinition | None:
-        """The agent that answers when it is not the main one: the terminal's choice, else what
-        `/agent` chose, the chat's or the configuration's."""
+        """Return the agent that answers, or None for the main agent.
+
+        The terminal's selection takes precedence over `/agent`, the chat settings and the
+        configuration.
+        """
         message = claim.messages[-1]
         if (agent := profile_for(message)) is not None or message.job is not None:
             return agent
@@ -117,7 +122,10 @@ class SubagentCoordinator:
     async def subagent_request(
         self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
     ) -> TurnRequest:
-        """A sub-agent's turn: as its definition says, and never more than its caller may."""
+        """Return the request for a sub-agent's turn.
+
+        Its definition applies, limited to the permissions of its caller.
+        """
         speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
         permissions = self._permissions.permissions(
             speakers, errand.root_session, mode, turn=claim.turn
@@ -153,7 +161,10 @@ class SubagentCoordinator:
     def _sending(
         self, claim: TurnClaim, task: TurnRequest, caller: SubagentTask | None
     ) -> TurnRequest:
-        """The turn, able to send out sub-agents; `caller` is the one that it works on itself."""
+        """Return the request with permission to start sub-agents.
+
+        `caller` is the task of the turn, if it is a sub-agent's.
+        """
         spawn = _StoreSpawner(self, claim, caller, task.model)
         return replace(task, environment=replace(task.environment, spawn=spawn))
 
@@ -164,7 +175,7 @@ class SubagentCoordinator:
         outcome: TaskOutcome,
         now: float,
     ) -> list[str]:
-        """Store what they came to, and what tells of it; returns the lanes to wake."""
+        """Store the outcome of the tasks and their reports; return the lanes to wake."""
         lanes = []
         for errand in errands:
             if subagent_tasks.end(tx, errand.id, outcome, now):
@@ -174,13 +185,13 @@ class SubagentCoordinator:
         return [*lanes, *self._lanes_with_room(tx, errands)]
 
     async def wake_next(self, claim: TurnClaim) -> None:
-        """A turn rests: had it been a sub-agent's, another one may begin."""
+        """Wake the lanes of waiting sub-agents if the suspended turn belonged to a sub-agent."""
         if self._is_shared and (errands := await self.of(claim)):
             for lane in await self._database.transact(self._lanes_with_room, errands):
                 self.wake(lane)
 
     def _lanes_with_room(self, tx: Transaction, errands: Sequence[SubagentTask]) -> list[str]:
-        """Of sub-agents that waited until one of these has ended or rests."""
+        """Return lanes of sub-agents that waited for one of these tasks to end or to suspend."""
         if not (self._is_shared and errands):
             return []
         most = self._limits.max_parallel
@@ -189,7 +200,10 @@ class SubagentCoordinator:
     async def send(
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
     ) -> ToolResult:
-        """The result of an errand. Raises `AwaitingAnswer` while there is none, and `ToolError`."""
+        """Return the result of a task.
+
+        Raise `AwaitingAnswer` while the task is running, or `ToolError`.
+        """
         call, request = order.call, order.request
         task = await self._database.transact(subagent_launch.find_task_of_call, claim, call)
         if task is None:
@@ -210,8 +224,10 @@ class SubagentCoordinator:
     async def _begin(
         self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
     ) -> SubagentTask:
-        """Send out a new one. One that goes on keeps its definition, and its model if no other is
-        asked for."""
+        """Start a new task and return it.
+
+        A continued task retains its definition, and its model unless another one is requested.
+        """
         request = order.request
         earlier = await self._database.transact(subagent_launch.earlier, claim, errand, request)
         definition = (
@@ -242,7 +258,7 @@ class SubagentCoordinator:
 
 @frozen
 class SpawnRequest:
-    """A call that starts a sub-agent; `model` is its turn's."""
+    """Call that starts a sub-agent; `model` is the model of the calling turn."""
 
     request: base.SubagentRequest
     call: CallContext
@@ -264,7 +280,7 @@ class _StoreSpawner:
 
 
 class _Slot:
-    """A semaphore for each conversation that needs one just now."""
+    """Semaphore per conversation, which exists only while it is in use."""
 
     def __init__(
         self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, most: int

@@ -13,9 +13,9 @@ from gateway.turns.prompt import TurnDraft
 
 @frozen
 class AnswerStyle:
-    """Implements `PromptContributor`: the chosen style takes the place of the chat's persona.
+    """Implements `PromptContributor`: the selected style overrides the chat's persona.
 
-    A sub-agent answers as its caller needs it.
+    Sub-agents are not affected: they answer as their caller needs it.
     """
 
     find: Callable[[str], OutputStyle | None]

@@ -10,7 +10,7 @@ from gateway.turns.prompt import TurnDraft, shown_taint
 
 @frozen
 class MessageTaint:
-    """Implements `PromptContributor` for strangers' words, quotes, files and news of a folder."""
+    """Implements `PromptContributor` for untrusted senders, quotes, files and project context."""
 
     database: Store
     permissions: TurnPermissions

@@ -1,4 +1,4 @@
-"""Fetches the files that a turn's messages brought, where another machine received them."""
+"""Files of a turn's messages, fetched from the machine that received them."""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +6,16 @@ from agent.records import frozen
 from gateway.turns.prompt import TurnDraft
 
 if TYPE_CHECKING:
-    # Only where machines share an inbox.
+    # Needed only if machines share an inbox.
     from gateway.media.shared_inbox import SharedInbox
 
 
 @frozen
 class ReceivedFiles:
-    """Implements `PromptContributor` where machines share an inbox. Files that cannot be fetched
-    are named in the prompt."""
+    """Implements `PromptContributor` for machines that share an inbox.
+
+    The prompt names files that cannot be fetched.
+    """
 
     inbox: "SharedInbox"
 

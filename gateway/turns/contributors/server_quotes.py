@@ -1,4 +1,4 @@
-"""Resources and prompts of MCP servers that messages name, read before the turn begins."""
+"""Resources and prompts of MCP servers named in messages, read before the turn begins."""
 
 from agent.agent import Agent
 from agent.records import frozen
@@ -11,7 +11,7 @@ from gateway.turns.prompt import TurnDraft, is_said
 
 @frozen
 class ServerQuoteReader:
-    """Implements `PromptContributor` for what people name in their messages."""
+    """Implements `PromptContributor` for resources and prompts that people name."""
 
     agent: Agent
     permissions: TurnPermissions
@@ -34,8 +34,10 @@ class ServerQuoteReader:
                 draft.append(*map(clean, quotes.texts), taint=quotes.taint)
 
     def _may_read(self, claim: TurnClaim, message: InboundMessage, server: str) -> bool:
-        """Return whether the sender may read from this server without approval; otherwise the
-        model may call the server's tool, which asks."""
+        """Return whether the sender may read from this server without approval.
+
+        Otherwise the model may call the server's tool, which requests approval.
+        """
         from agent.mcp.names import tool_names
         from agent.mcp.resources import NAME
 

@@ -1,4 +1,4 @@
-"""Skills that people call for with `/NAME`, read before the turn begins."""
+"""Skills that people invoke with `/NAME`, read before the turn begins."""
 
 import asyncio
 from dataclasses import replace
@@ -20,9 +20,9 @@ from gateway.turns.prompt import TurnDraft, is_said, shown_taint
 
 @frozen
 class SkillCalls:
-    """Implements `PromptContributor`: the text of the skill, its model and its thinking.
+    """Implements `PromptContributor`: the text, model and thinking of an invoked skill.
 
-    The message of a resumed turn has the text already.
+    The message of a resumed turn contains the text already.
     """
 
     agent: Agent
@@ -53,7 +53,7 @@ class SkillCalls:
         return invocation_in(message.content, skills)
 
     def _apply_settings(self, draft: TurnDraft, skill: Skill) -> None:
-        """Use the model and the thinking that a skill of the owner's asks for."""
+        """Apply the model and the thinking of a skill that belongs to the owner."""
         if not skill.is_own or skill.runs_apart:
             return
         if skill.model is not None and draft.claim.messages[-1].model is None:
@@ -66,8 +66,10 @@ class SkillCalls:
             draft.thinking = skill.thinking
 
     def _may_read(self, claim: TurnClaim, message: InboundMessage) -> bool:
-        """Return whether the sender may use skills without approval; otherwise the model may call
-        the tool, which asks."""
+        """Return whether the sender may use skills without approval.
+
+        Otherwise the model may call the tool, which requests approval.
+        """
         permissions = self.permissions.permissions(
             (message,), claim.session, claim.mode, turn=claim.turn
         )
@@ -77,7 +79,7 @@ class SkillCalls:
 
 
 def _may_call(message: InboundMessage) -> bool:
-    """Return whether a message is a person's own words: a folder's commands are a stranger's."""
+    """Return whether a message contains only a person's own words, without untrusted content."""
     return (
         message.content.startswith("/")
         and is_said(message)

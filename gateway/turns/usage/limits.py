@@ -1,4 +1,4 @@
-"""The limits on spending, as the configuration and a message's options set them."""
+"""Spending limits from the configuration and from message options."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ WARN_AT_PERCENT = 80
 
 @frozen
 class BillingDay:
-    """A day of this machine's clock. `began_at` is Unix time."""
+    """Day in the local time of this machine. `began_at` is Unix time."""
 
     name: str
     began_at: float
@@ -37,16 +37,16 @@ class BillingDay:
 
     @property
     def end_text(self) -> str:
-        """In words."""
+        """End of the day as text."""
         return t("at midnight ({time:%Y-%m-%d %H:%M %Z})", time=self.end.astimezone())
 
 
 @frozen
 class UsageLimit:
-    """One limit, for one payer and now: `limit` in nano-dollars, or in tokens.
+    """Limit for one payer at a given time; `limit` is in nano-dollars or in tokens.
 
-    `scope` (a turn, a session, a chat) and `period` (a day) tell one occasion from another;
-    `usage_of` picks the sum that it is about.
+    `scope` (a turn, a session, a chat) and `period` (a day) distinguish occasions; `usage_of`
+    selects the sum that is limited.
     """
 
     key: str
@@ -60,7 +60,7 @@ class UsageLimit:
 
     @property
     def is_of_a_day(self) -> bool:
-        """Then turns that run at the same time share it, and the owner wants to know."""
+        """True for a daily limit: parallel turns share it, and the owner is notified."""
         return bool(self.period)
 
     @property
@@ -72,11 +72,11 @@ class UsageLimit:
         return spent.nano if self.is_money else spent.usage.input + spent.usage.output
 
     def forbids(self, used: int, estimate: Charge) -> bool:
-        """Whether a call that uses at least this much would go beyond it."""
+        """Return whether a call with at least this usage would exceed the limit."""
         if not self.is_money:
             return used + estimate.usage.input + estimate.usage.output > self.limit
         if estimate.nano is None:
-            # Its cost is unknown: it may not be made once nothing is left.
+            # The cost is unknown: forbid the call once nothing is left.
             return used >= self.limit
         return estimate.nano > 0 and used + estimate.nano > self.limit
 
@@ -117,7 +117,7 @@ class UsageLimit:
 def caps(
     limits: LimitsSection, payer: Payer, now: float, max_cost_usd: float | None = None
 ) -> Iterator[UsageLimit]:
-    """The limits that hold for a payer at this Unix time, the narrowest first."""
+    """Yield the limits of a payer at this Unix time, narrowest first."""
     tokens = limits.tokens_per_turn
     if tokens is not None:
         yield replace(_turn(payer, tokens), key="tokens_per_turn", is_money=False)
@@ -169,7 +169,7 @@ def _turn(payer: Payer, most: int) -> UsageLimit:
 
 
 def subagent_cap(usd: float) -> UsageLimit:
-    """What one sub-agent may cost."""
+    """Return the cost limit for one sub-agent."""
     what, ends = t("for one sub-agent"), t("with the next sub-agent")
     return UsageLimit("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
 
@@ -191,17 +191,17 @@ def has_money_limits(limits: LimitsSection) -> bool:
 
 
 def warn_unenforceable(limits: LimitsSection, models: ModelPool) -> None:
-    """Warnings about limits that can't be enforced."""
+    """Log a warning if limits cannot be enforced."""
     try:
         warning = unenforceable(limits, models.check(models.default))
     except ConfigError:
-        return  # said when the model is asked
+        return  # reported when the model is called
     if warning:
         log.warning("%s", warning)
 
 
 def unenforceable(limits: LimitsSection, model: ModelConfig) -> str | None:
-    """Why the limits on money cannot hold for a model, if they cannot."""
+    """Return the reason why money limits cannot be enforced for a model, or None."""
     if not has_money_limits(limits) or tariff_of(model).price is not None:
         return None
     return unpriced(f"{model.vendor}/{model.model_id}")

@@ -1,4 +1,4 @@
-"""The gateway's meter: every reply of a model is on disk at once, and limits hold before calls."""
+"""Usage meter of the gateway: replies are recorded at once, and limits are checked before calls."""
 
 import logging
 import time
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StoreUsageMeter:
-    """What all turns spend. `clock` tells Unix time in seconds."""
+    """Meter for the usage of all turns. `clock` returns Unix time in seconds."""
 
     database: Store
     renderer: ReplyRenderer
@@ -50,9 +50,9 @@ class StoreUsageMeter:
     async def meter(
         self, claim: TurnClaim, errand: SubagentTask | None = None
     ) -> AsyncIterator["TurnMeter"]:
-        """For a turn; what a call that broke off had reserved is released in the end.
+        """Yield the meter of a turn; release its remaining reservation at the end.
 
-        What a sub-agent spends counts for the turn that it was sent out for, and its limits hold.
+        The usage of a sub-agent counts for the turn that started it, and that turn's limits apply.
         """
         message = claim.messages[-1]
         turn, session = claim.turn, claim.session
@@ -64,7 +64,7 @@ class StoreUsageMeter:
         spent = store.of_turn if errand is None else store.of_errand
         has_record = claim.resumed
         if not has_record and errand is None and any(one.media for one in claim.messages):
-            # Of one that is resumed it is on record already.
+            # A resumed turn has a record already.
             has_record = await self.database.transact(
                 store.record_heard, payer, claim.messages, self.clock()
             )
@@ -76,7 +76,7 @@ class StoreUsageMeter:
             await self.reservations.release(claim.turn)
 
     async def before(self, payer: Payer, caps: Sequence[UsageLimit], estimate: Charge) -> None:
-        """Raises `LimitReached`; else the call's least cost is reserved."""
+        """Reserve the least cost of a call, or raise `LimitReached`."""
         if not caps:
             return
         since = _since(caps, self.clock())
@@ -107,8 +107,10 @@ class StoreUsageMeter:
         spent: UsageTotals,
         began: float,
     ) -> None:
-        """Log and count a stored turn, and report a model that keeps failing to the owner; `began`
-        is monotonic time."""
+        """Log and count a stored turn; report a repeatedly failing model to the owner.
+
+        `began` is monotonic time.
+        """
         message, elapsed_s = claim.messages[-1], time.monotonic() - began
         failure = self.turns.end(message, model or "", ending, spent, elapsed_s)
         if failure is None or failure.in_row < FAILURES_IN_ROW:
@@ -122,7 +124,7 @@ class StoreUsageMeter:
             self.sender.wake(lane)
 
     def has_no_price(self, model: str) -> bool:
-        """Whether this is the first call of a model without a price."""
+        """Return True for the first call of a model without a price."""
         new = model not in self._unpriced
         self._unpriced.add(model)
         return new
@@ -135,7 +137,7 @@ class StoreUsageMeter:
         charge: Charge,
         route: Route | None,
     ) -> tuple[Totals, list[str], list[str]]:
-        """One transaction: the charge, and the notices that it is a reason for."""
+        """Record the charge and post the resulting notices in one transaction."""
         now = self.clock()
         store.record(tx, payer, charge, now)
         self.reservations.settle(tx, payer)
@@ -155,7 +157,7 @@ class StoreUsageMeter:
         return totals, warnings, lanes_to_wake
 
     def _tell_owner(self, tx: Transaction, cap: UsageLimit, used: str) -> str | None:
-        """Once for a limit of a day; returns the lane that has mail."""
+        """Notify the owner once per daily limit; return the lane with the notice."""
         if not cap.is_of_a_day:
             return None
         if not store.is_first(tx, cap.occasion, "reached", self.clock()):
@@ -180,9 +182,9 @@ class StoreUsageMeter:
     def _tell_of_failure(
         self, tx: Transaction, failure: ModelFailure, message: InboundMessage
     ) -> str | None:
-        """Once an hour for a model; returns the lane that has mail."""
+        """Notify the owner once per hour and model; return the lane with the notice."""
         route, now = self._owner_route(tx), self.clock()
-        # Who is there reads the error anyway.
+        # In the owner's own chat, the error is visible anyway.
         if route is None or route == message.route:
             return None
         occasion = ("failing model", failure.model, str(int(now // 3_600)))
@@ -250,7 +252,7 @@ class TurnMeter:
 
 
 class SubagentMeter(TurnMeter):
-    """For a sub-agent's turn: `spent` is its own, and it has a limit of its own."""
+    """Meter of a sub-agent's turn: `spent` is its own, and it has an additional limit."""
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         usd = self._usage.subagent_max_cost_usd
@@ -268,5 +270,5 @@ class SubagentMeter(TurnMeter):
 
 
 def _since(caps: Sequence[UsageLimit], now: float) -> float | None:
-    """When the day began, if a limit asks for that."""
+    """Return the beginning of the day if there is a daily limit, else None."""
     return BillingDay.of(now).began_at if any(cap.is_of_a_day for cap in caps) else None

@@ -1,4 +1,4 @@
-"""Calls of a model for a program, without Kore's agent: metered, limited, and never stored."""
+"""Direct model calls for programs, without Kore's agent: metered, limited and not stored."""
 
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -30,7 +30,7 @@ _ROUTE = Route(CONSOLE, "local", "model-calls")
 
 
 class ModelCaller:
-    """Each is a turn of its own in the table of costs."""
+    """Service for direct model calls; each call is a separate turn in the usage table."""
 
     def __init__(self, agent: Agent[Any], database: Store, usage: StoreUsageMeter) -> None:
         self._agent = agent
@@ -38,7 +38,7 @@ class ModelCaller:
         self._usage = usage
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Its events as JSON, `reply` as the last. Raises `KoreError`."""
+        """Yield the events as JSON, `reply` last. Raise `KoreError`."""
         _check(call)
         opened = self._agent.models.open(call.model)
         request = _request(call, opened)
@@ -69,8 +69,10 @@ class ModelCaller:
 
 
 def _check(call: ModelCall) -> None:
-    """Raises `KoreError` for what no program may ask: files of this machine, and fields of the
-    request that would make it another one."""
+    """Raise `KoreError` for requests that programs must not make.
+
+    These are local files, and request fields that would change the kind of the request.
+    """
     for tool in call.tools:
         if not is_plain_name(tool.name):
             raise KoreError(t("{name!r} cannot be the name of a tool", name=tool.name[:80]))

@@ -1,4 +1,4 @@
-"""What model calls under way have reserved: no two of them can both take the last cent."""
+"""Reservations of running model calls, so that parallel calls together respect each limit."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -13,33 +13,35 @@ from gateway.turns.usage.limits import UsageLimit
 
 @frozen
 class ExceededLimit:
-    """A limit that forbids a call, and what is used of it, in its own unit."""
+    """Limit that forbids a call, and its usage in the limit's unit."""
 
     cap: UsageLimit
     used: int
 
 
 class Reservations(Protocol):
-    """The least that each call will cost, from before it until it is charged."""
+    """Reservations of the least cost of each call, from its start until it is charged."""
 
     async def reserve(
         self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
     ) -> ExceededLimit | None:
-        """Reserve what `estimate` costs, or return the first limit that forbids it. In both cases
-        the turn's earlier reservation ends. `since` is when the day began."""
+        """Reserve the cost of `estimate`, or return the first limit that forbids it.
+
+        In both cases, the turn's earlier reservation ends. `since` is the beginning of the day.
+        """
         ...
 
     def settle(self, tx: Transaction, payer: Payer) -> None:
-        """The call is charged in this transaction."""
+        """End the reservation of a call that this transaction charges."""
         ...
 
     async def release(self, turn: int) -> None:
-        """The turn `Payer.by` makes no call any more."""
+        """End the reservation of the turn `Payer.by`, which makes no more calls."""
         ...
 
 
 class MemoryReservations:
-    """Those of one process that makes all calls."""
+    """Implements `Reservations` for a single process that makes all calls."""
 
     def __init__(self, database: Store) -> None:
         self._database = database
@@ -49,7 +51,7 @@ class MemoryReservations:
         self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
     ) -> ExceededLimit | None:
         totals = await self._database.transact(usage.totals, payer, since)
-        # From here to the reservation nothing else runs.
+        # No other coroutine runs between this line and the reservation.
         self._by_turn.pop(payer.by, None)
         exceeded = exceeded_limit(caps, totals, self._by_turn.values(), estimate)
         if exceeded is None:
@@ -72,7 +74,10 @@ def exceeded_limit(
     reservations: Iterable[Reservation],
     estimate: Charge,
 ) -> ExceededLimit | None:
-    """The first limit that forbids a call of at least `estimate`, given what others reserve."""
+    """Return the first limit that forbids a call of at least `estimate`.
+
+    The reservations of other calls count as used.
+    """
     others = tuple(reservations)
     for cap in caps:
         used = cap.used_amount(totals)

@@ -1,4 +1,4 @@
-"""Reservations of several processes, in the database that they share."""
+"""Reservations of several processes in their shared database."""
 
 import logging
 from collections.abc import Sequence
@@ -15,15 +15,16 @@ log = logging.getLogger(__name__)
 
 
 class StoredReservations:
-    """Implements `Reservations`: one transaction looks and reserves.
+    """Implements `Reservations`: one transaction checks and reserves.
 
-    It counts every row. Those of a process that was killed go when it is recovered from:
+    All rows count. The rows of a killed process are deleted during its recovery by
     `usage.forget_reservations`.
     """
 
     def __init__(self, database: Store) -> None:
         self._database = database
-        # Turns of this process that have a row, so that most calls need no statement to end one.
+        # Turns of this process with a row, so that most calls need no statement to end a
+        # reservation.
         self._open: set[int] = set()
 
     async def reserve(
@@ -61,7 +62,7 @@ class StoredReservations:
         try:
             await self._database.transact(self._end, turn)
         except StoreError as exc:
-            # The process ends or was replaced; whoever recovers its turns forgets the row.
+            # The process is ending or was replaced; the recovery of its turns deletes the row.
             log.debug("a reservation of turn %d stays for now: %s", turn, exc)
 
     def _end(self, tx: Transaction, turn: int) -> None:

@@ -1,4 +1,4 @@
-"""What was spent, in words."""
+"""Text form of usage and cost."""
 
 from agent.i18n import plural, t
 from agent.usage import UsageTotals, dollars

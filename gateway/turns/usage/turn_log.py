@@ -14,16 +14,19 @@ from gateway.core.messages import InboundMessage
 
 log = logging.getLogger(__name__)
 
-# A model that failed so often in a row, with no answer in between, is reported.
+# Number of consecutive failures of a model after which it is reported.
 FAILURES_IN_ROW = 3
-# Codes of errors that say nothing about the model: the next message may well be answered.
+# Error codes that are not the model's fault: the next message may well be answered.
 _ABOUT_THE_MESSAGE = frozenset({"context-too-long", "denied", "bad-output", "limit"})
 
 
 @frozen
 class ModelFailure:
-    """Failure of a turn. `in_row` counts failures of its model since the last answer; failures that
-    are due to the message don't count."""
+    """Failure of a turn.
+
+    `in_row` counts failures of its model since the last answer; failures caused by the message do
+    not count.
+    """
 
     at: float
     where: str
@@ -34,7 +37,7 @@ class ModelFailure:
 
 
 class Ending(Protocol):
-    """Ending of a turn: `error` if it failed, `stopped` if it was cut short."""
+    """End of a turn: `error` if it failed, `stopped` if it was cut short."""
 
     @property
     def error(self) -> Error | None: ...
@@ -44,15 +47,17 @@ class Ending(Protocol):
 
 @dataclass(slots=True)
 class TurnLog:
-    """Counts of the turns of this process. Models have the name by which they were chosen, and the
-    default model has an empty name."""
+    """Counters for the turns of this process.
+
+    Models have the name by which they were selected; the default model has an empty name.
+    """
 
     clock: Callable[[], float] = time.time
     turns: int = 0
     seconds: float = 0.0
     failed: Counter[str] = field(default_factory=Counter)
     last_failure: ModelFailure | None = None
-    # When the default model last answered, and last failed.
+    # Times of the last answer and the last failure of the default model.
     answered_at: float = 0.0
     failed_at: float = 0.0
     _in_row: Counter[str] = field(default_factory=Counter)
@@ -99,7 +104,7 @@ class TurnLog:
         log.warning("%s: given up: %s (given-up)", where, reason)
 
     def facts(self) -> dict[str, Any]:
-        """The counts as JSON values, for other processes too."""
+        """Return the counters as JSON values, also for other processes."""
         last = self.last_failure
         return {
             "turns": self.turns,
@@ -132,8 +137,10 @@ class TurnLog:
 
 
 def failure_facts(logs: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
-    """Merge the facts of several processes for `kore status`; `model` is the name of the default
-    model."""
+    """Return the merged facts of several processes for `kore status`.
+
+    `model` is the name of the default model.
+    """
     last = max((one["last"] for one in logs if one["last"]), default=None)
     answered_at = max(one["answered_at"] for one in logs)
     is_failing = any(
@@ -148,8 +155,11 @@ def failure_facts(logs: Sequence[Mapping[str, Any]], model: str) -> dict[str, An
 
 
 def metric_lines(logs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the counts in the text format of Prometheus. `logs` maps the label of a process, such
-    as `worker="3"`, to its counts; this process has an empty label."""
+    """Yield the counters in the text format of Prometheus.
+
+    `logs` maps the label of a process, such as `worker="3"`, to its counters; this process has an
+    empty label.
+    """
 
     def lines(name: str, kind: str, rows: Iterator[tuple[str, float]]) -> Iterator[str]:
         yield f"# TYPE kore_{name} {kind}"
