@@ -1,8 +1,8 @@
-"""Stored texts sealed with AES-256-GCM: without the key they are unreadable.
+"""Encryption of stored texts with AES-256-GCM.
 
-The repositories seal and open through their transaction, which names the column, the key of the
-row and the columns that decide what becomes of it. All of that is authenticated: a sealed text that
-is put elsewhere does not open, nor does one whose row was given another recipient.
+The repositories seal and open through their transaction, which names the column, the key of the row
+and the columns that decide how the row is used. All of that is authenticated: a sealed text does
+not open in another place, or after its row was given another recipient.
 """
 
 import hmac
@@ -22,40 +22,40 @@ Value = str | int | bytes | None
 
 @frozen
 class Sealed:
-    """Columns of a table that hold what people said, and the columns that name a row of it.
+    """Sealed columns of a table, and the columns that identify a row of it.
 
-    `bound` columns are stored as they are, and the texts open only beside the values that they had
-    when the texts were sealed. Every text is sealed, an empty one too: a row that holds another
-    was not written by Kore. Only the `optional` columns may have no text (NULL).
+    `bound` columns are stored in plain text; the sealed texts open only with the values that these
+    columns had at sealing. Every text is sealed, including empty ones: Kore did not write a row
+    with an unsealed text. Only `optional` columns may have no text (NULL).
     """
 
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    # The table's name when its first texts were sealed: they open under no other.
+    # Name of the table when its first texts were sealed; they open under no other name.
     first_name: str = ""
     bound: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def place(self, column: str) -> str:
-        """What a text of this column is sealed for, besides its row."""
+        """Return the place that texts of this column are sealed for, apart from their row."""
         return f"{self.first_name or self.table}.{column}"
 
     @property
     def select(self) -> str:
-        """Every row's key, its bound columns, and its sealed ones behind these."""
+        """Query for key, bound columns and sealed columns of every row, in this order."""
         columns = (*self.key, *self.bound, *self.columns)
         return f"SELECT {', '.join(columns)} FROM {self.table}"
 
     @property
     def update(self) -> str:
-        """Other values for the sealed columns of the row with a key."""
+        """Statement that sets the sealed columns of the row with a key."""
         columns = ", ".join(f"{name} = ?" for name in self.columns)
         key = " AND ".join(f"{name} = ?" for name in self.key)
         return f"UPDATE {self.table} SET {columns} WHERE {key}"
 
 
-# Where a row of the outbox or a question goes.
+# Destination of an outbox row or a question.
 _ROUTE = ("lane", "channel", "account", "chat", "thread")
 
 SEALED = (
@@ -103,12 +103,12 @@ SEALED = (
         optional=("request", "answer", "conversation"),
     ),
 )
-# As table.name: what is sealed under another name would be lost at the next change of keys.
+# By `table.name`. A text sealed under another name would be lost at the next change of keys.
 SEALED_COLUMNS = {f"{one.table}.{name}": one for one in SEALED for name in one.columns}
 
 
 class Cipher:
-    """One key; `name` is the environment variable that holds it."""
+    """Encryption with one key; `name` is the environment variable with the key."""
 
     def __init__(self, key: bytes, name: str) -> None:
         try:
@@ -123,7 +123,7 @@ class Cipher:
         self._key = key
 
     def seal(self, text: Value, *place: Value) -> str | None:
-        """Base64 of a random nonce, the sealed text and its tag; None stays None."""
+        """Return the base64 of a random nonce, the sealed text and its tag; None stays None."""
         if text is None:
             return None
         nonce = os.urandom(_NONCE_BYTES)
@@ -131,7 +131,7 @@ class Cipher:
         return b64encode(nonce + self._aead.encrypt(nonce, data, _bound(place))).decode()
 
     def unseal(self, sealed: Value, *place: Value) -> str | None:
-        """The text. Raises `ValueError` for another key, another place or a changed text."""
+        """Return the text. Raises `ValueError` for another key, another place or a changed text."""
         if sealed is None:
             return None
         from cryptography.exceptions import InvalidTag
@@ -144,12 +144,12 @@ class Cipher:
         return text.decode("utf-8", "surrogatepass")
 
     def shut(self, data: bytes, place: str) -> bytes:
-        """`seal` for the bytes of a file."""
+        """Seal the bytes of a file, like `seal`."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, data, _bound((place,)))
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """`unseal` for the bytes of a file. Raises `ValueError`."""
+        """Open the sealed bytes of a file, like `unseal`. Raises `ValueError`."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -160,17 +160,17 @@ class Cipher:
             raise ValueError("this was not sealed here with this key") from None
 
     def derived(self, purpose: str) -> bytes:
-        """A key for something else, which tells nothing of this one."""
+        """Return a key for another purpose that reveals nothing about this one."""
         return hmac.digest(self._key, purpose.encode(), "sha256")
 
 
 def cipher_of(
     name: str | None, environ: Mapping[str, str], named_by: str = "store.encryption_key_env"
 ) -> Cipher | None:
-    """The cipher whose key the variable `name` holds: 32 bytes, in base64 or hexadecimal.
+    """Return the cipher with the key in the variable `name`: 32 bytes, in base64 or hexadecimal.
 
-    Raises `EncryptionKeyError`, which never shows the value; `named_by` is the setting or flag
-    that refers to the variable.
+    Raises `EncryptionKeyError`, which never shows the value; `named_by` is the setting or flag that
+    refers to the variable.
     """
     if name is None:
         return None
@@ -197,12 +197,12 @@ def cipher_of(
 
 
 def _bound(place: tuple[Value, ...]) -> bytes:
-    """The words of a place, so that no two places come to the same bytes."""
+    """Encode a place so that no two places have the same bytes."""
     return "".join(map(_word, place)).encode("utf-8", "surrogatepass")
 
 
 def _word(value: Value) -> str:
-    """A value as both engines return it: flags are numbers there."""
+    """Encode a value as both engines return it: flags are numbers there."""
     if value is None:
         return "-"
     if isinstance(value, bytes):

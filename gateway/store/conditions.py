@@ -1,20 +1,20 @@
-"""Conditions on a column that SQLite and PostgreSQL both understand: its beginning, a list."""
+"""Conditions on a column for both SQLite and PostgreSQL: a prefix, a list of values."""
 
 from collections.abc import Sequence
 
-# The last of all letters: what begins with a text stands between it and it with this behind it.
-# An index serves that only where texts are in the order of their letters' numbers, as SQLite keeps
-# them (`COLLATE "C"` elsewhere).
+# The highest code point: texts with a prefix sort between the prefix and the prefix followed by it.
+# An index serves this only where texts are ordered by code point, as in SQLite (`COLLATE "C"`
+# elsewhere).
 _LAST_LETTER = chr(0x10FFFF)
 
 
 def beginning(prefix: str) -> tuple[str, str]:
-    """The two values of `column >= ? AND column < ?`."""
+    """Return the two values for `column >= ? AND column < ?`."""
     return prefix, prefix + _LAST_LETTER
 
 
 def one_of(column: str, values: Sequence[str]) -> str:
-    """`column IN (?, ?)`, for as many values; no row's column is one of none."""
+    """Return `column IN (?, ?)` with a mark for each value, or `FALSE` without values."""
     return f"{column} IN ({', '.join('?' for _ in values)})" if values else "FALSE"
 
 
@@ -23,5 +23,5 @@ def none_of(column: str, values: Sequence[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a part of the pattern of `LIKE ? ESCAPE '\\'`, where it stands for itself."""
+    """Return a text escaped for `LIKE ? ESCAPE '\\'`, so that it matches literally."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

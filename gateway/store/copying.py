@@ -1,7 +1,7 @@
-"""Moving a whole Kore from one database into another, row by row, and looking at each again.
+"""Copy of a whole database into another one, row by row, with a comparison afterwards.
 
-Both are open for nobody else. What the index of words holds is left out: it is made again at the
-next search. Sealed texts stay as they are, so both have the same key.
+No other process has either database open. The search index is left out and rebuilt at the next
+search. Sealed texts are copied as they are, so both databases have the same key.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from gateway.store.errors import StoreError
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.conversations import search
 
-# Made for one engine, or made again.
+# Specific to one engine, or rebuilt.
 ENGINE_TABLES = frozenset(
     {
         *("migration", "owner", "worker", "last_commit", "active_channel", "queue_default"),
@@ -28,7 +28,7 @@ _PAGE = 1000
 
 @frozen
 class TableColumns:
-    """The columns of a table, and those of its key, which order its rows."""
+    """Columns of a table and of its key, which orders the rows."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -38,28 +38,30 @@ Tables = Mapping[str, TableColumns]
 
 
 class WholeDatabase(Protocol):
-    """A database that one process has for itself."""
+    """A database used by one process alone."""
 
     def opened(self, cipher: Cipher | None) -> AbstractContextManager[Transaction]:
-        """One transaction on all of it, which checks references at its end."""
+        """Open one transaction on the whole database, which checks references at its end."""
         ...
 
     def tables(self, tx: Transaction) -> Tables:
-        """What every engine has, by its name."""
+        """Return the tables that every engine has, by name."""
         ...
 
     def newest_delivery(self, tx: Transaction) -> int:
-        """The highest number that a row of the outbox ever had."""
+        """Return the highest number that a row of the outbox ever had."""
         ...
 
     def finish(self, tx: Transaction, newest_delivery: int) -> None:
-        """What is to be done behind the last row that was copied in: numbers go on, and none that
-        the source gave is given again."""
+        """Finish after the last copied row.
+
+        Numbering continues, so that no number of the source is used again.
+        """
         ...
 
 
 def check_empty(target: WholeDatabase, cipher: Cipher | None) -> None:
-    """Raises `StoreError` for a database that nothing can be copied into."""
+    """Raise `StoreError` unless the database is empty, so that a copy can be written to it."""
     with target.opened(cipher) as tx:
         _refuse_content(tx)
 
@@ -67,8 +69,10 @@ def check_empty(target: WholeDatabase, cipher: Cipher | None) -> None:
 def copy_store(
     source: WholeDatabase, target: WholeDatabase, cipher: Cipher | None
 ) -> dict[str, int]:
-    """Copy everything into an empty database; returns how many rows each table has. Raises
-    `StoreError`; then the target is as it was."""
+    """Copy everything into an empty database; returns the number of rows per table.
+
+    Raises `StoreError`; then the target is unchanged.
+    """
     with source.opened(cipher) as reading:
         return copy_into(reading, source, target, cipher)
 
@@ -76,7 +80,7 @@ def copy_store(
 def copy_into(
     reading: Transaction, source: WholeDatabase, target: WholeDatabase, cipher: Cipher | None
 ) -> dict[str, int]:
-    """The same from a transaction on the source."""
+    """Copy everything, like `copy_store`, from an open transaction on the source."""
     tables = source.tables(reading)
     with target.opened(cipher) as writing:
         if tables != target.tables(writing):
@@ -105,7 +109,7 @@ def _refuse_content(target: Transaction) -> None:
 
 
 def _pages(tx: Transaction, name: str, table: TableColumns) -> Iterator[list[Row]]:
-    """All rows in the order of their keys, some at a time."""
+    """Yield all rows in key order, a page at a time."""
     selected, key = ", ".join(table.columns), ", ".join(table.key)
     places = [table.columns.index(column) for column in table.key]
     marks = ", ".join("?" for _ in table.key)
@@ -120,7 +124,7 @@ def _pages(tx: Transaction, name: str, table: TableColumns) -> Iterator[list[Row
 
 
 def _compare(source: Transaction, target: Transaction, name: str, table: TableColumns) -> int:
-    """How many rows there are. Raises `StoreError` for the first that is not the same."""
+    """Return the number of rows. Raises `StoreError` for the first row that differs."""
     count = 0
     nothing: list[Row] = []
     pages = zip_longest(_pages(source, name, table), _pages(target, name, table), fillvalue=nothing)

@@ -1,4 +1,4 @@
-"""What the database refuses, in our words: entries of the catalogue, translated where shown."""
+"""Errors of the store; their texts are catalogue entries, translated where they are shown."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,7 +7,7 @@ from agent.errors import ConfigError, KoreError
 
 
 def catalogue_text(english: str) -> str:
-    """The text as it stands; `make catalogue` finds the texts of this package by this name."""
+    """Return the text unchanged; `make catalogue` finds the texts of this package by this name."""
     return english
 
 
@@ -18,7 +18,7 @@ RESTORE = catalogue_text(
 
 
 class StoreError(KoreError):
-    """The database cannot be used; it is never recreated by itself."""
+    """The database cannot be used; it is never recreated automatically."""
 
     code = "store"
 
@@ -37,15 +37,15 @@ class StoreInUse(StoreError):
 
 
 class StoreTakenOver(StoreError):
-    """Another Kore has taken the place of this one: nothing can be stored any more."""
+    """Another Kore has taken over the database: this one can no longer store anything."""
 
 
 class StoreBusy(StoreError):
-    """The disk or the database is full, locked or failing: the same may be done later."""
+    """The disk or the database is full, locked or failing; a later attempt may succeed."""
 
 
 class StoreClosed(StoreError):
-    """The process lets go of the database: it stops, or another one takes over."""
+    """The process is closing the database: it stops, or another process takes over."""
 
     def __init__(self) -> None:
         super().__init__(catalogue_text("the database is closed"))
@@ -64,14 +64,14 @@ class StoreCorrupt(StoreError):
 
 
 class EncryptionKeyError(ConfigError):
-    """The key that messages are encrypted with is missing or malformed."""
+    """The encryption key for messages is missing or malformed."""
 
     def __init__(self, message: str, /, *, hint: str | None = None, **fields: object) -> None:
         super().__init__(message, hint=hint, fields=fields)
 
 
 class SealBroken(StoreError):
-    """A stored text does not open: it, or a column that it is bound to, was changed."""
+    """A stored text does not open: the text or a column that it is bound to was changed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -83,8 +83,10 @@ class SealBroken(StoreError):
 
 
 class SearchRefused(Exception):
-    """Nothing can be searched: the database is sealed, there is no word to search for, or too
-    many."""
+    """A search is not possible.
+
+    The database is encrypted, or the query has no words or too many.
+    """
 
     def __init__(self, reason: Literal["sealed", "no-words", "too-many-words"]) -> None:
         super().__init__(reason)
@@ -97,8 +99,11 @@ ReplayRefusal = Literal[
 
 
 class ReplayRefused(Exception):
-    """A message cannot wait again. A sub-agent's task names the `subagent`, and by `request_seq`
-    the message that it was sent out for, where that can be replayed."""
+    """A message cannot be queued again.
+
+    For a sub-agent's task, `subagent` is its number and `request_seq` the message that started it,
+    if that message can be replayed.
+    """
 
     def __init__(
         self, reason: ReplayRefusal, *, subagent: int | None = None, request_seq: int | None = None

@@ -1,4 +1,4 @@
-"""Which engine an address names: a file of SQLite, or a PostgreSQL server."""
+"""Open the database at an address: a SQLite file or a PostgreSQL server."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,13 +32,15 @@ def open_store(  # noqa: PLR0913 - what decides who owns it, by name
     watch: "ServerWatch | None" = None,
     has_workers: bool = False,
 ) -> Store:
-    """Open, create or upgrade it, and own it. `home` is where files lie beside a database that is
-    none itself; `check` verifies a file first, for after an unclean exit. On a server an owner that
-    says nothing for `lease_s` (None: 15) may be replaced by one that has a `watch` on the server.
-    Workers go on beside one that `has_workers`, and end beside another.
+    """Open, create or upgrade the database, and own it.
 
-    Raises `StoreError`, `StoreInUse` among them, and `ConfigError` where PostgreSQL's library is
-    not installed.
+    `home` is the folder for files next to a database that is not a file; `check` verifies a file
+    first, for use after an unclean exit. On a server, an owner that is silent for `lease_s` (None:
+    15) may be replaced by a process that has a `watch` on the server. Workers continue to run with
+    an owner that `has_workers`; otherwise they end.
+
+    Raises `StoreError`, including `StoreInUse`, and `ConfigError` where PostgreSQL's library is not
+    installed.
     """
     if url.startswith(_SQLITE):
         path = Path(url.removeprefix(_SQLITE))
@@ -60,8 +62,11 @@ def open_store(  # noqa: PLR0913 - what decides who owns it, by name
 def join_store(
     url: str, home: Path, *, cipher: Cipher | None, lease_s: float
 ) -> "PostgresWorkerStore":
-    """As a worker, beside the owner of a database on a server. Raises `StoreError`, also while its
-    tables are of another version, and `ConfigError` where PostgreSQL's library is not installed."""
+    """Join the owner of a database on a server as a worker.
+
+    Raises `StoreError`, also while its tables are of another version, and `ConfigError` where
+    PostgreSQL's library is not installed.
+    """
     whole = whole_postgres(url)
     from gateway.store.postgres.engine import PostgresOptions
     from gateway.store.postgres.worker_store import PostgresWorkerStore
@@ -95,7 +100,7 @@ def copy_unowned(url: str, target: Path) -> None:
 
 
 def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:
-    """For a copy. Raises `StoreError` when it must exist and does not."""
+    """Return a database for a copy. Raises `StoreError` where it must exist and does not."""
     if not url.startswith(_SQLITE):
         return whole_postgres(url)
     path = Path(url.removeprefix(_SQLITE))
@@ -105,7 +110,7 @@ def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:
 
 
 def whole_postgres(url: str) -> "WholePostgres":
-    """Raises `ConfigError` where its library is not installed."""
+    """Return a PostgreSQL database. Raises `ConfigError` where psycopg is not installed."""
     _require_psycopg()
     from gateway.store.postgres.whole import WholePostgres
 

@@ -1,9 +1,9 @@
-"""The store as every room sees it: work runs in a transaction, and knows no database.
+"""Interface of the store: work runs in a transaction, independent of the engine.
 
-Work is a plain function that takes a `Transaction` first. SQL in it is the part of the language
-that SQLite and PostgreSQL share, with `?` for values. The store may run a function twice (another
-writer was faster, a group of transactions failed), so a function changes no memory: what has to
-happen outside goes through `after_commit`.
+Work is a plain function with a `Transaction` as its first argument. Its SQL is limited to the
+common subset of SQLite and PostgreSQL, with `?` for values. The store may run a function twice
+(another writer was faster, a group of transactions failed), so a function changes nothing in
+memory: side effects go through `after_commit`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,81 +14,95 @@ from gateway.store.errors import StoreCorrupt
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# The values of a statement, in the order of its question marks.
+# Values of a statement, in the order of its question marks.
 Args = Sequence[Any]
 Row = tuple[Any, ...]
 
 
 class SearchIndex(Protocol):
-    """The words of texts, each under a number that its caller gives; it keeps no text."""
+    """Index of the words of texts, under numbers that the caller assigns; it stores no text."""
 
     def add(self, texts: Iterable[tuple[int, str]]) -> None: ...
 
     def remove(self, texts: Iterable[tuple[int, str]]) -> None:
-        """Each text is the one that was added under its number."""
+        """Remove texts. Each text must equal the text that was added under its number."""
         ...
 
     def clear(self) -> None:
-        """Nothing is left in it."""
+        """Remove all texts."""
         ...
 
     def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
-        """A query, to be joined with others, for the numbers (its column `id`) of the texts that
-        have all these phrases, and its values. Each phrase has a word, and may end within one."""
+        """Return a query for the texts that have all these phrases, and the values of the query.
+
+        The query can be joined with others; its column `id` has the numbers of the texts. Each
+        phrase has at least one word, and may end within a word.
+        """
         ...
 
 
 class Transaction(Protocol):
-    """Statements inside one transaction. Each raises what the database raises; the store turns that
-    into a `StoreError` for the caller."""
+    """Statements inside one transaction.
+
+    Each raises the error of the database, which the store turns into a `StoreError` for the caller.
+    """
 
     @property
     def search(self) -> SearchIndex: ...
 
     def one(self, sql: str, args: Args = ()) -> Row:
-        """The row that there always is. Raises `LookupError` when there is none."""
+        """Return a row that always exists. Raises `LookupError` when there is none."""
         ...
 
     def first(self, sql: str, args: Args = ()) -> Row | None:
-        """The first row, or None when there is none."""
+        """Return the first row, or None when there is none."""
         ...
 
     def all(self, sql: str, args: Args = ()) -> list[Row]: ...
 
     def run(self, sql: str, args: Args = ()) -> int:
-        """Returns how many rows it changed."""
+        """Run a statement; returns the number of changed rows."""
         ...
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
-        """The statement once for each of `rows`."""
+        """Run the statement once for each of `rows`."""
         ...
 
     def seal(self, text: str | None, column: str, *place: str | int | bytes | None) -> str | None:
-        """What is stored for a text in `column` ("table.name") of the row at this place, which is
-        the row's key and the columns that the text is bound to (`gateway.store.cipher.SEALED`):
-        sealed for this place alone when the store has a key, else the text itself."""
+        """Return the stored form of a text in `column` ("table.name") of the row at `place`.
+
+        `place` is the row's key and the columns that the text is bound to
+        (`gateway.store.cipher.SEALED`). With a key the text is sealed for this place alone; without
+        one it is returned unchanged.
+        """
         ...
 
     def unseal(self, stored: Any, column: str, *place: str | int | bytes | None) -> Any:
-        """The text again. Raises `SealBroken`, and has it audited, when it was stored in another
-        place, or it or a column that it is bound to was changed."""
+        """Return the text of a stored value.
+
+        Raises `SealBroken`, and has it audited, when the text was stored in another place, or the
+        text or a column that it is bound to was changed.
+        """
         ...
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call `action` on the event loop once the transaction is on disk, before the caller that
-        awaits the work goes on; never when it is not stored. It must not fail."""
+        """Call `action` on the event loop once the transaction is on disk; it must not fail.
+
+        The call happens before the caller that awaits the work continues, and never for a
+        transaction that is not stored.
+        """
         ...
 
 
 class Store(Protocol):
-    """Where Kore keeps everything. `folder` is where files beside it belong."""
+    """Storage of all of Kore's data; `folder` is for files that belong next to it."""
 
     @property
     def folder(self) -> Path: ...
 
     @property
     def damage(self) -> StoreCorrupt | None:
-        """Set for good when the database turns out not to be whole."""
+        """Error that is set permanently once the database turns out to be damaged."""
         ...
 
     async def transact(
@@ -97,50 +111,59 @@ class Store(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The function's result, once its transaction is on disk; on an error nothing of it is.
+        """Return the function's result once its transaction is on disk; an error stores nothing.
 
-        A cancelled caller still waits for the transaction to end. Raises `StoreError` for what the
-        database refuses (a full disk, a damaged file, after `close`), and whatever `work` raises.
+        A cancelled caller still waits for the transaction to end. Raises `StoreError` for errors of
+        the database (a full disk, a damaged file, after `close`), and every error that `work`
+        raises.
         """
         ...
 
     def is_held(self) -> bool:
-        """Whether no other process can own the data by now; of a file always."""
+        """Return whether no other process can own the data yet; always true for a file."""
         ...
 
     async def until_held(self) -> None:
-        """Returns as soon as no other process can own the data, for what leaves Kore without a
-        transaction. A process that was stopped for longer than its lease waits here until it has
-        heard that the data are still its own. At once for a file."""
+        """Return as soon as no other process can own the data; at once for a file.
+
+        For output that leaves Kore without a transaction. A process that was stopped for longer
+        than its lease waits here until it has confirmed that it still owns the data.
+        """
         ...
 
     async def until_replaced(self) -> None:
-        """Returns once another process owns the data: nothing is stored here any more. Never for a
-        file, which has one owner."""
+        """Return once another process owns the data and nothing can be stored here any more.
+
+        Never returns for a file, which has one owner.
+        """
         ...
 
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
 
-        Raises `StoreError`: for a file that exists, and for a copy that does not verify.
+        Raises `StoreError` for a file that exists, and for a copy that does not verify.
         """
         ...
 
     async def rewrite(self) -> None:
-        """Leave nothing on the disk of what was deleted; nothing else runs meanwhile. Raises
-        `StoreError`: it needs as much room again."""
+        """Remove all traces of deleted data from the disk; nothing else runs meanwhile.
+
+        Raises `StoreError`: it needs as much free space as the data take.
+        """
         ...
 
     def upgrade_copies(self) -> Sequence[Path]:
-        """The copies of everything that upgrades have left, oldest first."""
+        """Return the copies of the database that upgrades have left, oldest first."""
         ...
 
     async def close(self) -> None: ...
 
 
 class WorkerStore(Store, Protocol):
-    """A store that a worker has joined beside the owner of the data, as the number `worker` and
-    called `name`; `place` is the address without secrets."""
+    """The store of a worker that shares the database with its owner.
+
+    `worker` is the number of the worker, `name` its name and `place` the address without secrets.
+    """
 
     @property
     def worker(self) -> int: ...
@@ -152,9 +175,9 @@ class WorkerStore(Store, Protocol):
     def place(self) -> str: ...
 
     def say(self, state: Mapping[str, Any]) -> None:
-        """What the worker says of itself from its next beat on."""
+        """Set the state that the worker reports from its next heartbeat on."""
         ...
 
     async def leave(self) -> None:
-        """It counts no more: nothing can be stored from now on."""
+        """Deregister the worker: it can store nothing from now on."""
         ...

@@ -1,6 +1,6 @@
 """Schema of a database engine: the tables of a new database, and migrations for older ones.
 
-`schema.sql` always has the tables of today. The folder `migrations` has the changes since the
+`schema.sql` always has the current tables. The folder `migrations` has the changes since the
 baseline, named `0084_what_changes.sql` and counted across both engines, so that a number may be
 missing in either.
 """
@@ -27,18 +27,18 @@ class Schema:
 
     @property
     def tables(self) -> str:
-        """The statements that make a new database."""
+        """Statements that create a new database."""
         return (self.folder / "schema.sql").read_text("utf-8")
 
     @property
     def migrations(self) -> Mapping[int, Path]:
-        """Migrations since the baseline by number, in the order of their numbers."""
+        """Migrations since the baseline, in numeric order."""
         files = sorted((self.folder / "migrations").glob("*.sql"))
         return {int(file.name[:4]): file for file in files}
 
     @property
     def numbers(self) -> Collection[int]:
-        """The numbers that an up-to-date database has in its table `migration`."""
+        """Numbers that an up-to-date database has in its table `migration`."""
         return (BASELINE, *self.migrations)
 
     @property

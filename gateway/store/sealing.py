@@ -87,8 +87,10 @@ def _name(column: str) -> str:
 
 
 def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
-    """Return the entry of a sealed column. Raises `LookupError` for another column, and for a place
-    with too few or too many values."""
+    """Return the entry of a sealed column.
+
+    Raises `LookupError` for another column, and for a place with too few or too many values.
+    """
     sealed = SEALED_COLUMNS.get(column)
     if sealed is None:
         raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
@@ -110,8 +112,10 @@ def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
 def resealed(
     one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
 ) -> Iterator[Row]:
-    """Yield the values of `one.update` for each row of `one.select`: opened with the key of
-    `source`, sealed with that of `target`."""
+    """Yield the values of `one.update` for each row of `one.select`.
+
+    The values are opened with the key of `source` and sealed with the key of `target`.
+    """
     length = len(one.key) + len(one.bound)
     columns = [f"{one.table}.{name}" for name in one.columns]
     for row in rows:
@@ -128,9 +132,9 @@ def resealed(
 def check_key(
     tx: Transaction, place: object, cipher: Cipher | None, tables: Collection[str]
 ) -> None:
-    """Raise `StoreError` unless the texts of a database are sealed with `cipher`, or with no key
-    where it is None. A database without any text accepts every key.
+    """Raise `StoreError` unless the texts of a database are sealed with `cipher`.
 
+    Without a cipher, the texts must not be sealed. A database without any text accepts every key.
     `place` names the database in the error; `tables` are the tables that exist. Writes nothing.
     """
     mark = key_mark(tx, tables)

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable
 
-# Of a lease: an owner says something more often.
+# Share of a lease; an owner sends heartbeats more often than that.
 _PAUSE_SHARE = 0.4
 _HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 
 
 class ServerWatch:
-    """Record of the server's answers: call `note` for each.
+    """Record of the server's answers; call `note` for each.
 
     No owner can renew its lease while the server is away, so only a process that has seen the
     server answer for a whole lease knows that the owner is silent.
@@ -27,7 +27,7 @@ class ServerWatch:
 
     @property
     def covers_lease(self) -> bool:
-        """The server has answered for a whole lease, without a long pause."""
+        """True if the server has answered for a whole lease, without a long pause."""
         return self._last_at - self._since >= self._lease_s
 
 

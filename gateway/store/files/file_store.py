@@ -1,4 +1,4 @@
-"""Files by the digest of their content: what is read is what was put in, or an error."""
+"""Content-addressed files: reading returns exactly the bytes that were stored, or fails."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ from gateway.store.files.port import (
 )
 from gateway.store.files.sealed_stream import PIECE_BYTES, seal_pieces, sealed_size, unseal_pieces
 
-# What is put in again counts as new, at the latest after this time.
+# A file that is stored again counts as new after this time at the latest.
 FRESH_S = 12 * 3600.0
 
 
@@ -32,11 +32,11 @@ class Hasher(Protocol):
 
 @frozen
 class FileStore:
-    """Files of one kind. Everything blocks: call it in threads.
+    """Files of one kind. All methods block: call them in threads.
 
-    Names are SHA-256 of the contents, unless `hasher` is another; with a cipher they are keyed in
-    the store, so that they do not tell the contents, and contents are sealed. `owner` is for a file
-    that somebody has for themselves: it is stored for itself, whatever others hold.
+    Names are the SHA-256 of the contents unless `hasher` is another function. With a cipher,
+    contents are sealed and names in the store are keyed, so that they do not reveal the contents.
+    `owner` gives a file to one owner: it is stored separately, even if others have the same file.
     """
 
     objects: ObjectStore
@@ -49,7 +49,7 @@ class FileStore:
         return self.objects.place
 
     def name_of(self, digest: str, owner: str = "") -> str:
-        """Under what the store keeps it. Raises `ValueError` for what is no digest."""
+        """Return the name of the file in the store. Raises `ValueError` for an invalid digest."""
         name = object_name(self.area, digest)
         if self.cipher is not None:
             key = self.cipher.derived("files")
@@ -59,7 +59,7 @@ class FileStore:
         return object_name(self.area, digest)
 
     def put(self, source: bytes | Path, owner: str = "") -> str:
-        """Store what the bytes or the file hold, unless it is there; returns its digest.
+        """Store the bytes or the file unless they are there already; returns the digest.
 
         Raises `FileStoreError`, and `OSError` for a file that cannot be read.
         """
@@ -76,11 +76,13 @@ class FileStore:
         return digest
 
     def fetch(self, digest: str, target: BinaryIO, limit_bytes: int, owner: str = "") -> int:
-        """Write the file to `target`; returns its size. What was written counts only when this
-        returns.
+        """Write the file to `target`; returns its size.
 
-        Raises `FileStoreError`: `StoredFileMissing`, and `StoredFileDamaged` for what is not what
-        was put in or is larger than the limit; `OSError` where `target` cannot be written.
+        The written bytes are verified only once this returns.
+
+        Raises `FileStoreError`: `StoredFileMissing`, and `StoredFileDamaged` where the contents
+        differ from the stored ones or are larger than the limit; `OSError` where `target` cannot be
+        written.
         """
         hasher, size = self.hasher(), 0
         with self.objects.read(self.name_of(digest, owner)) as stored:
@@ -102,15 +104,18 @@ class FileStore:
         return self.objects.find(self.name_of(digest, owner)) is not None
 
     def delete(self, digest: str, owner: str = "") -> None:
-        """Also when there is none."""
+        """Delete the file, if it exists."""
         self.objects.delete(self.name_of(digest, owner))
 
     def list(self) -> Iterator[StoredObject]:
         return self.objects.list(self.area)
 
     def delete_others(self, needed: Collection[str] = (), *, before: float | None = None) -> int:
-        """Delete what is not needed (names of `name_of`) and, with `before`, was put in earlier
-        than that (Unix time); returns how many files."""
+        """Delete the files that are not needed; returns their number.
+
+        `needed` has names of `name_of`. With `before`, only files stored earlier than that (Unix
+        time) are deleted.
+        """
         count = 0
         for one in list(self.list()):
             if one.name not in needed and (before is None or one.modified_at < before):
@@ -126,7 +131,7 @@ class FileStore:
         return hasher.hexdigest(), size
 
     def _unchanged(self, source: bytes | Path, digest: str) -> Iterator[bytes]:
-        """The pieces of the source; raises before the end when they are others by now."""
+        """Yield the pieces of the source; raises before the end if the source has changed."""
         hasher = self.hasher()
         last = b""
         for piece in _pieces(source):
@@ -143,7 +148,7 @@ class FileStore:
 
 @frozen
 class SharedFiles:
-    """The files that all machines of a Kore see, by kind."""
+    """The files that all machines of a Kore share, by kind."""
 
     objects: ObjectStore
     cipher: Cipher | None = None
@@ -154,7 +159,7 @@ class SharedFiles:
 
     @property
     def undo(self) -> FileStore:
-        """Contents for undo, by the fingerprints that `BlobStore` gives them."""
+        """Contents for undo, by the fingerprints of `BlobStore`."""
         from agent.undo.blob_store import fingerprint
 
         key = self.cipher.derived("undo") if self.cipher else b""
@@ -165,20 +170,19 @@ class SharedFiles:
         return FileStore(self.objects, "outgoing", self.cipher)
 
     def inbox(self, folder: str) -> FileStore:
-        """What was received in an inbox folder, which is named as people see it: relative to the
-        workspace."""
+        """Return the received files of an inbox folder, named relative to the workspace."""
         key = self.cipher.derived("inbox folders") if self.cipher else b""
         area = hmac.digest(key, folder.encode(errors="surrogateescape"), "sha256").hex()[:40]
         return FileStore(self.objects, f"inbox/{area}", self.cipher)
 
     @property
     def trial(self) -> FileStore:
-        """For a check that it works."""
+        """Files for a check that the store works."""
         return FileStore(self.objects, "check", self.cipher)
 
     @property
     def all_inboxes(self) -> FileStore:
-        """For cleaning only."""
+        """Files of all inbox folders, for cleaning only."""
         return FileStore(self.objects, "inbox", self.cipher)
 
 

@@ -22,15 +22,17 @@ from gateway.store.files.sealed_stream import PIECE_BYTES
 
 _UNFINISHED = ".unfinished-"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# What is no ordinary file must not make us wait.
+# Opening a special file, such as a FIFO, must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Folders of areas: as deep as names of objects are.
+# Depth of folders in an area, as in names of objects.
 _DEPTH = 4
 
 
 class FolderObjects:
-    """Implements `ObjectStore`. No link below the folder is followed, and only ordinary files
-    count."""
+    """Implements `ObjectStore` in a shared folder.
+
+    Links below the folder are not followed, and only ordinary files count.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -116,7 +118,7 @@ class FolderObjects:
 
     @contextmanager
     def _open_made(self, folder: Path) -> Iterator[int]:
-        """The folder of an object, made for its owner only where it is missing."""
+        """Open the folder of an object; missing folders are created for the owner only."""
         root = self._open_root()
         with ExitStack() as stack:
             with self._explain_errors():
@@ -140,7 +142,7 @@ class FolderObjects:
             yield piece
 
     def _walk(self, area: str) -> Iterator[tuple[str, os.stat_result]]:
-        """The ordinary files below an area, by their paths in the folder."""
+        """Yield the ordinary files below an area, by their paths in the folder."""
         folders = [area]
         while folders:
             path = folders.pop()
@@ -161,14 +163,14 @@ class FolderObjects:
                     folders.append(f"{path}/{name}")
 
     def _split(self, name: str) -> tuple[Path, str]:
-        """The folder and the file of an object."""
+        """Return the folder and the file name of an object."""
         if not is_object_name(name):
             raise ValueError(f"not the name of an object: {name[:200]!r}")
         area, _, digest = name.rpartition("/")
         return self._open_root() / area / digest[:2], digest[2:]
 
     def _open_root(self) -> Path:
-        """The folder as it really is: its owner may have reached it by a link."""
+        """Return the resolved root folder: its owner may have configured a link."""
         if self._root is None:
             with self._explain_errors(is_root=True):
                 self._root = self._folder.resolve(strict=True)
@@ -200,7 +202,7 @@ def _away(place: str, reason: str) -> FileStoreUnavailable:
 
 
 def _open_file(name: str, folder: int) -> int:
-    """Raises `FileNotFoundError` also for what is no file: a link, a folder, a socket."""
+    """Open an ordinary file; raises `FileNotFoundError` also for a link, a folder or a socket."""
     try:
         descriptor = os.open(name, _READ, dir_fd=folder)
     except OSError as exc:

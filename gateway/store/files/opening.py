@@ -1,4 +1,4 @@
-"""Which store of files an address names: a shared folder, or a bucket."""
+"""Open the file store at an address: a shared folder or a bucket."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +13,11 @@ from gateway.store.files.file_store import SharedFiles
 def open_shared_files(
     address: str, cipher: Cipher | None, *, is_patient: bool = True
 ) -> SharedFiles:
-    """For a valid address. Nothing is looked at yet; without `is_patient` what fails is tried again
-    only once. Raises `ConfigError` where the library is not installed."""
+    """Return the file store for a valid address, without accessing it yet.
+
+    Without `is_patient` a failed request is retried only once. Raises `ConfigError` where the
+    library is not installed.
+    """
     place = parse_file_address(address)
     if isinstance(place, Path):
         from gateway.store.files.folder import FolderObjects

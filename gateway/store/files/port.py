@@ -1,4 +1,4 @@
-"""What holds the files of a Kore that runs on several machines: named objects, written whole."""
+"""Interface of the file store for several machines: named objects that are written atomically."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,17 +9,17 @@ from agent.errors import KoreError
 from agent.records import frozen
 from gateway.store.errors import catalogue_text
 
-# `area/name`: an area is a few plain words, a name is a digest and nothing else.
+# `area/name`: an area is one or two plain words, a name is only a digest.
 _OBJECT = re.compile(r"[a-z0-9]{1,64}(?:/[a-z0-9]{1,64})?/[0-9a-f]{40,64}")
 
-# All areas that are in use; `check` is for a check that the store works.
+# All areas in use; `check` is for a check that the store works.
 AREAS = ("undo", "outgoing", "inbox", "check")
 
 UNREACHABLE = catalogue_text("files cannot be stored in or read from {place}: {reason}")
 
 
 class FileStoreError(KoreError):
-    """A file cannot be stored in `store.files`, or not be read from there."""
+    """A file cannot be stored in `store.files`, or cannot be read from there."""
 
     code = "files"
 
@@ -28,20 +28,20 @@ class FileStoreError(KoreError):
 
 
 class FileStoreUnavailable(FileStoreError):
-    """The store does not answer, is full or refuses us: the same may be done later."""
+    """The store does not answer, is full or denies access; a later attempt may succeed."""
 
 
 class StoredFileMissing(FileStoreError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class StoredFileDamaged(FileStoreError):
-    """What is stored is not what was put in, so it is not used."""
+    """The stored contents differ from the original, so they are not used."""
 
 
 @frozen
 class StoredObject:
-    """`modified_at` is Unix time of the machine that keeps it."""
+    """An object in the store; `modified_at` is the Unix time of the machine that stores it."""
 
     name: str
     size_bytes: int
@@ -49,42 +49,44 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """Objects by names of `object_name`; everything blocks and is called in threads.
+    """Objects by names of `object_name`. All methods block and are called in threads.
 
-    Each call raises `FileStoreUnavailable` when it could not be done.
+    Each call raises `FileStoreUnavailable` when it fails.
     """
 
     @property
     def place(self) -> str:
-        """For people, without a secret."""
+        """Name of the store for people, without secrets."""
         ...
 
     def write(self, name: str, pieces: Iterable[bytes], size_bytes: int) -> None:
-        """Make the object hold what the pieces come to, all or nothing, durably. What raises an
-        error in `pieces` raises it here, and nothing has changed."""
+        """Replace the object with the joined pieces, atomically and durably.
+
+        An error raised by `pieces` is raised here, and nothing has changed.
+        """
         ...
 
     def read(self, name: str) -> AbstractContextManager[Iterator[bytes]]:
-        """Its bytes in pieces. Raises `StoredFileMissing`."""
+        """Return the bytes of the object in pieces. Raises `StoredFileMissing`."""
         ...
 
     def find(self, name: str) -> StoredObject | None: ...
 
     def delete(self, name: str) -> None:
-        """Also when there is none."""
+        """Delete the object, if it exists."""
         ...
 
     def list(self, area: str) -> Iterator[StoredObject]:
-        """All below an area, in any order; they may change meanwhile."""
+        """Yield all objects below an area, in any order; they may change meanwhile."""
         ...
 
     def discard_unfinished(self, before: float) -> None:
-        """Delete what writes that were killed before this time (Unix) have left."""
+        """Delete the remains of writes that were killed before this time (Unix)."""
         ...
 
 
 def object_name(area: str, digest: str) -> str:
-    """Raises `ValueError` for what is no plain area and digest."""
+    """Return the name of an object. Raises `ValueError` for an invalid area or digest."""
     name = f"{area}/{digest}"
     if not _OBJECT.fullmatch(name):
         raise ValueError(f"not the name of an object: {name[:200]!r}")

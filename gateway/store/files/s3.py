@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What is larger is sent in parts; so many bytes of a file are in memory, and as many on their way.
+# Larger files are sent in parts; this many bytes are in memory, and as many in transit.
 _PART_BYTES = 8 * 2**20
 _READ_BYTES = 2**20
 _PARTS_AT_ONCE = 2
 _LONGEST_S = 3_600.0
 _STATUS = re.compile(r"status(?: code)?:? ?(\d{3})", re.IGNORECASE)
 _MISSING_BUCKET = "NoSuchBucket"
-# What the library says of a connection, in its words and in ours.
+# Reasons for connection errors, by a part of the library's message.
 _REASONS = {
     "dns": "the host was not found",
     "connection refused": "the connection was refused",
@@ -48,8 +48,10 @@ _NETWORK = catalogue_text("Check the endpoint in store.files and the network.")
 
 @frozen
 class RetryLimits:
-    """How often a request is tried again, and for how long; the waits in between grow. `silence_s`
-    is how long a server may send nothing."""
+    """Limits for retries of a request; the waits between retries grow.
+
+    `silence_s` is how long a server may send nothing.
+    """
 
     retries: int = 6
     total_s: float = 20.0
@@ -58,7 +60,7 @@ class RetryLimits:
 
 
 class S3Objects:
-    """Implements `ObjectStore`. Keys come from the environment, as the library looks for them."""
+    """Implements `ObjectStore`. The library takes access keys from the environment."""
 
     def __init__(self, where: BucketAddress, limits: RetryLimits | None = None) -> None:
         self._where = where
@@ -142,7 +144,7 @@ class S3Objects:
                     yield StoredObject(name, meta["size"], meta["last_modified"].timestamp())
 
     def discard_unfinished(self, before: float) -> None:
-        """Nothing: parts of an upload are no object, and the bucket's lifecycle rule ends them."""
+        """Do nothing: the bucket's lifecycle rule removes the parts of unfinished uploads."""
 
     def _key(self, name: str) -> str:
         if not is_object_name(name):
@@ -154,7 +156,7 @@ class S3Objects:
             from obstore.store import S3Store
 
             limits, where = self._limits, self._where
-            # Not every server knows how to delete several at once.
+            # Not every server can delete several objects at once.
             config: S3Config = {"disable_bulk_delete": True}
             if where.endpoint:
                 config["endpoint"] = where.endpoint
@@ -167,7 +169,7 @@ class S3Objects:
                     "allow_http": bool(where.endpoint and where.endpoint.startswith("http://")),
                     "connect_timeout": timedelta(seconds=limits.connect_s),
                     "read_timeout": timedelta(seconds=limits.silence_s),
-                    # A large file takes as long as it takes.
+                    # Uploads and downloads of large files have no short limit.
                     "timeout": timedelta(seconds=_LONGEST_S),
                 },
                 retry_config={
@@ -183,8 +185,11 @@ class S3Objects:
         return self._client
 
     def _call(self, request: Callable[[], T]) -> T:
-        """Its result. Raises `FileNotFoundError`, and `FileStoreUnavailable` for all else: what the
-        library says may hold more than people should read."""
+        """Return the result of the request.
+
+        Raises `FileNotFoundError`, and `FileStoreUnavailable` for all other errors: the library's
+        messages may contain more than people should read.
+        """
         from obstore.exceptions import BaseError
 
         try:
@@ -197,7 +202,7 @@ class S3Objects:
             raise self._explained(exc) from None
 
     def _explained(self, error: Exception) -> FileStoreUnavailable:
-        """Why a request failed, and a way out."""
+        """Return an error with the reason of the failure and a hint."""
         from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
         text = str(error)
@@ -219,7 +224,7 @@ class S3Objects:
 
 
 class _Source:
-    """Pieces of a file for the library, which loses what kind of error they end with."""
+    """Iterator over pieces for the library, which loses the type of the error that ends them."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)

@@ -1,7 +1,7 @@
-"""Files sealed piece by piece, so that none has to fit into memory.
+"""Encryption of files piece by piece, so that a file need not fit into memory.
 
 A sealed file begins with a mark and a random id. Each piece is sealed for that id, its number and
-whether it is the last, so that none can be left out, moved or taken from another file.
+whether it is the last piece, so that no piece can be left out, moved or taken from another file.
 """
 
 import secrets
@@ -12,12 +12,12 @@ from gateway.store.cipher import Cipher
 PIECE_BYTES = 2**20
 _MARK = b"KORE-SEALED-1\n"
 _ID_BYTES = 16
-# A nonce in front and a tag behind, as `Cipher.shut` makes them.
+# A nonce in front and a tag at the end, as in `Cipher.shut`.
 _OVERHEAD_BYTES = 28
 
 
 def sealed_size(size_bytes: int) -> int:
-    """How many bytes a file of this size takes sealed."""
+    """Return the size in bytes of a sealed file with `size_bytes` of content."""
     pieces = max(1, -(-size_bytes // PIECE_BYTES))
     return len(_MARK) + _ID_BYTES + size_bytes + pieces * _OVERHEAD_BYTES
 
@@ -30,7 +30,11 @@ def seal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
 
 
 def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
-    """Raises `ValueError` for what was not sealed so with this key, or is not whole."""
+    """Yield the opened pieces.
+
+    Raises `ValueError` for a stream that was not sealed by `seal_pieces` with this key, or is not
+    complete.
+    """
     stream = iter(pieces)
     head, head_bytes = b"", len(_MARK) + _ID_BYTES
     while len(head) < head_bytes:
@@ -56,7 +60,7 @@ def _place(file_id: bytes, number: int, is_last: bool) -> str:
 
 
 def _even(pieces: Iterable[bytes], size_bytes: int) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, but for the last; at least one, which may be empty."""
+    """Yield the bytes in pieces of equal size except the last; at least one, possibly empty."""
     buffer = bytearray()
     is_empty = True
     for piece in pieces:
@@ -70,7 +74,7 @@ def _even(pieces: Iterable[bytes], size_bytes: int) -> Iterator[bytes]:
 
 
 def _with_last(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Each piece, and whether none follows."""
+    """Yield each piece and whether it is the last."""
     stream = iter(pieces)
     piece = next(stream)
     for following in stream:

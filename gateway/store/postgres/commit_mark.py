@@ -2,7 +2,7 @@
 
 Each connection has a row of its own, and every transaction with changes writes its number there.
 The server's own record (`pg_xact_status`) is not enough: a server that crashed has forgotten the
-numbers of lost transactions, and gives them to others.
+numbers of lost transactions, and assigns them again.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,19 @@ class CommitMark:
     number: int
 
     def write(self, connection: "psycopg.Connection[Row]") -> bool:
-        """Write the mark as the transaction's last statement. Return False, without writing it, for
-        a transaction that has changed nothing."""
+        """Write the mark as the transaction's last statement.
+
+        Returns False, without writing it, for a transaction that has changed nothing.
+        """
         values = (self.epoch, self.number, self.slot)
         return connection.execute(_WRITE, values).rowcount == 1
 
     def is_stored(self, connection: "psycopg.Connection[Row]") -> bool:
-        """Return whether the transaction was committed. Waits until the server has ended a
-        transaction whose client is gone, because it has locked the row."""
+        """Return whether the transaction was committed.
+
+        Waits until the server has ended a transaction whose client is gone, because that
+        transaction has locked the row.
+        """
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             row = connection.execute(

@@ -1,8 +1,8 @@
-"""How many transactions of a process run at once, so that few of them lose against each other.
+"""Limit on concurrent transactions of a process, to reduce serialization conflicts.
 
-PostgreSQL notes what a serializable transaction has read by the page of an index. The indexes of
-what waits and of what runs have few pages, so transactions of different chats often look as if they
-had read what the other writes, and one of them has to run again.
+PostgreSQL tracks the reads of a serializable transaction by index page. The indexes of waiting and
+running work have few pages, so transactions of different chats often look as if they had read what
+the other writes, and one of them has to run again.
 """
 
 import threading
@@ -15,15 +15,18 @@ _SHRINK, _GROW = 0.5, 0.1
 
 
 class ConflictLimiter:
-    """At most `most`: half as many after each that has lost, slowly more after those that have not
-    (additive increase, multiplicative decrease). One that takes longer than `long_s` counts no
-    more: nothing waits behind a search or a backup."""
+    """Limiter for at most `most` concurrent transactions.
+
+    The limit is halved after each conflict and grows slowly after each success (additive increase,
+    multiplicative decrease). A transaction that takes longer than `long_s` no longer counts: no
+    other waits for a search or a backup.
+    """
 
     def __init__(self, most: int, long_s: float = 0.1) -> None:
         self._most, self._long_s = most, long_s
         self._limit = float(most)
         self._numbers = count()
-        # When each that runs has begun.
+        # Start time of each running transaction.
         self._began: dict[int, float] = {}
         self._changed = threading.Condition()
 
@@ -33,7 +36,7 @@ class ConflictLimiter:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Waits while as many run as may."""
+        """Enter with a free slot; waits while the limit is reached."""
         with self._changed:
             while (wait_s := self._wait_s()) > 0:
                 self._changed.wait(wait_s)
@@ -55,7 +58,7 @@ class ConflictLimiter:
             self._limit = max(1.0, self._limit * _SHRINK)
 
     def _wait_s(self) -> float:
-        """Until the next of those that count is done or counts no more; 0 where there is room."""
+        """Return the time until the next transaction no longer counts; 0 where a slot is free."""
         now = time.monotonic()
         ends = [end for began in self._began.values() if (end := began + self._long_s) > now]
         return min(ends) - now if len(ends) >= self.limit else 0.0

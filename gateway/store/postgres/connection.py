@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL whose rows look as those of SQLite do."""
+"""Connection to PostgreSQL whose rows have the same types as SQLite's."""
 
 import logging
 from collections.abc import Iterator
@@ -20,21 +20,22 @@ from gateway.store.errors import StoreError
 from gateway.store.port import Row
 from gateway.store.postgres.errors import mapped
 
-# What fails is raised. Its warnings are of what fails besides, such as a pipeline that was closed
-# with its connection, and read as if something were lost.
+# Failures are raised. psycopg's warnings are about secondary failures, such as a pipeline that was
+# closed with its connection, and read as if something were lost.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 LONGEST_IDLE_S = 60.0
 _SETTINGS = (
     "-c timezone=UTC -c default_transaction_isolation=serializable"
-    # What an index finds conflicts with fewer transactions than a whole table does.
-    # A table that has none looks so dear then that each such statement is compiled, for 0.2 s.
+    # An index scan conflicts with fewer transactions than a scan of a whole table does. Where no
+    # index exists, the estimated cost is then so high that each such statement would be compiled,
+    # for 0.2 s.
     " -c enable_seqscan=off -c jit=off" + SERVER_TIMEOUTS
 )
 
 
-# Those of a process by its name, as far as they are of the same user of the server: the rest is not
-# ours to end. The name is to follow.
+# Ends the connections of a process by its name, if they belong to the same user of the server; Kore
+# may not end others. Append the name.
 END_CONNECTIONS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
     " AND datname = current_database() AND usename = current_user AND application_name = "
@@ -42,8 +43,11 @@ END_CONNECTIONS = (
 
 
 def connect(address: str, idle_s: float = LONGEST_IDLE_S) -> "psycopg.Connection[Row]":
-    """Outside a transaction until one says BEGIN. The server ends the connection of a process that
-    says nothing for `idle_s` within a transaction. Raises `psycopg.Error`."""
+    """Connect in autocommit mode: transactions need an explicit BEGIN.
+
+    The server ends a connection that is idle for `idle_s` within a transaction. Raises
+    `psycopg.Error`.
+    """
     settings = f"{_SETTINGS} -c idle_in_transaction_session_timeout={round(idle_s * 1000)}"
     connection = psycopg.connect(
         address,
@@ -60,7 +64,7 @@ def connect(address: str, idle_s: float = LONGEST_IDLE_S) -> "psycopg.Connection
 
 
 def connect_first(address: str) -> "psycopg.Connection[Row]":
-    """The same for a start. Raises `StoreError`, which shows no password."""
+    """Connect at startup. Raises `StoreError`, which shows no password."""
     try:
         return connect(address)
     except psycopg.Error as exc:
@@ -74,7 +78,7 @@ def connect_first(address: str) -> "psycopg.Connection[Row]":
 
 @contextmanager
 def first_connection(address: str) -> "Iterator[psycopg.Connection[Row]]":
-    """For a start: it stays open unless the block fails. Raises `StoreError`."""
+    """Connect at startup; closes the connection if the block fails. Raises `StoreError`."""
     connection = connect_first(address)
     try:
         yield connection
@@ -87,21 +91,21 @@ def first_connection(address: str) -> "Iterator[psycopg.Connection[Row]]":
 
 
 class _WholeNumber(Int8Dumper):
-    """All whole numbers are of one type, so that a statement is prepared once; flags are some."""
+    """Dumper that gives all integers and flags one type, so that a statement is prepared once."""
 
     def dump(self, obj: Any) -> Buffer | None:
         return super().dump(int(obj))
 
 
 class _Flag(Loader):
-    """What SQLite says of a comparison: 0 or 1."""
+    """Loader that returns a boolean as SQLite does: 0 or 1."""
 
     def load(self, data: Buffer) -> int:
         return int(bytes(data) == b"t")
 
 
 class _Number(Loader):
-    """A sum of whole numbers has a type of its own."""
+    """Loader for `numeric`, the type of a sum of integers."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data).decode()

@@ -1,8 +1,9 @@
-"""Connections to PostgreSQL, each owned by a thread: the same work as on SQLite's one.
+"""Store on PostgreSQL: several connections, each owned by a thread.
 
-A transaction is serializable. One that lost against another runs again, and so does one whose
-connection was lost, as long as the server is away: the caller waits, and nothing is confirmed.
-Where the connection broke during the commit itself, the next one looks whether it was stored.
+Transactions are serializable. A transaction that lost against another runs again. So does a
+transaction whose connection was lost, as long as the server is away: the caller waits, and nothing
+is confirmed. After a connection broke during a commit, the next connection checks whether it was
+stored.
 """
 
 import asyncio
@@ -50,13 +51,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# Makes a new SQLite file of all that a transaction sees.
+# Writes everything that a transaction sees to a new SQLite file.
 WriteCopy = Callable[[Transaction, Path], None]
 
 _WAITING = 20_000
 _RERUNS = 50
 _RERUN_S, _LONGEST_RERUN_S = 0.002, 0.5
-# How often one whose lease has run out looks whether it was renewed.
+# Interval for checking whether an expired lease was renewed.
 _LOOK_S = 0.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
@@ -64,9 +65,13 @@ _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', 
 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
-    """How many `connections` work at once. An owner that says nothing for `lease_s` may be replaced
-    by one that has a `watch` on the server. Workers go on beside an owner that `has_workers`. What
-    a process has locked that is stopped within a transaction is free after `idle_s`."""
+    """Options of the engine.
+
+    `connections` is the number of connections that work at once. An owner that is silent for
+    `lease_s` may be replaced by a process that has a `watch` on the server. Workers continue to run
+    with an owner that `has_workers`. Locks of a process that is stopped within a transaction are
+    released after `idle_s`.
+    """
 
     connections: int = 4
     lease_s: float = 15.0
@@ -93,9 +98,9 @@ class _Unsure(Exception):
 
 
 class PostgresStore:
-    """Implements `gateway.store.port.Store`: `transact` work on it; `close` it in the end."""
+    """Implements `gateway.store.port.Store`: run work with `transact`; `close` it at the end."""
 
-    # Files are never damaged here; the server sees to its own.
+    # Never set: the server checks its own files.
     damage: StoreCorrupt | None = None
 
     def __init__(  # noqa: PLR0913 - what `open` and `join` have found, by name
@@ -119,11 +124,11 @@ class PostgresStore:
         )
         self._limiter = ConflictLimiter(options.connections)
         self._idle_s = options.idle_s
-        # Rows that the audit log knows of.
+        # Rows that are already in the audit log.
         self._reported: set[BrokenSeal] = set()
         self._closed = False
         self._closing = threading.Event()
-        self._lost = threading.Event()  # told once, however many connections notice
+        self._lost = threading.Event()  # Logged once for all connections
         self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
         self._threads = [
             threading.Thread(target=self._serve, args=(slot,), name=f"database-{slot}", daemon=True)
@@ -142,17 +147,20 @@ class PostgresStore:
         cipher: Cipher | None = None,
         options: PostgresOptions | None = None,
     ) -> "PostgresStore":
-        """Open, create or upgrade the tables, and own the data. `write_copy` makes a new file of
-        all that a transaction sees. Raises `StoreError`, `StoreInUse` where another Kore is."""
+        """Open, create or upgrade the tables, and own the data.
+
+        `write_copy` writes everything that a transaction sees to a new file. Raises `StoreError`,
+        and `StoreInUse` where another Kore owns the data.
+        """
         options = options or PostgresOptions()
         place = public_address(address)
         with first_connection(address) as connection:
-            # First of all: nobody upgrades the tables of a Kore that runs.
+            # Lock first: the tables of a running Kore must not be upgraded.
             ownership.lock_data(connection, place, options.lease_s, options.watch)
             tx = PostgresTransaction(connection)
 
             def prepare() -> None:
-                # Before anything is written: with a wrong key everything stays as it is.
+                # Check before anything is written: a wrong key changes nothing.
                 check_key(tx, place, cipher, table_names(tx))
                 upgrade(tx, place)
 
@@ -161,7 +169,8 @@ class PostgresStore:
                 worker_table.begin_owner(connection, keeps=options.has_workers)
                 mark_sealed(tx, cipher)
                 if not options.has_workers:
-                    # Workers that run take no more than what the last owner has left to them.
+                    # Workers that still run take only the work that the last owner has left to
+                    # them.
                     active_channels.limit(tx, active_channels.ALL)
                     active_channels.set_queues(tx, {})
 
@@ -181,7 +190,7 @@ class PostgresStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """As the port says. While the server is away the caller waits."""
+        """Run `work` as the port defines; the caller waits while the server is away."""
         speak = copy_context().run
         job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)
@@ -198,13 +207,14 @@ class PostgresStore:
                 raise StoreError(
                     "{target} already exists; a backup never overwrites a file", target=target
                 )
-            part.unlink(missing_ok=True)  # of a run that lost against another transaction
+            part.unlink(missing_ok=True)  # Left by a run that lost against another transaction
             # The file is written within the transaction.
             tx.one(_NO_IDLE_LIMIT)
             try:
                 self._write_copy(tx, part)
                 size_bytes = part.stat().st_size
-                # Nothing is written to the database, so that the commit cannot fail this.
+                # The transaction writes nothing to the database, so its commit cannot fail after
+                # this.
                 part.rename(target)
             finally:
                 part.unlink(missing_ok=True)
@@ -216,7 +226,7 @@ class PostgresStore:
         return self.lease.is_held()
 
     async def until_held(self) -> None:
-        # A clock runs it out, and a thread renews it.
+        # The lease expires by the clock, and a thread renews it.
         while not self.is_held():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
 
@@ -227,16 +237,20 @@ class PostgresStore:
         self._loop.call_soon_threadsafe(self._replaced.set)
 
     async def rewrite(self) -> None:
-        """Write all tables anew, so that they hold nothing that was deleted. What the server's log
-        and its backups still hold is its administrator's."""
+        """Rewrite all tables, so that they contain no deleted data.
+
+        The server's log and its backups are the responsibility of its administrator.
+        """
         await asyncio.to_thread(self._vacuum)
 
     def upgrade_copies(self) -> Sequence[Path]:
         return ()
 
     async def close(self) -> None:
-        """Finish what was handed in, then close the connections. While the server is away, what
-        waits for it fails."""
+        """Finish the queued work, then close the connections.
+
+        Work that waits for an unreachable server fails.
+        """
         if self._closed:
             return
         self._closed = True
@@ -258,7 +272,7 @@ class PostgresStore:
         return future
 
     def _serve(self, slot: int) -> None:
-        """One thread with its connection."""
+        """Run jobs in one thread with its own connection."""
         connection: psycopg.Connection[Row] | None = None
         marks = (CommitMark(slot, self._fence.number, number) for number in count(1))
         while (job := self._jobs.get()) is not None:
@@ -273,7 +287,7 @@ class PostgresStore:
         connection: "psycopg.Connection[Row] | None",
         marks: Iterator[CommitMark],
     ) -> "psycopg.Connection[Row] | None":
-        """Run the work until it is stored or refused; returns the connection to go on with."""
+        """Run the work until it is stored or refused; returns the connection for the next job."""
         unsure: CommitMark | None = None
         wait_s, idle_s = _FIRST_WAIT_S, self._idle_s
         while True:
@@ -306,7 +320,7 @@ class PostgresStore:
                 job.error = StoreBusy("the database cannot be reached")
                 return None
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            # It may only have been slow.
+            # The last attempt may only have been slow.
             idle_s = min(2 * idle_s, LONGEST_IDLE_S)
 
     def _transact(
@@ -315,8 +329,11 @@ class PostgresStore:
         connection: "psycopg.Connection[Row]",
         marks: Iterator[CommitMark],
     ) -> None:
-        """Raises `_Unsure`, `StoreError` and `psycopg.Error`; what the work itself raises is the
-        job's."""
+        """Run the job's transaction, again after a conflict.
+
+        Raises `_Unsure`, `StoreError` and `psycopg.Error`; an error of the work itself is stored in
+        the job.
+        """
         for attempt in range(_RERUNS):
             job.error = None
             broken: Sequence[BrokenSeal] = ()
@@ -355,7 +372,8 @@ class PostgresStore:
                 self._report(connection, broken, marks)
                 job.error = exc
                 return
-            # Others take about as long as this one did: back sooner, it would meet them again.
+            # Other transactions take about as long as this one: a sooner retry would meet them
+            # again.
             taken_s = max(_RERUN_S, time.monotonic() - began)
             pause_s = min(_LONGEST_RERUN_S, taken_s * 2 ** min(attempt, 6))
             self._closing.wait(random.uniform(0, pause_s))  # noqa: S311 - jitter
@@ -366,7 +384,7 @@ class PostgresStore:
         broken: Iterable[BrokenSeal],
         marks: Iterator[CommitMark],
     ) -> None:
-        """Have it audited that a transaction met rows that it could not use; it is rolled back."""
+        """Audit the changed rows that a rolled-back transaction has met."""
         new = set(broken) - self._reported
         if not new:
             return
@@ -375,7 +393,7 @@ class PostgresStore:
             report_broken(PostgresTransaction(connection, self._cipher), new)
             _commit(connection, next(marks))
         except (psycopg.Error, StoreError, _Unsure) as exc:
-            # The next one that meets them reports them.
+            # The next transaction that meets these rows reports them.
             _roll_back(connection)
             log.error("could not have it audited that rows were changed: %s", str(exc).strip())
             return
@@ -395,11 +413,11 @@ class PostgresStore:
 
 
 def _commit(connection: "psycopg.Connection[Row]", mark: CommitMark) -> None:
-    """Raises `_Unsure` when the connection broke so late that the server may have stored all."""
+    """Commit; raises `_Unsure` when the server may have stored all before the connection broke."""
     try:
         has_changes = mark.write(connection)
     except psycopg.errors.InFailedSqlTransaction:
-        # The server stores nothing after a statement that failed, whoever caught its error.
+        # The server stores nothing after a failed statement, even if its error was caught.
         raise StoreError(
             "the database rolled back: a statement of the transaction had failed"
         ) from None
@@ -412,7 +430,7 @@ def _commit(connection: "psycopg.Connection[Row]", mark: CommitMark) -> None:
 
 
 def _roll_back(connection: "psycopg.Connection[Row]") -> None:
-    # A connection that breaks here rolls back by itself, and is noticed at its next use.
+    # A broken connection rolls back automatically, and is noticed at its next use.
     with suppress(psycopg.Error):
         connection.execute("ROLLBACK")
 

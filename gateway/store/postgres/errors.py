@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses, as the errors that callers of the store get."""
+"""Mapping of PostgreSQL's errors to the store's errors."""
 
 import random
 import time
@@ -15,26 +15,26 @@ _NO_ROOM = ("53100",)
 _LATER = ("53", "54", "55", "57")
 _SHUT_DOWN = ("57P01", "57P02", "57P03")
 _BROKEN = ("XX001", "XX002")
-# Another transaction was faster, and this one may run again. A key that two transactions made at
-# once is refused as a duplicate, although one after the other they would both have passed.
+# Another transaction was faster, and this one may run again. A key that two transactions insert at
+# once is refused as a duplicate, although both would pass one after the other.
 RERUN = ("40001", "40P01", "23505")
 _TRIES, _PAUSE_S = 50, 0.1
 T = TypeVar("T")
 
 
 def code_of(error: psycopg.Error) -> str:
-    """The five characters, or none for what the library says by itself."""
+    """Return the five-character code, or '' for an error of the library itself."""
     return error.sqlstate or ""
 
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection) -> bool:
-    """Whether the server is gone: nothing is wrong with the statement."""
+    """Return whether the server is gone, so that the statement is not at fault."""
     code = code_of(error)
     return connection.broken or connection.closed or code[:2] == "08" or code in _SHUT_DOWN
 
 
 def run_alone(connection: "psycopg.Connection[Row]", work: Callable[[], T]) -> T:
-    """A transaction for a start, before the engine runs; again where another was faster."""
+    """Run a transaction at startup, before the engine runs; retries after a conflict."""
     for attempt in range(_TRIES):
         try:
             with connection.transaction():
@@ -47,7 +47,7 @@ def run_alone(connection: "psycopg.Connection[Row]", work: Callable[[], T]) -> T
 
 
 def mapped(error: psycopg.Error) -> StoreError:
-    """The error that callers get for one of PostgreSQL's."""
+    """Return the store's error for one of PostgreSQL's."""
     code, text = code_of(error), str(error).partition("\n")[0]
     if code in _NO_ROOM:
         return StoreBusy(

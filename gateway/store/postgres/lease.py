@@ -1,8 +1,8 @@
-"""A process of Kore may store something only as long as it counts: each transaction reads the row
-that says so, and a thread says now and then that the process lives.
+"""Lease of a process, without which it can store nothing.
 
-All transactions are serializable, so none of a process that another has declared dead can commit:
-PostgreSQL refuses one of two that read what the other writes.
+Each transaction reads the row of its process, and a thread sends heartbeats. All transactions are
+serializable, so a process that another has declared dead can commit nothing: PostgreSQL refuses one
+of two transactions that read what the other writes.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE"
 # The server's clock, in Unix time.
 NOW = "extract(epoch FROM clock_timestamp())"
-# Of a lease: so often a process says that it lives.
+# Heartbeats per lease.
 _BEATS = 5
 
 
@@ -32,9 +32,12 @@ def _nothing(connection: "psycopg.Connection[Row]") -> object:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """`begin` begins a transaction and reads `number`, or nothing once the process does not count
-    any more; `beat` says that it lives, and with `has_state` what it says of itself, and changes no
-    row then. `reconnect` is for the connection that beats."""
+    """Statements that check and renew the registration of a process.
+
+    `begin` begins a transaction and reads `number`, or nothing once the process no longer counts.
+    `beat` is the heartbeat, with the process's state if `has_state`; it changes no row once the
+    process no longer counts. `reconnect` is called for a new connection of the heartbeat.
+    """
 
     number: int
     begin: str
@@ -60,8 +63,11 @@ def taken_over() -> StoreError:
 
 
 class LeaseKeeper:
-    """Says that the process lives, and keeps its `connection`, until `close`. `when_replaced` is
-    called once, in a thread of its own. `state`, as JSON, goes out with the next beat."""
+    """Sends heartbeats on its `connection` until `close`.
+
+    `when_replaced` is called once, in a separate thread. `state`, as JSON, is sent with the next
+    heartbeat.
+    """
 
     def __init__(
         self,
@@ -83,12 +89,15 @@ class LeaseKeeper:
         self._thread.start()
 
     def is_held(self) -> bool:
-        """Whether no other can have replaced this process: it has said that it lives within the
-        length of a lease. The clock goes on while a process or its machine is stopped."""
+        """Return whether no other process can have replaced this one.
+
+        That is so within the length of a lease after a heartbeat. The clock also runs while a
+        process or its machine is stopped.
+        """
         return boot_clock() < self._held_until
 
     def close(self) -> None:
-        """The connection is closed, and with it its locks are free, once this returns."""
+        """Stop the heartbeats and close the connection, which releases its locks."""
         self._closing.set()
         self._thread.join()
 
@@ -97,7 +106,7 @@ class LeaseKeeper:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                    # Perhaps it is ours still, held by a connection that the server believes alive.
+                    # The lock may still be ours, on a connection that the server believes alive.
                     self._fence.reconnect(self._connection)
                 said_at = boot_clock()
                 if not self._beat(self._connection):
@@ -113,8 +122,11 @@ class LeaseKeeper:
             self._connection.close()
 
     def _beat(self, connection: "psycopg.Connection[Row]") -> bool:
-        """False once another has taken over. It conflicts with no transaction of ours: those read
-        nothing but the number, and this one is none of the serializable ones."""
+        """Send a heartbeat; returns False once another process has taken over.
+
+        It conflicts with no transaction of this process: they read only the number, and the
+        heartbeat is not serializable.
+        """
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             values = (self.state,) if self._fence.has_state else None

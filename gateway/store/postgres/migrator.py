@@ -1,7 +1,8 @@
 """Creation and upgrade of a PostgreSQL database.
 
-New tables, or all migrations that are needed, are one transaction: a kill leaves a database of
-before or after it. `kore backup` or PostgreSQL's own tools make a copy; an upgrade does not.
+Creating the tables, or applying all pending migrations, is one transaction: a kill leaves the
+database as before or after it. An upgrade makes no copy; use `kore backup` or PostgreSQL's own
+tools.
 """
 
 import time
@@ -13,9 +14,10 @@ from gateway.store.schema import Schema, foreign
 
 SCHEMA = Schema(Path(__file__).parent)
 # Newest migration of the oldest program that may be a worker on these tables. Set it to the number
-# of a migration that an older program would not understand: a column is gone, a condition is new.
+# of a migration that an older program would not understand, such as a removed column or a new
+# condition.
 OLDEST_SCHEMA = 84
-# Without views, and without what extensions bring along (`pg_stat_statements`).
+# Excludes views and tables of extensions (`pg_stat_statements`).
 _TABLES = (
     "SELECT relname FROM pg_class"
     " WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
@@ -29,8 +31,10 @@ def table_names(tx: Transaction) -> frozenset[str]:
 
 
 def require_current(tx: Transaction, place: str) -> None:
-    """For a process that upgrades nothing. Raises `StoreError` for tables that are older than this
-    Kore, or too new for it."""
+    """Check the tables for a process that does not upgrade them.
+
+    Raises `StoreError` for tables that are older than this Kore, or too new for it.
+    """
     tables = table_names(tx)
     if "worker" not in tables:
         raise StoreError(
@@ -52,8 +56,10 @@ def require_current(tx: Transaction, place: str) -> None:
 
 
 def upgrade(tx: Transaction, place: str, schema: Schema = SCHEMA) -> None:
-    """Create the tables of a new database, or apply the migrations that an older one needs, within
-    the transaction. Raises `StoreError` for one that is newer, too old or of another program."""
+    """Create the tables of a new database, or apply pending migrations, in the transaction.
+
+    Raises `StoreError` for a database that is newer, too old or of another program.
+    """
     # Two processes that start at the same time upgrade one after the other.
     tx.all("SELECT pg_advisory_xact_lock(hashtext('kore upgrade'))")
     tables = table_names(tx)

@@ -1,13 +1,13 @@
-"""One Kore owns the data: a lock of the server, a number that each owner counts on, and a lease.
+"""Ownership of the data by one Kore: an advisory lock, an epoch number and a lease.
 
-The lock ends with its connection, also where only the network failed. So the number decides: every
-transaction reads it, and since all are serializable, none of an owner that another has taken the
-place of can commit (PostgreSQL refuses one of two that read what the other writes).
+The lock ends with its connection, even if only the network failed. So the number decides: every
+transaction reads it, and since all are serializable, an owner that was replaced can commit nothing
+(PostgreSQL refuses one of two transactions that read what the other writes).
 
 A process that is stopped, or whose machine is cut off, keeps its lock for as long as the server
-believes in its connection. So the owner says every few seconds that it lives, and one that has said
-nothing for the length of a lease may be replaced: by the number, whatever it still holds. The time
-is the server's.
+believes in its connection. So the owner sends a heartbeat every few seconds, and an owner that is
+silent for the length of a lease may be replaced by the number, even if it still has the lock. All
+times are the server's.
 """
 
 import time
@@ -27,7 +27,7 @@ from gateway.store.server_watch import ServerWatch
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265
 _TRIES, _PAUSE_S = 20, 0.02
-# Of a lease: two of its beats.
+# Share of a lease: two heartbeats.
 _REPEAT_SHARE = 0.4
 _SERIALIZATION_FAILURE = "40001"
 _SILENT = f"seen_at < {NOW} - %s::double precision"
@@ -37,13 +37,13 @@ _HOLDER = (
     " AND pg_locks.database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-# What still locks the row is gone by the next try.
+# A connection that still locks the row is gone by the next try.
 _LOCK_TIMEOUT = "SET lock_timeout = '2s'"
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOwnership:
-    """The number of an owner, and the connection that holds its lock."""
+    """Number of an owner, and the connection with its lock."""
 
     epoch: int
     connection: "psycopg.Connection[Row]"
@@ -64,28 +64,30 @@ def lock_data(
     lease_s: float,
     watch: ServerWatch | None = None,
 ) -> None:
-    """Keep every other Kore out. With a `watch` an owner that has said nothing for `lease_s` is
-    replaced. Raises `StoreInUse`."""
-    # The server notices the end of a connection soon, not at once.
+    """Lock out every other Kore.
+
+    With a `watch`, an owner that is silent for `lease_s` is replaced. Raises `StoreInUse`.
+    """
+    # The server notices the end of a connection soon, but not at once.
     if _lock_soon(connection):
         return
     if watch is None:
         raise _in_use(connection, place)
     silent = _silent_owner(connection, lease_s)
-    # Behind the look: a pause of the server within it counts, too.
+    # Note the answer after the query, so that a pause of the server within it counts, too.
     watch.note()
     if silent is not None and not watch.covers_lease:
-        # Where the server was away nobody could say anything: an owner that lives says so soon.
+        # No owner could send heartbeats while the server was away: a live owner sends one soon.
         time.sleep(lease_s * _REPEAT_SHARE)
         silent = _silent_owner(connection, lease_s)
     if silent is None:
         raise _in_use(connection, place)
-    # A process that was stopped in the middle of a transaction has locked what that has changed.
+    # A process that was stopped in the middle of a transaction has locked the rows that it changed.
     _end_connections(connection, silent)
     if _lock_soon(connection):
         return
-    # Without the right to end them it keeps its lock, and is replaced by the number alone. Not so
-    # where another that replaces it was faster and has the lock now.
+    # Without the right to end its connections, the owner keeps its lock and is replaced by the
+    # number alone; but not if another replacement was faster and has the lock now.
     if not _is_locked_by(connection, silent) or not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
 
@@ -99,7 +101,7 @@ def _lock_soon(connection: "psycopg.Connection[Row]") -> bool:
 
 
 def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:
-    """Own the data from now on."""
+    """Become the owner of the data by incrementing the number."""
     row = connection.execute(
         f"UPDATE owner SET epoch = epoch + 1, name = %s, seen_at = {NOW} RETURNING epoch",
         (own_name(),),
@@ -109,23 +111,23 @@ def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:
 
 
 def stay(connection: "psycopg.Connection[Row]") -> None:
-    """Own the data until the connection ends, without a lease: nobody replaces this one."""
+    """Own the data until the connection ends, without a lease, so that no other can replace it."""
     connection.execute("UPDATE owner SET seen_at = 'Infinity'")
 
 
 def lock(connection: "psycopg.Connection[Row]") -> bool:
-    """Whether the lock is this connection's now, until it ends."""
+    """Return whether this connection has acquired the lock, which it has until it ends."""
     row = connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()
     return bool(row and row[0])
 
 
 def _silent_owner(connection: "psycopg.Connection[Row]", lease_s: float) -> str | None:
-    """The name of the owner, if it has said nothing for so long."""
+    """Return the name of the owner if it has been silent for `lease_s`."""
     try:
         query = f"SELECT name FROM owner WHERE {_SILENT}"
         row = connection.execute(query, (lease_s,)).fetchone()
     except psycopg.errors.UndefinedColumn:
-        # Of a Kore that knew no lease.
+        # A table from a Kore without leases.
         return None
     return None if row is None else str(row[0])
 
@@ -139,7 +141,7 @@ def _is_locked_by(connection: "psycopg.Connection[Row]", owner: str) -> bool:
 
 
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
-    """Count on where the owner has said nothing for so long; of two that try it one succeeds."""
+    """Replace an owner that is silent for `lease_s`; of two that try, one succeeds."""
     try:
         connection.execute(_LOCK_TIMEOUT)
         row = connection.execute(

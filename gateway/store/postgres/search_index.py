@@ -1,8 +1,8 @@
-"""Full text in PostgreSQL: the table `words`, word lists (tsvector) that keep no text.
+"""Full-text index in PostgreSQL: the table `words`, word lists (tsvector) without texts.
 
-The words are taken apart here and not by the server, so that they are those of the SQLite index
-whatever languages and extensions the server has: letters without their marks, small, and the
-letters of scripts without spaces one by one, which a phrase finds again.
+Text is split into words here and not by the server, so that they match the SQLite index with every
+set of languages and extensions on the server. Words are lowercase without diacritics; scripts
+without spaces are split into characters, which a phrase finds again.
 """
 
 import re
@@ -21,15 +21,18 @@ _UNSPACED = (
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
 _OPEN_ENDED = re.compile(f"[^{_UNSPACED}]$")
 # Limits of the server (https://www.postgresql.org/docs/15/textsearch-limitations.html): bytes of a
-# word, the number of the last place that counts, bytes of all of a text's words.
+# word, the highest position that counts, bytes of all words of a text.
 _WORD_BYTES = 2000
 _PLACES = 16_383
 _LIST_BYTES = 1_000_000
 
 
 class PostgresSearchIndex:
-    """Implements `gateway.store.port.SearchIndex`. Phrases are found in the first 16,383 words of
-    a text, single words in all that a list can hold, about 100,000."""
+    """Implements `gateway.store.port.SearchIndex`.
+
+    Phrases are found in the first 16,383 words of a text, single words in everything that a list
+    can contain, about 100,000 words.
+    """
 
     def __init__(self, tx: "Transaction") -> None:
         self._tx = tx
@@ -52,7 +55,7 @@ class PostgresSearchIndex:
 
 
 def words_of(text: str) -> Iterator[str]:
-    """A text ends at its first zero character, as it does for SQLite."""
+    """Yield the words of a text, which ends at its first zero character, as for SQLite."""
     whole = unicodedata.normalize("NFKC", text.partition("\0")[0])
     for word in _WORD.findall(whole):
         bare = "".join(
@@ -65,11 +68,11 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def _word_list(text: str) -> str:
-    """As the server reads it: 'word':place, a word and its places together."""
+    """Return a word list in the server's format: 'word':place, each word with all its places."""
     places: dict[str, list[int]] = {}
     room = _LIST_BYTES
     for place, word in enumerate(words_of(text), 1):
-        # A word has four bytes beside its text, and two for each of its places.
+        # A word takes four bytes in addition to its text, and two for each of its places.
         room -= 2 if word in places else len(word.encode()) + 8
         if room < 0:
             break
@@ -78,7 +81,7 @@ def _word_list(text: str) -> str:
 
 
 def _phrase(phrase: str) -> str:
-    """As the server takes it; its last word may go on."""
+    """Return a phrase in the server's format; its last word may be a prefix."""
     words = [f"'{word}'" for word in words_of(phrase)]
     if words and _OPEN_ENDED.search(phrase.strip()):
         words[-1] += ":*"

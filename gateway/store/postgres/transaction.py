@@ -1,4 +1,4 @@
-"""A transaction on one of PostgreSQL's connections."""
+"""Transaction on a connection to PostgreSQL."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from gateway.store.port import Args, Row
 from gateway.store.postgres.search_index import PostgresSearchIndex
 from gateway.store.sealing import SealingTransaction
 
-# Text in quotes stays as it is; PostgreSQL numbers its values.
+# Question marks in quoted text stay; the others become numbered values.
 _MARK = re.compile(r"'(?:[^']|'')*'|\?")
 
 
@@ -25,7 +25,7 @@ class PostgresTransaction(SealingTransaction):
         self._cursor = psycopg.RawCursor(connection)
 
     def with_cipher(self, cipher: Cipher | None) -> "PostgresTransaction":
-        """The same transaction, whose texts have another key."""
+        """Return the same transaction with another encryption key."""
         return PostgresTransaction(self._cursor.connection, cipher)
 
     @property
@@ -51,7 +51,7 @@ class PostgresTransaction(SealingTransaction):
 
 @lru_cache(maxsize=2000)
 def numbered(sql: str) -> bytes:
-    """The statement with `$1`, `$2` … in the place of its question marks."""
+    """Return the statement with `$1`, `$2` … in place of its question marks."""
     numbers = count(1)
 
     def number(mark: re.Match[str]) -> str:
@@ -61,7 +61,7 @@ def numbered(sql: str) -> bytes:
 
 
 def _storable(args: Args) -> Sequence[Any]:
-    """PostgreSQL has no text with a zero character: another sign stands for it."""
+    """Replace zero characters, which PostgreSQL cannot store in text."""
     return [
         one.replace("\0", "\ufffd") if isinstance(one, str) and "\0" in one else one for one in args
     ]

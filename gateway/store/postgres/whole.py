@@ -1,4 +1,4 @@
-"""Exclusive access to a whole PostgreSQL database, to copy it or to change its key."""
+"""Exclusive access to a whole PostgreSQL database, for copying or a change of keys."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,8 +42,10 @@ class WholePostgres:
 
     @contextmanager
     def opened(self, cipher: Cipher | None) -> Iterator[PostgresTransaction]:
-        """Open one transaction on the whole database, committed at the end of the block. Raises
-        `StoreError`."""
+        """Open one transaction on the whole database, committed at the end of the block.
+
+        Raises `StoreError`.
+        """
         place = public_address(self.address)
         connection = connect_first(self.address)
         try:
@@ -67,8 +69,10 @@ class WholePostgres:
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresTransaction]:
-        """Open a transaction that reads the database as of one moment, without owning it and
-        without its key. Raises `StoreError`."""
+        """Open a transaction that reads the database as of one moment.
+
+        It works without owning the database and without its key. Raises `StoreError`.
+        """
         connection = connect_first(self.address)
         try:
             with connection.transaction():
@@ -103,7 +107,7 @@ class WholePostgres:
         return int(last_value) if is_used else int(last_value) - 1
 
     def finish(self, tx: Transaction, newest_delivery: int) -> None:
-        """Continue the numbers of new rows after those that were copied."""
+        """Continue the numbering of new rows after the copied ones."""
         for table, column in tx.all(_NUMBERED):
             newest = newest_delivery if table == "outbox" else 0
             tx.all(
@@ -124,8 +128,10 @@ class WholePostgres:
             connection.close()
 
     def rekey(self, old: Cipher | None, new: Cipher | None) -> int:
-        """Seal all texts with `new` instead of `old` in one transaction; return the number of rows.
-        The server's log and backups keep the old texts. Raises `StoreError`."""
+        """Seal all texts with `new` instead of `old` in one transaction; returns the row count.
+
+        The server's log and backups still contain the old texts. Raises `StoreError`.
+        """
         with self.opened(old) as tx:
             sealing = tx.with_cipher(new)
             counts = {one.table: _reseal(one, tx, sealing) for one in SEALED}
@@ -135,8 +141,10 @@ class WholePostgres:
         return sum(counts.values())
 
     def schema(self) -> int:
-        """Return the number of the newest migration, 0 before the first start. Raises `StoreError`,
-        also for a schema that this Kore cannot open."""
+        """Return the number of the newest migration, 0 before the first start.
+
+        Raises `StoreError`, also for a schema that this Kore cannot open.
+        """
         connection = connect_first(self.address)
         try:
             tx = PostgresTransaction(connection)

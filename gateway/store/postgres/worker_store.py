@@ -1,4 +1,4 @@
-"""The store of a worker: the same work on the same tables, behind a row of its own."""
+"""Store of a worker: the same tables as the owner's, fenced by a row of its own."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from gateway.store.sealing import check_key
 
 
 class PostgresWorkerStore(PostgresStore):
-    """Implements `gateway.store.port.WorkerStore`; made by `join`."""
+    """Implements `gateway.store.port.WorkerStore`; created by `join`."""
 
     worker: int
     name: str
@@ -33,8 +33,10 @@ class PostgresWorkerStore(PostgresStore):
         cipher: Cipher | None = None,
         options: PostgresOptions | None = None,
     ) -> "PostgresWorkerStore":
-        """Work beside the owner of the data. Raises `StoreError`, also while the tables are not
-        those of this version."""
+        """Join the owner of the data as a worker.
+
+        Raises `StoreError`, also while the tables belong to another version.
+        """
         options = options or PostgresOptions()
         place, name = public_address(address), own_name()
         with first_connection(address) as connection:

@@ -1,7 +1,8 @@
-"""Workers: processes that run turns beside the owner of the data, each fenced by its own row.
+"""Table of workers: processes that run turns alongside the owner, each fenced by its own row.
 
-Who has declared one dead, because it said nothing for a lease, has what it did not finish: the
-worker reads its row in each of its transactions, so none of them can commit any more.
+A worker that is silent for a lease is declared dead, and its unfinished work goes to the process
+that declared it so: the worker reads its row in each of its transactions, so none of them can
+commit any more.
 """
 
 import json
@@ -26,7 +27,7 @@ _WORKERS = f"SELECT id, name, began_at, {NOW} - seen_at, state, schema, is_ended
 
 
 def add(connection: "psycopg.Connection[Row]", name: str) -> int:
-    """A new worker; returns its number."""
+    """Add a worker; returns its number."""
     row = connection.execute(
         f"INSERT INTO worker (name, schema, began_at, seen_at) VALUES (%s, %s, {NOW}, {NOW})"
         " RETURNING id",
@@ -48,13 +49,15 @@ def fence(number: int) -> Fence:
 
 
 def first_slot(number: int) -> int:
-    """Of the marks of its connections."""
+    """Return the first slot for the marks of a worker's connections."""
     return _FIRST_SLOT + number * _SLOTS
 
 
 def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
-    """A new owner has begun: workers end, or only those of a program that is too old for these
-    tables where it `keeps` the others."""
+    """End the workers of an earlier owner.
+
+    With `keeps`, only workers of a program that is too old for these tables end.
+    """
     connection.execute(
         "UPDATE owner SET has_workers = CASE WHEN %s = 1 THEN has_workers ELSE 0 END,"
         " oldest_schema = %s",
@@ -67,7 +70,7 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
 
 
 def numbers(tx: Transaction) -> Sequence[int] | None:
-    """Of those that count; None where no owner of the data leaves turns to them."""
+    """Return the numbers of live workers; None where no owner leaves turns to workers."""
     (leaves,) = tx.one("SELECT has_workers FROM owner")
     if not leaves:
         return None
@@ -75,17 +78,17 @@ def numbers(tx: Transaction) -> Sequence[int] | None:
 
 
 def leave_turns(tx: Transaction) -> None:
-    """From now on workers run what the owner leaves to them."""
+    """Leave turns to workers from now on."""
     tx.run("UPDATE owner SET has_workers = 1")
 
 
 def alive(tx: Transaction) -> Sequence[WorkerInfo]:
-    """Those that count, oldest first."""
+    """Return the live workers, oldest first."""
     return [_info(row) for row in tx.all(f"{_WORKERS} WHERE is_ended = 0 ORDER BY id")]
 
 
 def ended(tx: Transaction, within_s: float) -> Sequence[WorkerInfo]:
-    """Those that have ended and gave their last sign of life within so many seconds."""
+    """Return ended workers with a heartbeat within the last `within_s` seconds."""
     rows = tx.all(
         f"{_WORKERS} WHERE is_ended = 1 AND seen_at > {NOW} - ?::double precision ORDER BY id",
         (within_s,),
@@ -100,12 +103,12 @@ def _info(row: Row) -> WorkerInfo:
 
 
 def end(tx: Transaction, number: int) -> None:
-    """It has stopped, or is declared dead."""
+    """Mark a worker as ended: it has stopped, or is declared dead."""
     tx.run("UPDATE worker SET is_ended = 1 WHERE id = ?", (number,))
 
 
 def silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
-    """Those that count and have said nothing for so long."""
+    """Return the live workers without a heartbeat for `lease_s` seconds."""
     return [one for one in alive(tx) if one.seen_s > lease_s]
 
 
@@ -115,12 +118,12 @@ def name_of(tx: Transaction, number: int) -> str:
 
 
 def end_connections(tx: Transaction, name: str) -> None:
-    """Those of a worker's process: what they have locked is free."""
+    """End the connections of a worker's process, which releases their locks."""
     tx.all(f"{END_CONNECTIONS}?", (application_name(name),))
 
 
 def ended_with_turns(tx: Transaction) -> list[int]:
-    """Workers that do not count and have claimed turns that have not ended."""
+    """Return the numbers of ended workers that have claimed unfinished turns."""
     rows = tx.all(
         "SELECT DISTINCT worker FROM turn WHERE state IN ('running', 'waiting')"
         " AND is_claimed = 1 AND worker IS NOT NULL"
@@ -130,7 +133,7 @@ def ended_with_turns(tx: Transaction) -> list[int]:
 
 
 def forget_old(tx: Transaction) -> None:
-    """Rows of workers that ended a day ago, and the marks of their connections."""
+    """Delete workers without a heartbeat for a day, and the marks of their connections."""
     rows = tx.all(
         "DELETE FROM worker WHERE is_ended = 1 AND seen_at < ? RETURNING id",
         (time.time() - _KEPT_S,),

@@ -1,6 +1,6 @@
-"""Which channels this process runs, in temporary tables: it leaves the work of all others alone.
+"""Channels that this process runs, in temporary tables; it leaves work of other channels alone.
 
-Every statement that takes up work asks `run_here`. A row of two stars stands for every channel.
+Every statement that takes up work uses `run_here`. A row of two asterisks means every channel.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,14 +11,14 @@ ALL = (("*", "*"),)
 
 
 def run_here(table: str) -> str:
-    """A condition: the `channel` and `account` of this table's row are run here."""
+    """Return a condition: this process runs the `channel` and `account` of this table's row."""
     return (
         f"EXISTS (SELECT 1 FROM active_channel a WHERE a.channel IN ({table}.channel, '*')"
         f" AND a.account IN ({table}.account, '*'))"
     )
 
 
-# A row of `turn` whose messages came through a channel that is run here.
+# Matches rows of `turn` whose messages came through a channel that this process runs.
 TURN_RUN_HERE = f"EXISTS (SELECT 1 FROM inbox i WHERE i.turn_id = turn.id AND {run_here('i')})"
 
 
@@ -27,7 +27,7 @@ def install(
     channels: Collection[tuple[str, str]] = ALL,
     modes: Mapping[str, str] = {},
 ) -> None:
-    """Make the tables. Every channel counts as run here until `limit` says otherwise."""
+    """Create the tables; every channel counts as run here unless `limit` is called."""
     tx.run(
         "CREATE TEMP TABLE active_channel (channel TEXT, account TEXT,"
         " PRIMARY KEY (channel, account))"
@@ -38,20 +38,22 @@ def install(
 
 
 def load_settings(tx: Transaction) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What `limit` and `set_queues` have set."""
+    """Return the settings of `limit` and `set_queues`."""
     channels = [(name, account) for name, account in tx.all("SELECT * FROM active_channel")]
     return channels, dict(tx.all("SELECT channel, mode FROM queue_default"))
 
 
 def limit(tx: Transaction, channels: Collection[tuple[str, str]]) -> None:
-    """From now on only these channels, by name and account, are run here."""
+    """Run only these channels, by name and account, from now on."""
     tx.run("DELETE FROM active_channel")
     tx.many("INSERT INTO active_channel (channel, account) VALUES (?, ?)", set(channels))
 
 
 def set_queues(tx: Transaction, modes: Mapping[str, str]) -> None:
-    """What becomes of messages that come while a turn runs, by the channel of their lane, used
-    without a choice."""
+    """Set the default queue mode per channel, for lanes without a choice.
+
+    The mode determines how messages are handled that arrive while a turn runs.
+    """
     tx.run("DELETE FROM queue_default")
     tx.many("INSERT INTO queue_default (channel, mode) VALUES (?, ?)", modes.items())
 
@@ -63,7 +65,7 @@ def queue_default(tx: Transaction, lane: str) -> str:
 
 
 def foreign_channel(tx: Transaction, session: str) -> str | None:
-    """The channel that a session's unfinished turn belongs to, when it is not run here."""
+    """Return the channel of a session's unfinished turn if this process does not run it."""
     row = tx.first(
         "SELECT i.channel FROM turn JOIN inbox i ON i.turn_id = turn.id WHERE turn.session = ?"
         f" AND turn.state IN ('running', 'waiting') AND NOT {run_here('i')} LIMIT 1",

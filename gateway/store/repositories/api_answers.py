@@ -1,6 +1,6 @@
-"""Answers that programs were given over the OpenAI-compatible API, sealed and bounded.
+"""Repository for answers of the OpenAI-compatible API, sealed and limited in number.
 
-Each token has answers of its own: an id means nothing to another token.
+Each token has answers of its own: an id is meaningless with another token.
 """
 
 import json
@@ -11,7 +11,7 @@ from agent.serialization import dumps, message_from_json, message_to_json
 from gateway.core.records import ApiAnswer, ApiRequest
 from gateway.store.port import Transaction
 
-# What is older is gone; of one token there are so many, of so many characters, the newest.
+# Limits per answer and token: age, number of answers and characters; the newest are retained.
 KEEP_S = 30 * 86_400
 MOST = 1_000
 MOST_CHARS = 64_000_000
@@ -21,7 +21,7 @@ _CONVERSATION = "api_answer.conversation"
 
 
 def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> ApiAnswer | None:
-    """The answer of this key, begun now if it is new; None for a key of another request."""
+    """Return the answer of this key, begun now if it is new; None for a key of another request."""
     _forget_old(tx, now)
     row = tx.first(
         "SELECT id, made_at, is_given, request, answer FROM api_answer"
@@ -46,7 +46,7 @@ def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> A
 
 
 def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool:
-    """False when another answer was given for its key meanwhile."""
+    """Store an answer; returns False if another answer was given for its key meanwhile."""
     _forget_old(tx, now)
     token, id_ = answer.token, answer.id
     if answer.key:
@@ -77,7 +77,7 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
 
 
 def find(tx: Transaction, token: str, id_: str, now: float) -> ApiAnswer | None:
-    """An answer with a conversation to go on from."""
+    """Return an answer whose conversation can be continued."""
     row = tx.first(
         "SELECT made_at, conversation FROM api_answer WHERE token = ? AND id = ? AND is_given = 1"
         " AND conversation IS NOT NULL AND made_at >= ?",
@@ -91,7 +91,7 @@ def find(tx: Transaction, token: str, id_: str, now: float) -> ApiAnswer | None:
 
 
 def unsealed(tx: Transaction, token: str, id_: str, texts: Sequence[str | None]) -> dict[str, Any]:
-    """What a row has in `answer` and `conversation`."""
+    """Return the contents of a row's columns `answer` and `conversation`."""
     columns = zip((_ANSWER, _CONVERSATION), texts, strict=True)
     opened = {place: tx.unseal(text, place, token, id_) for place, text in columns}
     return {

@@ -1,4 +1,4 @@
-"""What the audit log is told of besides calls: stored together with what it tells of."""
+"""Outbox of the audit log for events other than calls, stored in the transaction of the event."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,12 @@ from gateway.store.port import Transaction
 
 @frozen
 class AuditNote:
-    """An event of the audit log that is no call: `what` is a word ("pairing", "mode"), `at` Unix
-    time. `reason` and `params` hold ids and names of tools, never what people said, so they are
-    stored without a seal until the audit log, which is not encrypted either, has them."""
+    """An event of the audit log other than a call.
+
+    `what` is a word ("pairing", "mode"), `at` Unix time. `reason` and `params` have ids and names
+    of tools, never people's words, so they are stored unsealed until they are in the audit log,
+    which is not encrypted either.
+    """
 
     at: float
     what: str
@@ -45,7 +48,7 @@ def put(tx: Transaction, note: AuditNote) -> None:
 
 
 def put_entry(tx: Transaction, entry: AuditEntry, text: str) -> None:
-    """An entry of a worker, as the audit log is to write it; `text` is its JSON."""
+    """Store an entry of a worker, as the audit log is to write it; `text` is its JSON."""
     (number,) = tx.one(
         "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
         " VALUES (?, ?, '', ?, ?, '{}') RETURNING id",
@@ -56,8 +59,10 @@ def put_entry(tx: Transaction, entry: AuditEntry, text: str) -> None:
 
 
 def waiting(tx: Transaction, limit: int) -> list[tuple[int, AuditNote | AuditEntry]]:
-    """Those that are not on record yet, oldest first, each with its number. What a worker has left
-    is an entry, which is written as it is."""
+    """Return notes and entries that are not in the audit log yet, oldest first, with numbers.
+
+    A worker leaves an entry, which is written unchanged.
+    """
     rows = tx.all(
         "SELECT id, at, what, reason, params, is_allowed, session, entry FROM audit_outbox"
         " ORDER BY id LIMIT ?",
@@ -75,12 +80,15 @@ def waiting(tx: Transaction, limit: int) -> list[tuple[int, AuditNote | AuditEnt
 
 
 def forget(tx: Transaction, numbers: Sequence[int]) -> None:
-    """They are on record. Each by its number: one that is older may be stored later."""
+    """Delete notes that are in the audit log.
+
+    Each is deleted by its number, because an older one may be stored later.
+    """
     tx.many("DELETE FROM audit_outbox WHERE id = ?", [(number,) for number in numbers])
 
 
 def _decode(text: str) -> AuditEntry:
-    """A worker of another version may know more fields, or fewer."""
+    """Decode an entry; a worker of another version may know more fields, or fewer."""
     data = json.loads(text)
     names = {one.name for one in fields(AuditEntry)}
     return AuditEntry(**{name: value for name, value in data.items() if name in names})

@@ -1,4 +1,4 @@
-"""What people said, as rows keep it: JSON, which the store seals for its place if it has a key."""
+"""Codecs for messages in rows: JSON, which the store seals for its place if it has a key."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ from gateway.core.messages import (
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 
-# The columns that hold a message of a conversation, of the inbox, and a part of the outbox: what
-# the functions below need of a row.
+# Columns of a message in a conversation, a message in the inbox, and a part of the outbox, for the
+# functions below.
 CONTENT = "session, n, content"
 PAYLOAD = "channel, account, event_id, lane, principal, payload"
 PART = "body, entities, files, buttons"
-# Where a part goes, which its texts are bound to.
+# Destination of a part, which its texts are bound to.
 PART_ROUTE = "lane, channel, account, chat, thread"
 QUESTION = "approval.question"
-# What the text of a question to a person is bound to, its key first.
+# Columns that the text of a question to a person is bound to, its key first.
 QUESTION_PLACE = (
     "nonce, turn_id, step, args_hash, grant_hash, session, asker, principal, lane, channel,"
     " account, chat, thread, state, answered_by"
 )
-# A payload of which nothing is left.
+# Payload of a message after its contents were deleted.
 NO_PAYLOAD = "{}"
 
 
@@ -41,29 +41,28 @@ def message_from_row(tx: Transaction, session: str, n: int, content: str) -> Mes
 
 
 def content_of(tx: Transaction, session: str, n: int, message: Message) -> str | None:
-    """The column `content` of message `n`."""
+    """Return the column `content` of message `n`."""
     return tx.seal(dumps(message_to_json(message)), "message.content", session, n)
 
 
 def inbound_from_row(tx: Transaction, *columns: str) -> InboundMessage:
-    """The message in the columns `PAYLOAD`."""
+    """Return the message in the columns `PAYLOAD`."""
     return InboundMessage.from_json(payload_from_row(tx, *columns))
 
 
 def payload_from_row(tx: Transaction, *columns: str) -> str:
-    """The JSON in the columns `PAYLOAD`."""
+    """Return the JSON in the columns `PAYLOAD`."""
     *place, payload = columns
     return str(tx.unseal(payload, "inbox.payload", *place))
 
 
 def payload_of(tx: Transaction, place: Sequence[str], payload: str) -> str | None:
-    """The column `payload` of a row of the inbox; `place` is the row's other columns of
-    `PAYLOAD`."""
+    """Return the column `payload` of a row of the inbox; `place` is its other `PAYLOAD` columns."""
     return tx.seal(payload, "inbox.payload", *place)
 
 
 def put_payload(tx: Transaction, seq: int, payload: str) -> None:
-    """In the place of what this row of the inbox holds."""
+    """Replace the payload of this row of the inbox."""
     place = tx.one(
         "SELECT channel, account, event_id, lane, principal FROM inbox WHERE seq = ?", (seq,)
     )
@@ -72,7 +71,7 @@ def put_payload(tx: Transaction, seq: int, payload: str) -> None:
 
 
 def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
-    """`row` has the columns `PART`, `PART_ROUTE`, `delivery_id`, `part` and `kind`."""
+    """Return a part; `row` has `PART`, `PART_ROUTE`, `delivery_id`, `part` and `kind`."""
     place = row["delivery_id"], row["part"], *(row[name] for name in PART_ROUTE.split(", "))
     entities = json.loads(tx.unseal(row["entities"], "outbox.entities", *place))
     return OutboundPart(
@@ -84,7 +83,7 @@ def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
 
 
 def files_from_row(tx: Transaction, files: str, *place: Any) -> list[dict[str, Any]]:
-    """`place` is the delivery, the part, and the columns `PART_ROUTE`."""
+    """Return the files of a part; `place` is the delivery, the part, and `PART_ROUTE`."""
     data: list[dict[str, Any]] = json.loads(tx.unseal(files, "outbox.files", *place))
     return data
 
@@ -92,7 +91,7 @@ def files_from_row(tx: Transaction, files: str, *place: Any) -> list[dict[str, A
 def columns_of_part(
     tx: Transaction, place: Sequence[Any], kind: OutboundKind, part: OutboundPart
 ) -> dict[str, str | None]:
-    """The columns `PART` of a part; `place` is as in `files_from_row`."""
+    """Return the columns `PART` of a part; `place` is as in `files_from_row`."""
     buttons = dumps([asdict(button) for button in part.buttons])
     entities = dumps([asdict(entity) for entity in part.entities])
     files = dumps([asdict(file) for file in part.files])
@@ -107,7 +106,7 @@ def columns_of_part(
 def put_part(
     tx: Transaction, seq: int, place: Sequence[Any], kind: OutboundKind, part: OutboundPart
 ) -> None:
-    """Put a part in the place of the one in this row of the outbox."""
+    """Replace the part in this row of the outbox."""
     tx.run(
         "UPDATE outbox SET body = ?, entities = ?, files = ?, buttons = ? WHERE seq = ?",
         (*columns_of_part(tx, place, kind, part).values(), seq),
@@ -115,8 +114,10 @@ def put_part(
 
 
 def withdraw_questions(tx: Transaction, turn: int, now: float) -> None:
-    """The turn has ended: its open questions are void. One that was changed outside of Kore
-    stays unreadable."""
+    """Withdraw the open questions of an ended turn.
+
+    A question that was changed outside of Kore stays unreadable.
+    """
     rows = tx.all(
         f"SELECT question, {QUESTION_PLACE} FROM approval WHERE turn_id = ? AND state = 'open'",
         (turn,),

@@ -1,4 +1,4 @@
-"""What tools did to files, as rows; implements the transactions of `agent.undo.Ledger`."""
+"""Repository for file changes of tools; implements the transactions of `agent.undo.Ledger`."""
 
 import json
 from hashlib import sha256
@@ -13,17 +13,17 @@ from gateway.store.port import Transaction
 _ENTRY = "file_change.entry"
 _PLAN = "undo_operation.plan"
 _REPORT = "undo_operation.report"
-# What the owner changes outside of conversations has a session of its own for each folder.
+# Prefix of sessions for the owner's changes outside of conversations, one for each folder.
 PAGE = "page:"
 
 
 def page_session(root: Path) -> str:
-    """Under which changes of a real folder are recorded; it tells nothing of its name."""
+    """Return the session for changes of a real folder; it does not reveal the folder's name."""
     return PAGE + sha256(bytes(root)).hexdigest()[:32]
 
 
 def add(tx: Transaction, step: ChangeStep) -> None:
-    """Put a step on record, and forget what is too old or can no longer be redone."""
+    """Record a step, and delete changes that are too old or can no longer be redone."""
     for table in ("file_change", "undo_operation"):
         tx.run(
             f"DELETE FROM {table} WHERE made_at < ?",
@@ -48,7 +48,7 @@ def add(tx: Transaction, step: ChangeStep) -> None:
 
 
 def steps(tx: Transaction, session: str) -> list[ChangeStep]:
-    """All that is kept of a session, newest first."""
+    """Return all recorded steps of a session, newest first."""
     rows = tx.all(
         "SELECT step, turn_id, call_id, tool, is_shared, made_at, n, state, entry FROM file_change"
         " WHERE session = ? ORDER BY step DESC, n",
@@ -61,7 +61,7 @@ def steps(tx: Transaction, session: str) -> list[ChangeStep]:
 
 
 def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
-    """The act of this name as it was begun; begins it if it was not."""
+    """Return the operation of this name as it was begun; begins it if it was not."""
     row = tx.first(
         "SELECT plan, report FROM undo_operation WHERE name = ?",
         (act.key,),
@@ -78,7 +78,7 @@ def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
 
 
 def end(tx: Transaction, ending: UndoResult) -> None:
-    """The act and where its changes stand now, together."""
+    """Store the report of an operation together with the new states of its changes."""
     for step, change in ending.changes:
         row = tx.first("SELECT entry FROM file_change WHERE step = ? AND n = ?", (step, change.n))
         if row is None:
@@ -117,7 +117,7 @@ def _step(tx: Transaction, session: str, number: int, rows: list[tuple[Any, ...]
 
 
 def entries(tx: Transaction) -> list[str]:
-    """Every stored change, as JSON."""
+    """Return every stored change, as JSON."""
     return [
         tx.unseal(entry, _ENTRY, step, n)
         for step, n, entry in tx.all("SELECT step, n, entry FROM file_change")

@@ -1,4 +1,4 @@
-"""Jobs as they are stored, and what became of their slots."""
+"""Repository for scheduled jobs and their runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ CatchUp = Literal["skip", "once", "all"]
 CATCH_UPS: tuple[CatchUp, ...] = ("skip", "once", "all")
 State = Literal["on", "paused", "done", "failed"]
 
-# Slots that are remembered of a job.
+# Number of slots remembered per job.
 _KEPT = 100
 _LARGEST = 2**63 - 1
 _DONE_KEPT_S = 7 * 86_400
@@ -33,8 +33,11 @@ _SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
 
 @frozen
 class Job:
-    """A row; `message` is what it is made of. `slot_at` is the first slot that nothing was done
-    for, `due_at` when to look at it. Times are Unix seconds."""
+    """A scheduled job; `message` is the template of its messages.
+
+    `slot_at` is the first slot that was not handled, `due_at` the time to check it. Times are Unix
+    seconds.
+    """
 
     id: int
     made_by: str
@@ -60,12 +63,12 @@ class Job:
 
     @property
     def taint(self) -> frozenset[Taint]:
-        """What the conversation had taken in that it was made in."""
+        """Taint of the conversation that created the job, at that time."""
         return frozenset(self.message.options.taint)
 
     @property
     def lane(self) -> str:
-        """Where its turns run: beside the chat, so that nothing is joined with what people say."""
+        """Lane of its turns, separate from the chat, so that nothing joins people's messages."""
         return f"cron:{self.id}"
 
     def event(self, slot: int) -> str:
@@ -74,7 +77,10 @@ class Job:
 
 @frozen
 class Slot:
-    """What became of one: `ran` None is not yet, `delivered` None neither, or nothing to say."""
+    """A past slot of a job and the delivery of its messages.
+
+    `delivered` means that all `parts` were sent; `lost` is the reason of a part that was given up.
+    """
 
     at: int
     state: str
@@ -85,7 +91,10 @@ class Slot:
 
 
 def put(tx: Transaction, job: Job) -> Job:
-    """The job with its number; the one that was made by the same call, if it was made before."""
+    """Store a job; returns it with its number.
+
+    Returns the existing job if the same call has made it before.
+    """
     old = job.created_at - _DONE_KEPT_S
     tx.run(
         "DELETE FROM job WHERE state = 'done' AND created_at < ? AND coalesce("
@@ -123,7 +132,7 @@ def made(tx: Transaction, made_by: str) -> Job | None:
 
 
 def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list[Job]:
-    """Those that have come due, where one of the `channels` ("channel:account") can tell of it."""
+    """Return due jobs whose messages one of the `channels` ("channel:account") can deliver."""
     rows = tx.all(
         f"{_SELECT} WHERE state = 'on' AND due_at <= ? AND {one_of(_CHANNEL, channels)}"
         " ORDER BY due_at LIMIT ?",
@@ -133,7 +142,7 @@ def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
-    """All jobs, or those of a person or a chat; finished ones come last."""
+    """Return all jobs, or those of a person or a chat; finished ones come last."""
     where, values = ["TRUE"], list[object]()
     if principal is not None:
         where.append("principal = ?")
@@ -146,7 +155,7 @@ def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[J
 
 
 def count_of(tx: Transaction, principal: str) -> int:
-    """How many unfinished jobs a person has."""
+    """Return the number of unfinished jobs of a person."""
     (count,) = tx.one(
         "SELECT count(*) FROM job WHERE principal = ? AND state <> 'done'", (principal,)
     )
@@ -154,7 +163,7 @@ def count_of(tx: Transaction, principal: str) -> int:
 
 
 def remove(tx: Transaction, job: Job) -> None:
-    """Gone, and what waits of it; what runs comes to its end."""
+    """Delete a job and its waiting messages; a running turn ends normally."""
     tx.run(
         f"UPDATE inbox SET dead_reason = 'its job was removed' WHERE lane = ? AND {WAITING}",
         (job.lane,),
@@ -172,7 +181,7 @@ def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None
 
 
 def advance(tx: Transaction, job: int, slot: int | None) -> None:
-    """On to the next slot; without one the job is over."""
+    """Advance to the next slot; without one the job is finished."""
     tx.run(
         "UPDATE job SET slot_at = ?, due_at = ?, is_postponed = 0,"
         " state = CASE WHEN ? = 1 AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
@@ -185,7 +194,7 @@ def hold(tx: Transaction, job: int, until: float) -> None:
 
 
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
-    """Take a slot; False when it was taken before: nothing comes twice."""
+    """Take a slot; returns False when it was taken before, so that no slot runs twice."""
     taken = tx.run(
         "INSERT INTO job_run (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.id, slot, now, state),
@@ -205,7 +214,7 @@ def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:
 
 
 def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
-    """How many in a row there are now."""
+    """Count a failure, or reset the count; returns the number of consecutive failures."""
     row = tx.first(
         "UPDATE job SET failures = CASE WHEN ? = 1 THEN failures + 1 ELSE 0 END WHERE id = ?"
         " RETURNING failures",
@@ -215,7 +224,7 @@ def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
 
 
 def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
-    """The latest, newest first, and how far each has come."""
+    """Return the latest slots and their progress, newest first."""
     rows = tx.all(
         "SELECT s.at, CASE WHEN s.state <> 'begun' THEN s.state"
         " WHEN i.dead_reason IS NOT NULL THEN 'failed' WHEN i.turn_id IS NULL THEN 'waits'"
@@ -233,12 +242,12 @@ def slots(tx: Transaction, job: Job, most: int) -> list[Slot]:
 
 
 def is_under_way(tx: Transaction, job: Job) -> bool:
-    """Whether an earlier slot of it still waits or runs."""
+    """Return whether an earlier slot of the job still waits or runs."""
     return inbox.has_work(tx, job.lane)
 
 
 def lanes_at_work(tx: Transaction, chat: str) -> list[str]:
-    """The lanes of the jobs of this chat, named by its lane, whose turn is under way."""
+    """Return the lanes of this chat's jobs whose turn is running; `chat` is its lane."""
     rows = tx.all(
         f"SELECT lane FROM turn WHERE lane >= ? AND lane < ? AND {LIVE}", beginning("cron:")
     )
@@ -247,7 +256,7 @@ def lanes_at_work(tx: Transaction, chat: str) -> list[str]:
 
 
 def clock_of(tx: Transaction, route: Route) -> tuple[str | None, str | None]:
-    """The time zone and the quiet hours that a chat has chosen."""
+    """Return the time zone and the quiet hours that a chat has chosen."""
     row = tx.first("SELECT zone, quiet FROM chat_clock WHERE chat = ?", (_chat(route),))
     return (row[0], row[1]) if row else (None, None)
 
@@ -266,7 +275,7 @@ def _chat(route: Route) -> str:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Job]:
-    """The jobs as they were made; one that was changed since does nothing."""
+    """Yield the unchanged jobs; a job that was changed since does nothing."""
     for row in rows:
         with suppress(SealBroken):
             yield _job(tx, row)
@@ -283,7 +292,7 @@ def _job(tx: Transaction, row: Sequence[Any]) -> Job:
 
 
 def timer_state(tx: Transaction) -> tuple[bool, float]:
-    """Whether there is any job, and when the last slot was begun."""
+    """Return whether there is any job, and the time of the last begun slot."""
     (any_,) = tx.one("SELECT EXISTS (SELECT 1 FROM job)")
     (last,) = tx.one("SELECT coalesce(max(fired_at), 0) FROM job_run")
     return bool(any_), float(last)

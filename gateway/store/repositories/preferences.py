@@ -1,8 +1,8 @@
-"""Small facts that a part remembers over a restart, by name."""
+"""Repository for small named values that survive a restart, and languages of people."""
 
 from gateway.store.port import Transaction
 
-# A deletion of a person's data that is not done yet (gateway/ops/user_data.py).
+# A deletion of a person's data that is not finished yet (gateway/ops/user_data.py).
 DELETION = "deletion"
 
 # The database is a backup that was restored and has not been opened since (restored_backup.py).
@@ -27,7 +27,7 @@ def put_state(tx: Transaction, name: str, value: str) -> None:
 
 
 def client_languages(tx: Transaction) -> list[tuple[str, str | None, str | None]]:
-    """Principal, the language of their app, the language that they chose."""
+    """Return principal, app language and chosen language of each person."""
     return tx.all("SELECT principal, client_language, chosen_language FROM language")
 
 
@@ -42,7 +42,7 @@ def record_client_language(tx: Transaction, principal: str, language: str) -> No
 
 
 def choose_language(tx: Transaction, principal: str, language: str | None) -> None:
-    """None takes the choice back."""
+    """Store the language that a person chose; None removes the choice."""
     tx.run(
         "INSERT INTO language (principal, chosen_language) VALUES (?, ?)"
         " ON CONFLICT (principal) DO UPDATE SET chosen_language = excluded.chosen_language",

@@ -1,6 +1,6 @@
 """Conditions for the states that a turn and a row of the inbox can be in."""
 
-# Why a stranger's message is a tombstone.
+# Reason for the tombstone of a stranger's message.
 DENIED = "not on the allow-list"
 
 # A row of the inbox that no turn has taken.
@@ -9,7 +9,7 @@ WAITING = "turn_id IS NULL AND dead_reason IS NULL"
 # A turn that has not ended.
 LIVE = "state IN ('running', 'waiting')"
 
-# The index of live turns is used only where its own condition stands.
+# The index of live turns is used only for queries with its exact condition.
 RUNNING = f"({LIVE} AND state = 'running')"
 
 AWAITING = f"({LIVE} AND state = 'waiting')"

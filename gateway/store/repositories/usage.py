@@ -1,4 +1,4 @@
-"""What was spent: a row for each reply of a model, and who was told of a limit."""
+"""Repository for usage: a row for each model reply, and reported limits."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -15,20 +15,20 @@ _CONSOLE = "cli"
 
 @frozen
 class Payer:
-    """Whom a call is charged to. `chat` is the lane without its topic."""
+    """Chat and person that a call is charged to. `chat` is the lane without its topic."""
 
     turn: int
     session: str
     lane: str
     chat: str
     principal: str
-    # The turn that makes the calls: a sub-agent's are made for the turn that answers a person.
+    # Turn that makes the calls; a sub-agent's calls are charged to the turn that answers a person.
     by: int
 
 
 @frozen
 class Totals:
-    """What turn and session have come to, and chat and everything since the day began."""
+    """Totals of turn and session, and of the chat and all chats since the day began."""
 
     turn: UsageTotals
     session: UsageTotals
@@ -38,7 +38,7 @@ class Totals:
 
 @frozen
 class Reservation:
-    """What a call under way will cost at least, in nano-dollars, and for whose limits it counts."""
+    """Minimum cost of a running call, in nano-dollars, with the scopes of its limits."""
 
     turn: int
     session: str
@@ -81,7 +81,7 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
 def record_heard(
     tx: Transaction, payer: Payer, messages: Sequence[InboundMessage], now: float
 ) -> bool:
-    """What was paid for writing down what was spoken in them; whether that was anything."""
+    """Record the cost of transcribing speech in messages; returns whether there was any."""
     charges = [
         Charge(media.heard_by, Usage(), media.heard_nano)
         for one in messages
@@ -110,7 +110,7 @@ _OF_DAY = (
 
 
 def totals(tx: Transaction, payer: Payer, since: float | None) -> Totals:
-    """`since` is when the day began; None without a daily figure."""
+    """Return the totals; `since` is the start of the day, or None without a daily figure."""
     own = payer.turn, payer.session
     if since is None:
         rows = tx.all(f"{_OF_TURN_AND_SESSION} ORDER BY place", own)
@@ -128,12 +128,12 @@ def of_turn(tx: Transaction, turn: int) -> UsageTotals:
 
 
 def of_errand(tx: Transaction, turn: int) -> UsageTotals:
-    """What one sub-agent's turn has spent, as a part of what it was sent out for."""
+    """Return the usage of a sub-agent's turn, as a part of its task's total."""
     return _sum(tx, "by_turn = ? AND by_turn <> turn_id", turn)
 
 
 def of_last_turn(tx: Transaction, session: str) -> UsageTotals:
-    """The turn of this session that called a model last."""
+    """Return the usage of the latest turn of this session that called a model."""
     return _sum(tx, "turn_id = (SELECT max(turn_id) FROM usage WHERE session = ?)", session)
 
 
@@ -150,7 +150,7 @@ def of_all(tx: Transaction, since: float) -> UsageTotals:
 
 
 def of_spans(tx: Transaction, spans: Sequence[tuple[float, float]]) -> list[UsageTotals]:
-    """What was spent in each span of time, its end not included."""
+    """Return the usage in each time span, excluding its end."""
     return [_sum(tx, "at >= ? AND at < ?", begin, end) for begin, end in spans]
 
 
@@ -160,8 +160,10 @@ def is_first(
     kind: Literal["warning", "reached"],
     now: float,
 ) -> bool:
-    """Whether this was not reported yet; marks it as reported. `place` is the limit's key,
-    its scope and its period."""
+    """Return whether this was not reported yet, and mark it as reported.
+
+    `place` is the limit's key, its scope and its period.
+    """
     return bool(
         tx.run(
             "INSERT INTO limit_notice (cap, scope, period, kind, at) VALUES (?, ?, ?, ?, ?)"
@@ -172,7 +174,7 @@ def is_first(
 
 
 def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
-    """Those of all turns that make calls, except this one."""
+    """Return the reservations of all turns that make calls, except this one."""
     rows = tx.all(
         "SELECT turn_id, session, chat, nano FROM usage_reservation WHERE by_turn <> ?", (but_of,)
     )
@@ -180,7 +182,7 @@ def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
 
 
 def put_reservation(tx: Transaction, payer: Payer, nano: int) -> None:
-    """In the place of an earlier one of the same turn."""
+    """Store a reservation, replacing an earlier one of the same turn."""
     tx.run(
         "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, nano)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT (by_turn) DO UPDATE SET turn_id = excluded.turn_id,"
@@ -194,10 +196,10 @@ def end_reservation(tx: Transaction, by: int) -> None:
 
 
 def forget_reservations(tx: Transaction, worker: int | None) -> None:
-    """A process that makes calls has ended: a worker, or (None) the owner of the data.
+    """Delete the reservations of an ended process: a worker, or (None) the owner of the data.
 
-    What it has reserved is known by `turn.worker`, also of turns that have ended, so call this
-    before another process claims the turns.
+    They are found by `turn.worker`, also for turns that have ended, so call this before another
+    process claims the turns.
     """
     tx.run(
         "DELETE FROM usage_reservation WHERE coalesce("

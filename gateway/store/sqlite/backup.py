@@ -38,8 +38,10 @@ class BackupSummary:
 
 
 def read_back(path: Path) -> BackupSummary:
-    """Verify a copy and return what it contains. Raises `StoreError` when it is damaged, newer, too
-    old or no database of Kore."""
+    """Verify a copy and return its contents.
+
+    Raises `StoreError` when the copy is damaged, newer, too old or not a Kore database.
+    """
     try:
         uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as copy:
@@ -92,7 +94,7 @@ def take(path: Path, target: Path) -> None:
 
 
 def put_in_place(copy: Path, path: Path) -> Path | None:
-    """Replace the database at `path` by `copy`; return the path of a backup of the old database.
+    """Replace the database at `path` by `copy`; returns the path of a backup of the old database.
 
     No process may have it open. After a kill at any moment, `path` is either the complete old
     database or the complete new one. Raises `StoreError` when nothing was changed.
@@ -121,8 +123,10 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
 
 
 def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
-    """Finish or remove what a killed restore has left behind. No process may have the database
-    open."""
+    """Finish or remove the remains of a killed restore.
+
+    No process may have the database open.
+    """
     halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
     if halves and not workspace.exists():
         # The old workspace was moved aside already, so the new one is complete.
@@ -143,13 +147,13 @@ def _sync(path: Path) -> None:
 
 
 def mark_restored(fresh: Path) -> None:
-    """Note in a copy of the database that it is one."""
+    """Mark a copy of the database as a restored backup."""
     with closing(sqlite3.connect(fresh)) as copy, copy:
         restored_backup.mark(SqliteTransaction(copy), time.time())
 
 
 def _set_aside(path: Path) -> Path:
-    """Copy the database with its write-ahead log; return the path of the copy."""
+    """Copy the database with its write-ahead log; returns the path of the copy."""
     # An intact database absorbs its log; a damaged one keeps the log as a file.
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as old:
         old.execute("PRAGMA journal_mode=DELETE")

@@ -1,7 +1,7 @@
-"""The one connection to the database, owned by one thread.
+"""Store on SQLite: a single connection, owned by one thread.
 
-Work is handed in as functions of the connection; each is one transaction. Functions that arrive
-while a transaction runs share the next one, so that a burst pays for one fsync instead of many.
+Work is queued as functions; each is one transaction. Functions that arrive while a transaction runs
+share the next one, so that a burst needs one fsync instead of many.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ T = TypeVar("T")
 GROUP = 64
 BACKUP_PAGES = 256
 _WAITING = 20_000
-# How long a file that another program has locked is waited for.
+# Timeout for a file that another program has locked.
 _LOCK_S = 1.0
 _LOCKING = "PRAGMA locking_mode=EXCLUSIVE"
 _PRAGMAS = (
@@ -47,7 +47,7 @@ _PRAGMAS = (
 
 @dataclass(slots=True)
 class StoreWork:
-    # Of a `SqliteTransaction`, or of the connection itself when it runs `alone`.
+    # Takes a `SqliteTransaction`, or the connection itself if it runs `alone`.
     work: Callable[[Any], Any]
     future: asyncio.Future[Any]
     alone: bool = False  # runs outside a transaction
@@ -58,20 +58,20 @@ class StoreWork:
 
 
 class SqliteStore:
-    """Implements `gateway.store.port.Store`: `transact` work on it; `close` it in the end."""
+    """Implements `gateway.store.port.Store`: run work with `transact`; `close` it at the end."""
 
     def __init__(
         self, connection: sqlite3.Connection, file: Path, cipher: Cipher | None = None
     ) -> None:
         self.file, self.folder = file, file.parent
-        # Set for good when the file turns out not to be whole.
+        # Set permanently once the file turns out to be damaged.
         self.damage: StoreCorrupt | None = None
         self._connection = connection
         self._cipher = cipher
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
         self._closed = False
-        # Rows that the audit log knows of.
+        # Rows that are already in the audit log.
         self._reported: set[BrokenSeal] = set()
         self._jobs: queue.Queue[StoreWork] = queue.Queue(maxsize=_WAITING)
         self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
@@ -81,10 +81,10 @@ class SqliteStore:
     def open(
         cls, path: Path, *, check: bool = False, cipher: Cipher | None = None
     ) -> "SqliteStore":
-        """Open, and upgrade when it is older. Raises `StoreError` when it cannot be used.
+        """Open the database, and upgrade an older one. Raises `StoreError` if it cannot be used.
 
-        `check` verifies the whole file first: for after an unclean exit. `cipher` has the key
-        that stored texts are sealed with.
+        `check` verifies the whole file first, for use after an unclean exit. `cipher` has the key
+        of the stored texts.
         """
         return cls(connect(path, check=check, cipher=cipher), path, cipher)
 
@@ -94,13 +94,14 @@ class SqliteStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The function's result, once its transaction is on disk; on an error nothing of it is.
+        """Return the function's result once its transaction is on disk; an error stores nothing.
 
-        A cancelled caller still waits for its transaction to end. Raises `StoreError` for what
-        the database refuses (a full disk, a damaged file, after `close`), and whatever `work`
+        A cancelled caller still waits for its transaction to end. Raises `StoreError` for errors of
+        the database (a full disk, a damaged file, after `close`), and every error that `work`
         raises.
         """
-        # The work speaks its caller's language (`agent.language`), whichever thread it runs in.
+        # Work runs in its caller's context, so that it uses the caller's language
+        # (`agent.language`).
         speak = copy_context().run
         job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)
@@ -117,22 +118,24 @@ class SqliteStore:
     async def backup(self, target: Path) -> int:
         """Copy everything to a new file, between other work; returns its size in bytes.
 
-        Raises `StoreError`: for a file that exists, and for a copy that does not verify.
+        Raises `StoreError` for a file that exists, and for a copy that does not verify.
         """
         job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
         return await run_to_completion(job)
 
     async def rewrite(self) -> None:
-        """Write the whole file anew, so that nothing that was deleted is left in it; nothing else
-        runs meanwhile. Raises `StoreError`: it needs as much room again."""
+        """Rewrite the whole file, so that it contains no deleted data; nothing else runs meanwhile.
+
+        Raises `StoreError`: it needs as much free space as the data take.
+        """
         await run_to_completion(self._hand_in(_rewrite, alone=True))
 
     def upgrade_copies(self) -> Sequence[Path]:
-        """The copies of the file that upgrades have left, oldest first."""
+        """Return the copies of the file that upgrades have left, oldest first."""
         return copies(self.file)
 
     async def close(self) -> None:
-        """Finish what was handed in, then close the file."""
+        """Finish the queued work, then close the file."""
         if self._closed:
             return
         last = self._hand_in(lambda _: self._closing.set(), alone=True)
@@ -156,7 +159,7 @@ class SqliteStore:
         self._connection.close()
 
     def _serve_group(self, first: StoreWork) -> None:
-        """Serve a job, and those that have been handed in behind it by now."""
+        """Run a job, together with the jobs queued after it so far."""
         jobs = [first]
         while len(jobs) < GROUP and not self._jobs.empty():
             jobs.append(self._jobs.get_nowait())
@@ -185,13 +188,13 @@ class SqliteStore:
             connection.execute("COMMIT")
             self._reported |= broken
         except sqlite3.Error as exc:
-            # The transaction as a whole failed (disk full, I/O error): nothing of it is stored.
+            # The transaction as a whole failed (disk full, I/O error), and none of it is stored.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if len(jobs) == 1:
                 jobs[0].error = jobs[0].error or self._mapped(exc)
                 return
-            # One job that is too much for the disk must not fail its neighbours.
+            # A job that is too large for the disk must not fail the other jobs.
             for job in jobs:
                 job.error = None
                 self._transact([job])
@@ -208,7 +211,7 @@ class SqliteStore:
             job.error = exc
 
     def _run(self, job: StoreWork) -> None:
-        """Its result, what it leaves to do after the commit, and rows that it could not use."""
+        """Run a job and store its result, its actions after the commit and broken rows in it."""
         transaction = SqliteTransaction(self._connection, self._cipher)
         job.actions, job.broken = transaction.actions, transaction.broken
         job.outcome = job.work(transaction)
@@ -220,7 +223,7 @@ class SqliteStore:
         return store_error
 
     def _copy(self, connection: sqlite3.Connection, target: Path) -> int:
-        """A backup in steps; other work on the database runs between two of them."""
+        """Write a backup in steps; other work on the database runs between two steps."""
         if target.exists():
             raise StoreError(
                 "{target} already exists; a backup never overwrites a file", target=target
@@ -255,12 +258,12 @@ class SqliteStore:
 
 
 def _rewrite(connection: sqlite3.Connection) -> None:
-    # The temporary file has no name, and what stays in it. In memory it would be as large as the
-    # database.
+    # The temporary file has no name, so nothing that remains in it can be opened. In memory it
+    # would be as large as the database.
     _, _, file = connection.execute("PRAGMA database_list").fetchone()
     folder = str(Path(file).parent).replace("'", "''")
     tx = SqliteTransaction(connection)
-    # Temporary tables end when their place changes.
+    # Temporary tables are dropped when their location changes.
     channels, modes = active_channels.load_settings(tx)
     connection.execute(f"PRAGMA temp_store_directory='{folder}'")
     connection.execute("PRAGMA temp_store=FILE")
@@ -292,7 +295,7 @@ def _resolve(jobs: list[StoreWork]) -> None:
 
 def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
     """Return an open connection to an up-to-date database. Raises `StoreError`."""
-    # SQLite gives the files beside it the same mode.
+    # SQLite gives the files next to it the same mode.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -323,7 +326,7 @@ def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
     connection.execute(_LOCKING)
-    # Before anything is written: a refused database stays as it is.
+    # Check before anything is written: a refused database is unchanged.
     require_supported(connection, path)
     tx = SqliteTransaction(connection)
     check_key(tx, path, cipher, table_names(connection))

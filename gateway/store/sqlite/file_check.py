@@ -1,4 +1,4 @@
-"""Integrity check of a database file, which changes nothing in it."""
+"""Read-only integrity check of a database file."""
 
 import sqlite3
 from contextlib import closing

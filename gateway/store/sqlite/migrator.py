@@ -1,7 +1,7 @@
 """Creation and upgrade of SQLite databases, with a copy of the file before an upgrade.
 
-A new database is one transaction, and so is each migration together with its number: a kill at any
-moment leaves a database of before or after it.
+Creating a database is one transaction, and so is each migration together with its number: a kill at
+any moment leaves the database as before or after it.
 """
 
 import os
@@ -23,8 +23,8 @@ _PREFIX, _END, _PART = "before-upgrade-", ".db", ".part"
 def upgrade(connection: sqlite3.Connection, path: Path, schema: Schema = SCHEMA) -> None:
     """Create the tables of a new database, or apply the migrations that an older one needs.
 
-    Raises `StoreError` as `require_supported` does, and when the copy cannot be written; nothing
-    has changed then.
+    Raises `StoreError` like `require_supported`, and when the copy cannot be written; then nothing
+    has changed.
     """
     if _is_new(connection):
         _run(connection, schema.tables, schema.numbers, schema.newest)
@@ -61,7 +61,7 @@ def _run(
 
 
 def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """Copy the database into the folder of copies; only the newest copies are kept.
+    """Copy the database into the folder of copies and delete all but the newest copies.
 
     A copy gets its name once it is complete. Raises `StoreError`.
     """
@@ -103,8 +103,10 @@ def copies(path: Path) -> list[Path]:
 
 
 def _applied(connection: sqlite3.Connection, path: Path) -> set[int]:
-    """Return the numbers of the migrations in a database. Raises `StoreError` for one of another
-    program."""
+    """Return the numbers of the migrations in a database.
+
+    Raises `StoreError` for a database of another program.
+    """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if "inbox" not in tables:
         raise foreign(path, catalogue_text("Name a file for Kore alone in store.url."))

@@ -1,4 +1,4 @@
-"""Another key for a whole database, or its first, or none: a copy that takes its place at once."""
+"""Change of the key of a whole database, through a copy that replaces it atomically."""
 
 import os
 import sqlite3
@@ -17,7 +17,7 @@ from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the texts in this database are sealed. Raises `StoreError`."""
+    """Return whether the texts in this database are sealed. Raises `StoreError`."""
     try:
         with closing(sqlite3.connect(path, timeout=1)) as connection:
             return key_mark(SqliteTransaction(connection), table_names(connection)) is not None
@@ -28,13 +28,12 @@ def is_sealed(path: Path) -> bool:
 def rekey(
     path: Path, old: Cipher | None, new: Cipher | None, forget: Callable[[], None] = lambda: None
 ) -> int:
-    """Seal all texts with `new` instead of `old`; returns how many there are.
+    """Seal all texts with `new` instead of `old`; returns the number of rows.
 
-    No other process may have the database open. If this is cut off, the file is the
-    old one or the new one, whole; and where it is the new one, nothing is left of what was kept
-    with the old key: copies of upgrades are deleted, and what else there is by `forget`, before
-    the new file takes the old one's place. Deleted, not wiped off the disk. Raises `StoreError`;
-    then the database has not changed.
+    No other process may have the database open. After an interruption the file is either the
+    complete old one or the complete new one. Before the new file takes its place, everything that
+    was stored with the old key is deleted: copies of upgrades here, all else by `forget`. Deleted
+    data are not wiped from the disk. Raises `StoreError`; then the database has not changed.
     """
     work, fresh = (path.with_name(f"{path.name}.{end}") for end in ("rekey", "rekey-new"))
     discard_copies(path)
@@ -43,14 +42,15 @@ def rekey(
             _copy(connection, work)
             with closing(sqlite3.connect(work, isolation_level=None)) as copy:
                 count = _reseal(connection, copy, old, new)
-                # Anew once more: free pages and the gaps between rows still hold the old texts.
+                # Copy once more: free pages and the gaps between rows still contain the old texts.
                 _copy(copy, fresh)
             _verify(fresh)
-            # A log left beside the file would be taken for the new file's.
+            # SQLite would take a remaining log for the new file's.
             (mode,) = connection.execute("PRAGMA journal_mode=DELETE").fetchone()
             if mode != "delete":
                 raise StoreError("the database {path} is in use; nothing was changed", path=path)
-        # Behind the swap a kill would leave them for good: a second run finds nothing to do.
+        # Delete the copies before the swap: after a kill behind it, a second run would find nothing
+        # to do and leave them forever.
         for copy_of_old in copies(path):
             copy_of_old.unlink()
         forget()
@@ -64,13 +64,13 @@ def rekey(
 
 
 def discard_copies(path: Path) -> None:
-    """Remove what a cut off `rekey` has left beside the database."""
+    """Remove the remains of an interrupted `rekey` next to the database."""
     for end in ("rekey", "rekey-journal", "rekey-new", "rekey-new-journal"):
         path.with_name(f"{path.name}.{end}").unlink(missing_ok=True)
 
 
 def _copy(connection: sqlite3.Connection, target: Path) -> None:
-    # SQLite takes an empty file as it is, with its mode.
+    # SQLite uses an empty file as it is, with its mode.
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection.execute("VACUUM INTO ?", (str(target),))
 
@@ -81,7 +81,7 @@ def _reseal(
     old: Cipher | None,
     new: Cipher | None,
 ) -> int:
-    """Seal anew in the copy what the database holds; returns how many rows that is."""
+    """Seal the texts of the database for the copy; returns the number of rows."""
     # The file is not read before it is complete.
     copy.execute("PRAGMA journal_mode=OFF")
     copy.execute("PRAGMA synchronous=OFF")

@@ -1,12 +1,12 @@
-"""Full text in SQLite: the table `words`, an FTS5 index that keeps no text."""
+"""Full-text index in SQLite: the table `words`, an FTS5 index that stores no text."""
 
 import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their letters are
-# entered one by one, and found as phrases.
+# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their characters are
+# entered separately, and found as phrases.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -46,7 +46,7 @@ def _spaced(text: str) -> str:
 
 
 def _phrase(phrase: str) -> str:
-    """As FTS5 takes it; its last word may go on."""
+    """Return a phrase in FTS5 syntax; its last word may be a prefix."""
     spaced = _spaced(phrase).strip()
     open_ended = not _UNSPACED.match(spaced[-1])
     return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")

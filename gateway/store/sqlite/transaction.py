@@ -1,4 +1,4 @@
-"""A transaction on SQLite's one connection."""
+"""Transaction on the SQLite connection."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -35,6 +35,6 @@ class SqliteTransaction(SealingTransaction):
 
 
 def table_names(connection: sqlite3.Connection) -> frozenset[str]:
-    """Tables that this database has."""
+    """Return the names of the tables in this database."""
     rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     return frozenset(name for (name,) in rows)

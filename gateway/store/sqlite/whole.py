@@ -1,4 +1,4 @@
-"""A whole SQLite database for one process alone: to copy it."""
+"""Exclusive access to a whole SQLite database, for copying."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -26,7 +26,10 @@ class WholeSqlite:
 
     @contextmanager
     def opened(self, cipher: Cipher | None) -> Iterator[SqliteTransaction]:
-        """One transaction on all of it, stored at the end of the block. Raises `StoreError`."""
+        """Open one transaction on the whole database, committed at the end of the block.
+
+        Raises `StoreError`.
+        """
         try:
             with closing(connect(self.path, check=True, cipher=cipher)) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -53,7 +56,7 @@ class WholeSqlite:
         return int(row[0]) if row is not None else 0
 
     def finish(self, tx: Transaction, newest_delivery: int) -> None:
-        """Numbers go on by themselves, unless the newest rows were deleted from the source."""
+        """Continue the numbering of new rows after copied rows and deleted rows of the source."""
         newest = max(newest_delivery, self.newest_delivery(tx))
         tx.run("DELETE FROM sqlite_sequence WHERE name = 'outbox'")
         tx.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('outbox', ?)", (newest,))

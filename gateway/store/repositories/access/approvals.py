@@ -31,7 +31,7 @@ from gateway.store.repositories.states import AWAITING
 _CODEC = RecordCodec()
 _ROUTE = ("channel", "account", "chat", "thread")
 _PLACE_COLUMNS = tuple(QUESTION_PLACE.split(", "))
-# Replaces the hash of the request: a server's question is bound to nothing.
+# Replaces the hash of the request: a server's question is not bound to a request.
 _ASKED = "asked by a server"
 _SELECT = f"SELECT id, asked_at, expires_at, question, {QUESTION_PLACE} FROM approval"
 
@@ -42,9 +42,12 @@ class UnreadableApproval(ValueError):
 
 @frozen
 class ApprovalKey:
-    """Hashes of what answers are bound to: `args_hash` of everything shown, `grant_hash` for a
-    standing answer, `prefix_hash` for an answer about any arguments of `prefix`, and one hash per
-    host in `network`. `unchanged`: the call would change nothing (any more)."""
+    """Hashes that answers are bound to.
+
+    `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefix_hash` for an
+    answer about any arguments of `prefix`, and `network` has a hash per host. `unchanged`: the call
+    would change nothing (any more).
+    """
 
     turn: int
     call_id: str
@@ -59,7 +62,7 @@ class ApprovalKey:
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
-    """Return the answer that holds for exactly this call, or its open approval, or None.
+    """Return the answer for exactly this call, or its open approval, or None.
 
     An answer to other arguments or another diff does not count.
     """
@@ -112,8 +115,10 @@ def open_approval(tx: Transaction, wish: ApprovalKey, approval: ApprovalPrompt) 
 def open_server_question(
     tx: Transaction, turn: int, call_id: str, approval: ApprovalPrompt
 ) -> ApprovalPrompt:
-    """Store a server's question in the middle of a call, like `open_approval`; the turn continues,
-    and the answer holds for nothing else."""
+    """Store a server's question in the middle of a call, like `open_approval`.
+
+    The turn continues, and the answer applies to nothing else.
+    """
     key = ApprovalKey(turn, call_id, approval.session, approval.asker, _ASKED, approval.nonce)
     return replace(approval, number=_store(tx, key, approval))
 
@@ -160,11 +165,10 @@ def wait(tx: Transaction, turn: int) -> None:
 def close_approval(
     tx: Transaction, approval: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> ApprovalPrompt:
-    """Close an approval and return it. Its turn continues when no other is open, without counting
-    an attempt.
+    """Close an approval and return it.
 
-    Its `words` are stored with the answer. Raises `SealBroken` for an approval that was changed
-    since it was stored.
+    Its turn continues when no other is open, without counting an attempt. Its `words` are stored
+    with the answer. Raises `SealBroken` for an approval that was changed since it was stored.
     """
     _close(tx, approval, state, by, now)
     if state in ("session", "always"):
@@ -186,7 +190,7 @@ def close_approval(
         )
         audit_outbox.put(tx, note)
     elif state == "withdrawn":
-        # The turn is to stop: the call itself never comes to its decision again.
+        # The turn is to stop, so the call never reaches its decision again.
         reason = (
             f"question {approval.number} about {approval.request.tool}: {audit_text(state, by)}"
         )
@@ -206,7 +210,7 @@ def _close(
     tx: Transaction, approval: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> None:
     row = tx.one(f"{_SELECT} WHERE nonce = ?", (approval.nonce,))
-    # Raises for a changed row: the seal made below would make it valid.
+    # Raises for a changed row: the new seal below would make it valid.
     _stored_approval(tx, row)
     place = (*row[-len(_PLACE_COLUMNS) : -2], state, by)
     tx.run(
@@ -226,8 +230,11 @@ def find(tx: Transaction, nonce: str) -> ApprovalPrompt | None:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[ApprovalPrompt]:
-    """Yield the approvals as they were asked for. An approval that was changed since, or that
-    another version wrote, is void: its call asks again when it needs the decision."""
+    """Yield the approvals as they were asked for.
+
+    An approval that was changed since, or that another version wrote, is void: its call asks again
+    when it needs the decision.
+    """
     for row in rows:
         try:
             yield _stored_approval(tx, row)
@@ -248,14 +255,14 @@ def _void(tx: Transaction, number: int) -> None:
 
 
 def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPrompt]:
-    """Return the open approvals, oldest first; with `lane`, its turn's and those sent to it."""
+    """Return the open approvals, oldest first; `lane` selects by turn or destination."""
     rows = tx.all(f"{_SELECT} WHERE state = 'open' ORDER BY id")
     open_approvals = list(_readable(tx, rows))
     return [q for q in open_approvals if lane is None or lane in (q.lane, q.route.lane)]
 
 
 def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
-    """Return the expired approvals of channels that this process runs; it alone can show that."""
+    """Return the expired approvals of this process's channels; no other process can show that."""
     rows = tx.all(
         f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND {run_here('approval')}"
         " ORDER BY id",
@@ -265,8 +272,10 @@ def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
 
 
 def open_server_questions(tx: Transaction) -> list[ApprovalPrompt]:
-    """Return the open questions of servers in channels that this process runs, oldest first,
-    without turns of workers."""
+    """Return the open questions of servers in this process's channels, oldest first.
+
+    Turns of workers are excluded.
+    """
     rows = tx.all(
         f"{_SELECT} WHERE state = 'open' AND args_hash = ? AND {run_here('approval')}"
         " AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.id = approval.turn_id"
@@ -340,7 +349,7 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
 
 
 def _format_content(approval: ApprovalPrompt) -> str:
-    """Return the stored form of what a person is shown and has answered."""
+    """Return the stored form of the text that a person is shown and has answered."""
     return dumps(
         {
             "title": approval.title,

@@ -1,4 +1,4 @@
-"""Standing answers: what a person allowed for more than one call, bound to exact arguments."""
+"""Repository for standing answers: permissions for several calls, bound to exact arguments."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,9 +19,9 @@ _SELECT = (
 
 @frozen
 class Grant:
-    """What `principal` may have done in `folder` without being asked; `granted_at` is Unix time.
+    """Permission for `principal` in `folder` without a question; `granted_at` is Unix time.
 
-    `session` is '' when it holds in every session.
+    `session` is '' for a grant in every session.
     """
 
     id: int
@@ -34,8 +34,10 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """From now on this very call is allowed, its prefix with any arguments, or the network to its
-    hosts; an earlier grant for it is replaced."""
+    """Allow this exact call, its prefix with any arguments, or the network to its hosts.
+
+    An earlier grant for the same call is replaced.
+    """
     asker, grant_hash = tx.one(
         "SELECT asker, grant_hash FROM approval WHERE nonce = ?", (question.nonce,)
     )
@@ -77,7 +79,7 @@ def _put(tx: Transaction, grant: Grant, grant_hash: str) -> None:
 def find_grant(
     tx: Transaction, principal: str, session: str, grant_hash: str
 ) -> tuple[str, str] | None:
-    """Session and giver of the grant that allows this call; None without one."""
+    """Return session and giver of the grant that allows this call; None without one."""
     rows = tx.all(
         f"{_SELECT} WHERE principal = ? AND session IN ('', ?) AND grant_hash = ? ORDER BY session",
         (principal, session, grant_hash),
@@ -87,12 +89,12 @@ def find_grant(
 
 
 def list_grants(tx: Transaction) -> list[Grant]:
-    """All of them, oldest first."""
+    """Return all grants, oldest first."""
     return list(_readable(tx, tx.all(f"{_SELECT} ORDER BY id")))
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Grant]:
-    """The grants as people gave them; one that was changed since allows nothing."""
+    """Yield the unchanged grants; a grant that was changed since allows nothing."""
     for row in rows:
         with suppress(SealBroken):
             yield _grant(tx, row)
@@ -107,7 +109,7 @@ def _grant(tx: Transaction, row: Row) -> Grant:
 
 
 def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> list[Grant]:
-    """Take one back, or all; returns what was taken back. The audit log hears of each."""
+    """Revoke a grant, or all; returns the revoked grants, each with an entry in the audit log."""
     revoked_grants = [grant for grant in list_grants(tx) if number in (None, grant.id)]
     for grant in revoked_grants:
         tx.run("DELETE FROM permission_grant WHERE id = ?", (grant.id,))

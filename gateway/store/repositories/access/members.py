@@ -1,4 +1,4 @@
-"""Who was let in by pairing, who asks to be, and who guesses codes."""
+"""Repository for members, pairing requests and wrong guesses of pairing codes."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -35,13 +35,13 @@ class Member:
     approved_at: float
 
 
-# The person of an unused invitation. No platform uses this id.
+# Sender of an unused invitation. No platform uses this id.
 ANYBODY = ""
 
 
 @frozen
 class PairingRequest:
-    """A request that is open; `chat` is where its sender wrote."""
+    """An open request; `chat` is the chat that its sender wrote in."""
 
     person: Person
     chat: str
@@ -58,7 +58,7 @@ def members(tx: Transaction) -> list[Member]:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Member]:
-    """The members whom somebody let in. A row that Kore did not write like this lets nobody in."""
+    """Yield the members. A row that was changed outside of Kore admits no one."""
     for channel, account, sender, name, owner, by, at in rows:
         key = (channel, account, sender)
         with suppress(SealBroken):
@@ -94,9 +94,9 @@ def _put_member(tx: Transaction, member: Member) -> None:
 
 
 def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
-    """Remove a person on every account, and accept no request of theirs until then.
+    """Remove a person on every account, and accept no request of theirs until the given time.
 
-    What they were allowed for longer is forgotten with them. False when there was no such member.
+    Their grants are deleted with them. Returns False when there was no such member.
     """
     for account, at in tx.all(
         "SELECT account, approved_at FROM member WHERE channel = ? AND sender = ?",
@@ -111,9 +111,9 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
 
 
 def refuse_waiting(tx: Transaction, principal: str) -> None:
-    """Their messages that no turn has begun to answer count as a stranger's."""
+    """Treat a person's messages that no turn has begun to answer as a stranger's."""
     tx.run(
-        # The empty text makes it go through what waits, and not through all that they ever wrote.
+        # The empty text makes the query use the index of waiting rows, not of all rows of a person.
         f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE principal || '' = ? AND {WAITING}",
         (principal,),
     )
@@ -122,7 +122,7 @@ def refuse_waiting(tx: Transaction, principal: str) -> None:
 def open_request(
     tx: Transaction, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
 ) -> None:
-    """`times`: asked at, expires at."""
+    """Store a pairing request; `times` are those of the request and its expiry."""
     _put_request(tx, person, chat, code_hash, times)
 
 
@@ -133,7 +133,7 @@ def _put_request(
     code_hash: bytes | None,
     times: tuple[float, float],
 ) -> None:
-    """In the place of an earlier request of this person; without a hash it cannot be approved."""
+    """Store a request in place of an earlier one; without a hash it cannot be approved."""
     key = _key(person)
     name = tx.seal(person.name, _PAIRING, *key, chat, code_hash)
     tx.run(
@@ -151,7 +151,7 @@ def forget_expired(tx: Transaction, now: float) -> None:
 
 
 def has_request(tx: Transaction, person: Person, now: float) -> bool:
-    """Also true of a person who was rejected a while ago."""
+    """Return whether a person has a request; also true for a recently rejected person."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND expires_at > ?)",
@@ -161,7 +161,7 @@ def has_request(tx: Transaction, person: Person, now: float) -> bool:
 
 
 def requests(tx: Transaction, now: float) -> list[tuple[PairingRequest, bytes]]:
-    """The open ones, oldest first, each with the hash of its code."""
+    """Return the open requests, oldest first, each with the hash of its code."""
     rows = tx.all(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
         " WHERE code_hash IS NOT NULL AND sender <> ? AND expires_at > ? ORDER BY asked_at",
@@ -181,7 +181,7 @@ def _readable_requests(
 
 
 def invitation(tx: Transaction, channel: str, account: str, now: float) -> bytes | None:
-    """The hash of the code that makes its bearer the owner; None without an open invitation."""
+    """Return the hash of the code that makes its bearer the owner; None without an invitation."""
     rows = tx.all(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
         " WHERE channel = ? AND account = ? AND sender = ? AND code_hash IS NOT NULL"
@@ -196,7 +196,7 @@ def close_request(tx: Transaction, person: Person) -> None:
 
 
 def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
-    """Their open requests are void, and no new one is taken until then; False without any."""
+    """Void a person's open requests, and take no new one until then; returns False without any."""
     rows = tx.all(
         "SELECT account, chat, asked_at FROM pairing"
         " WHERE channel = ? AND sender = ? AND code_hash IS NOT NULL",
@@ -208,7 +208,7 @@ def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
 
 
 def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
-    """Wrong codes in a row, and until when no further one is looked at."""
+    """Return the consecutive wrong codes, and the time until which further codes are ignored."""
     row = tx.first(
         "SELECT failures, locked_until FROM pairing_attempt WHERE principal = ?", (principal,)
     )
@@ -230,7 +230,7 @@ def forget_guesses(tx: Transaction, principal: str) -> None:
 
 
 def forget_denied(tx: Transaction) -> None:
-    """Strangers may write as much as they like: only the newest of it is kept."""
+    """Delete all but the newest messages of strangers, who may write without limit."""
     denied = f"SELECT seq FROM inbox WHERE dead_reason = '{DENIED}' ORDER BY seq DESC"
     tx.run(
         f"DELETE FROM inbox WHERE dead_reason = '{DENIED}' AND seq <="

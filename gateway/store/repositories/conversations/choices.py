@@ -16,8 +16,10 @@ ValueT = TypeVar("ValueT", bound=str)
 
 
 class Choice(Generic[ValueT]):
-    """Definition of a choice. Without `values` any text may be stored; a choice that
-    `carries_over` also holds after /new."""
+    """Definition of a choice.
+
+    Without `values` any text may be stored; a choice that `carries_over` also applies after /new.
+    """
 
     def __init__(self, name: str, *values: ValueT, carries_over: bool = False) -> None:
         self.name = name
@@ -53,7 +55,7 @@ class StoredChoices:
 
     @property
     def thinking(self) -> bool | None:
-        """Whether the model is asked to think; None without a choice."""
+        """True if the model is asked to think; None without a choice."""
         value = self.get(THINKING)
         return None if value is None else value == "on"
 
@@ -85,7 +87,7 @@ def put(tx: Transaction, session: str, choice: Choice[ValueT], value: ValueT | N
 
 
 def copy(tx: Transaction, session: str, fork: str) -> None:
-    """Give a new session all choices of the one that it was forked from."""
+    """Copy all choices of a session to its fork."""
     rows = tx.all("SELECT name, value FROM session_choice WHERE session = ?", (session,))
     tx.many(
         "INSERT INTO session_choice (session, name, value) VALUES (?, ?, ?)",
@@ -94,7 +96,7 @@ def copy(tx: Transaction, session: str, fork: str) -> None:
 
 
 def carry_over(tx: Transaction, old: str, new: str) -> None:
-    """Give the next session of a chat the choices that hold after /new."""
+    """Copy the choices that also apply after /new to the next session of a chat."""
     choices = load(tx, old)
     for choice in CHOICES:
         if choice.carries_over:

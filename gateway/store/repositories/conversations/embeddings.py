@@ -1,4 +1,4 @@
-"""Vectors of texts, kept so that each is asked for once."""
+"""Cache of text embeddings, so that each is requested only once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ MOST = 20_000
 
 
 def load(tx: Transaction, digests: Sequence[bytes], now: float) -> dict[bytes, bytes]:
-    """Those that are kept; they count as used."""
+    """Return the cached vectors and mark them as used."""
     vectors: dict[bytes, bytes] = {}
     for digest in digests:
         row = tx.first("SELECT vector FROM embedding WHERE digest = ?", (digest,))
         if row is not None:
             vectors[digest] = row[0]
-    # Once a day will do.
+    # Updating once a day is enough.
     tx.many(
         "UPDATE embedding SET used_at = ? WHERE digest = ? AND used_at < ?",
         [(now, digest, now - 86_400) for digest in vectors],
@@ -24,7 +24,7 @@ def load(tx: Transaction, digests: Sequence[bytes], now: float) -> dict[bytes, b
 
 
 def save(tx: Transaction, vectors: Mapping[bytes, bytes], now: float) -> None:
-    """Keep these, and let go of those that were not used for longest."""
+    """Store vectors, and delete the least recently used ones over the limit."""
     tx.many(
         "INSERT INTO embedding (digest, vector, used_at) VALUES (?, ?, ?)"
         " ON CONFLICT (digest) DO UPDATE SET vector = excluded.vector, used_at = excluded.used_at",

@@ -1,4 +1,4 @@
-"""The memory that a session began with: its system prompt stays the same while the file grows."""
+"""Memory snapshots of sessions: the system prompt stays the same while the memory file grows."""
 
 import json
 
@@ -8,7 +8,7 @@ from gateway.store.port import Transaction
 
 
 def load(tx: Transaction, session: str) -> MemorySnapshot | None:
-    """Return None when none is stored, or one that was changed outside of Kore."""
+    """Return the snapshot; None without one, or if it was changed outside of Kore."""
     (sealed,) = tx.one("SELECT memory FROM session WHERE id = ?", (session,))
     if sealed is None:
         return None
@@ -20,7 +20,7 @@ def load(tx: Transaction, session: str) -> MemorySnapshot | None:
 
 
 def save(tx: Transaction, session: str, file: str, text: str) -> None:
-    """In the place of another file's: who speaks here reads another memory now."""
+    """Store the snapshot of a session, replacing one of another memory file."""
     data = json.dumps({"file": file, "text": text}, ensure_ascii=False)
     tx.run(
         "UPDATE session SET memory = ? WHERE id = ?",

@@ -1,4 +1,4 @@
-"""Taking a conversation back to before one of its messages: a fork of what was said until then."""
+"""Rewinding of a conversation to before one of its messages, by a fork."""
 
 from agent.records import frozen
 from gateway.store.port import Transaction
@@ -11,7 +11,7 @@ _TITLE_CHARS = 60
 
 @frozen
 class RewindPoint:
-    """The first message of a turn: the turn, when it came, and how it begins."""
+    """First message of a turn: the turn, its time, and its beginning."""
 
     turn: int
     at: float
@@ -19,7 +19,7 @@ class RewindPoint:
 
 
 def list_points(tx: Transaction, session: str) -> list[RewindPoint]:
-    """The messages that can be gone back to, the oldest first."""
+    """Return the messages that a conversation can be rewound to, oldest first."""
     rows = tx.all(
         f"SELECT turn_id, created_at, {CONTENT} FROM message WHERE session = ? AND n IN"
         " (SELECT min(n) FROM message WHERE session = ? AND role = 'user'"
@@ -33,7 +33,7 @@ def list_points(tx: Transaction, session: str) -> list[RewindPoint]:
 
 
 def is_copy(tx: Transaction, session: str) -> bool:
-    """Whether it was forked from another one."""
+    """Return whether this session was forked from another one."""
     query = "SELECT 1 FROM session WHERE id = ? AND parent IS NOT NULL"
     return tx.first(query, (session,)) is not None
 
@@ -41,9 +41,10 @@ def is_copy(tx: Transaction, session: str) -> bool:
 def rewind(
     tx: Transaction, key: str, session: str, turn: int, owner: SessionOwner, now: float
 ) -> str:
-    """A new session with all that was said before a turn, and the lane in it; once for each key.
+    """Move a lane to a new session with all messages before a turn; returns its id.
 
-    The record of what was changed before the turn goes along.
+    A repeated call with the same key returns the same session. The record of changes before the
+    turn moves to the new session.
     """
     if (fork := done(tx, key)) is not None:
         return fork
@@ -71,7 +72,7 @@ def rewind(
 
 
 def done(tx: Transaction, key: str) -> str | None:
-    """The session that a rewinding with this key has come to, if it has happened."""
+    """Return the session that a rewind with this key has created; None if it has not happened."""
     name = _name(key)
     row = tx.first("SELECT report FROM undo_operation WHERE name = ?", (name,))
     return tx.unseal(row[0], "undo_operation.report", name) if row else None

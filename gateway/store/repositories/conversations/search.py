@@ -1,6 +1,6 @@
-"""Finding messages by their words: an index beside the texts, which grows with each that is stored.
+"""Search for messages by their words, in an index that is updated with each stored message.
 
-The index holds words of what people and the model said. A database with sealed texts has none.
+The index covers texts of people and the model. A database with sealed texts has none.
 """
 
 import json
@@ -21,29 +21,29 @@ from gateway.store.repositories.preferences import get_state
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
 _WORD = re.compile(r"\w")
 AROUND_CHARS = 60
-# What is searched for: each word costs the database, which everybody waits for.
+# Query limits: each word costs database time, which all users share.
 MAX_WORDS = 32
 MAX_QUERY_CHARS = 1_000
-# Messages that one search finds.
+# Maximum number of messages that one search finds.
 _MAX_HITS = 200
-# How much of older texts is entered in one transaction: others are not kept waiting for long.
+# Number of older texts indexed in one transaction, so that other work does not wait for long.
 CHUNK = 500
-# Beside a message so many are looked at: some only call tools.
+# Rows read around a hit, because some contain only tool calls.
 _NEIGHBOURS = 200
-# The newest messages are looked for in so many sessions.
+# Number of sessions that are searched for the newest messages.
 _NEWEST_SESSIONS = 200
 
 
 @frozen
 class Scope:
-    """Whose conversations, and of which chat; None for all."""
+    """Owner and chat of the conversations to search; None for all."""
 
     principal: str | None = None
     chat: str | None = None
     console: bool = False
 
     def where(self) -> tuple[str, tuple[str, ...]]:
-        """A condition on `session AS s`, and its values."""
+        """Return a condition on `session AS s`, and its values."""
         if self.principal is None:
             return "TRUE", ()
         own = "s.principal = ?"
@@ -56,7 +56,7 @@ class Scope:
 
 
 def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]) -> None:
-    """Make messages findable, in the transaction that stores them."""
+    """Index messages, in the transaction that stores them."""
     texts = [
         (n, message.text)
         for n, message in numbered
@@ -77,7 +77,7 @@ def enter(tx: Transaction, session: str, numbered: Iterable[tuple[int, Message]]
 
 
 def forget(tx: Transaction, session: str) -> None:
-    """Take a session's words out; its messages are still there."""
+    """Remove a session's words from the index, while its messages still exist."""
     rows = tx.all(
         f"SELECT f.id, {CONTENT} FROM search_entry f JOIN message m USING (session, n)"
         " WHERE f.session = ?",
@@ -96,8 +96,10 @@ def forget_all(tx: Transaction) -> None:
 
 
 def enter_older(tx: Transaction) -> bool:
-    """Add some of the messages that have no entry, as after a copy of the database; return whether
-    none is left. Raises `SearchRefused` where texts are sealed."""
+    """Index some of the older messages, as after a copy of the database.
+
+    Returns whether none is left. Raises `SearchRefused` where texts are sealed.
+    """
     if _is_sealed(tx):
         raise SearchRefused("sealed")
     row = tx.first("SELECT value FROM meta WHERE name = 'search'")
@@ -120,9 +122,9 @@ def enter_older(tx: Transaction) -> bool:
 
 
 def look_up(tx: Transaction, query: str, scope: Scope, limit: int) -> list[SearchHit]:
-    """Sessions whose name has all these words anywhere in it, then the newest messages with them.
+    """Return sessions whose name has all these words, then the newest messages with them.
 
-    Raises `SearchRefused` when there is no word in it.
+    Raises `SearchRefused` for a query without words.
     """
     limit = min(limit, _MAX_HITS)
     name_hits = list(islice(_find_by_name(tx, _terms(query), scope), limit))
@@ -132,10 +134,11 @@ def look_up(tx: Transaction, query: str, scope: Scope, limit: int) -> list[Searc
 def find(
     tx: Transaction, query: str, scope: Scope, limit: int, around: int = AROUND_CHARS
 ) -> list[SearchHit]:
-    """The newest messages with all these words; a word may be the beginning of a longer one.
+    """Return the newest messages with all these words; a word may be a prefix of a longer one.
 
-    Quotes hold words together. What a fork has from its parent is found there. A snippet shows so
-    many characters `around` the first word. Raises `SearchRefused` when there is no word in it.
+    Quoted words match as a phrase. A message that a fork has from its parent is found in the
+    parent. A snippet shows `around` characters around the first word. Raises `SearchRefused` for a
+    query without words.
     """
     terms = _terms(query)
     if not terms:
@@ -160,8 +163,10 @@ def find(
 
 
 def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
-    """The newest messages that a search may find, of the sessions used last; their whole texts are
-    the snippets."""
+    """Return the newest searchable messages of the most recently used sessions.
+
+    Their snippets are their whole texts.
+    """
     where, values = scope.where()
     rows = tx.all(
         "SELECT s.id, s.name, s.principal, s.parent, coalesce(s.parent_n, 0), s.permission_mode,"
@@ -190,7 +195,7 @@ def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
 def _is_known(
     tx: Transaction, scope: Scope, session: str, principal: str, mode: str | None, taint: str
 ) -> bool:
-    """Return whether the owner in a row can be believed, where a scope asks for an owner."""
+    """Return whether the owner in a row can be trusted, where a scope asks for an owner."""
     if scope.principal is None:
         return True
     return session_marks.opened(tx, session, principal, mode, taint) is not None
@@ -199,8 +204,10 @@ def _is_known(
 def around(
     tx: Transaction, session: str, n: int, scope: Scope, count: int
 ) -> list[tuple[int, str, float, str]]:
-    """Message `n` and up to `count` before and behind it that have words, in order: number, role,
-    time and text. Empty when there is no such message in the scope."""
+    """Return message `n` and up to `count` messages with words before and after it, in order.
+
+    Each has a number, role, time and text. Empty when there is no such message in the scope.
+    """
     where, values = scope.where()
     row = tx.first(
         "SELECT s.id, s.principal, s.permission_mode, s.taint FROM session s"
@@ -257,7 +264,7 @@ def _is_sealed(tx: Transaction) -> bool:
 
 
 def _terms(query: str) -> list[str]:
-    """Raises `SearchRefused` for a query that is too long."""
+    """Return the terms of a query. Raises `SearchRefused` for a query that is too long."""
     if len(query) > MAX_QUERY_CHARS or len(query.split()) > MAX_WORDS:
         raise SearchRefused("too-many-words")
     # For an index a text ends at its first zero character.
@@ -269,7 +276,7 @@ def _terms(query: str) -> list[str]:
 def _snippet(
     text: str, terms: Sequence[str], around: int
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A line around the first term, and where the terms stand in it."""
+    """Return one line around the first term, and the positions of the terms in it."""
     line = " ".join(text.split())
     pattern = re.compile("|".join(re.escape(_plain(" ".join(t.split()))) for t in terms), re.I)
     first = pattern.search(_plain(line))
@@ -280,5 +287,5 @@ def _snippet(
 
 
 def _plain(text: str) -> str:
-    """Each letter without its marks, as the index sees it; as many letters as before."""
+    """Replace each character by its base character, as in the index; the length stays the same."""
     return "".join(unicodedata.normalize("NFKD", letter)[0] for letter in text)

@@ -1,4 +1,4 @@
-"""What becomes of a conversation besides talking: forked, named, paused, closed, deleted."""
+"""Administration of sessions: fork, rename, preview, pause and close."""
 
 import re
 from itertools import count as counted
@@ -20,14 +20,14 @@ from gateway.store.repositories.states import LIVE
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
-# So that the number of a copy is seen in lists, which cut names.
+# Short enough that the number of a copy is visible in lists, which cut names.
 _STEM_CHARS = 44
 _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 
 @frozen
 class SessionOwner:
-    """Whose a new session is, and on which lane it begins ('': on none)."""
+    """Owner of a new session and the lane that it begins on ('': none)."""
 
     principal: str
     home: str = ""
@@ -41,11 +41,11 @@ def fork(
     *,
     last: int | None = None,
 ) -> str:
-    """A new session that begins with all of this one, but for the turn that runs in it, or with
-    its messages up to the `last`.
+    """Create a session with the messages of this one up to `last`; returns its id.
 
-    It keeps the model, the mode and what was taken in, and is called by the next number. What was
-    spent stays where it was spent, and what was allowed "for this session" is not allowed in it.
+    Without `last`, the running turn is excluded. The fork has the same model, mode and taint, and
+    the next number in its name. Costs remain with the original session, and permissions "for this
+    session" do not apply in the fork.
     """
     fork = sessions.create_session(tx, owner.principal, now)
     last = count_settled(tx, session) if last is None else last
@@ -70,7 +70,7 @@ def fork(
 
 
 def count_settled(tx: Transaction, session: str) -> int:
-    """How many messages there are before the turn that runs."""
+    """Return the number of messages before the running turn."""
     (count,) = tx.one(
         "SELECT coalesce((SELECT min(n) - 1 FROM message WHERE session = ? AND turn_id ="
         f" (SELECT id FROM turn WHERE session = ? AND {LIVE})),"
@@ -81,7 +81,7 @@ def count_settled(tx: Transaction, session: str) -> int:
 
 
 def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
-    """Messages, lines and summaries up to message `last`, each sealed for its new place."""
+    """Copy messages, lines and summaries up to message `last`, each sealed for its new place."""
 
     def resealed(text: str, column: str, *place: int | str) -> str | None:
         return tx.seal(tx.unseal(text, column, session, *place), column, fork, *place)
@@ -124,7 +124,7 @@ def _copy_texts(tx: Transaction, session: str, fork: str, last: int) -> None:
 
 
 def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
-    """What it was made of is called, with the first number that is free; '' for no words."""
+    """Return the original's name with the first free number; '' for a session without words."""
     (info,) = sessions.recent(tx, 1, session=session)
     stem = _NUMBERED.sub("", name_of(tx, session) or info.name)
     if len(stem) > _STEM_CHARS:
@@ -135,18 +135,18 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
 
 
 def rename(tx: Transaction, session: str, line: str) -> None:
-    """'' gives the session its automatic name back. Nothing longer than `NAME_CHARS`."""
+    """Set the name of a session, at most `NAME_CHARS` long; '' restores its automatic name."""
     session_names.put(tx, session, line)
 
 
 def name_of(tx: Transaction, session: str) -> str:
-    """The full name that was chosen for it; '' without one."""
+    """Return the full name that was chosen for the session; '' without one."""
     (name,) = tx.one("SELECT name FROM session WHERE id = ?", (session,))
     return session_names.opened(tx, session, name)
 
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
-    """What stands between the first and the last words is not read."""
+    """Return the first and last texts of a session; the texts between them are not read."""
     (info,) = sessions.recent(tx, 1, session=session)
     beginning = _excerpts(tx, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
@@ -175,7 +175,7 @@ def status_of(tx: Transaction, session: str) -> Status:
 
 
 def is_at_work(tx: Transaction, session: str) -> bool:
-    """Whether a turn runs in it, or waits for an answer."""
+    """Return whether a turn of this session runs, or waits for an answer."""
     (exists,) = tx.one(
         f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
     )
@@ -183,7 +183,7 @@ def is_at_work(tx: Transaction, session: str) -> bool:
 
 
 def set_status(tx: Transaction, session: str, status: Status) -> list[str]:
-    """Returns the lanes that are in it. No lane stays in a closed one."""
+    """Set the status; returns the lanes in the session. No lane stays in a closed session."""
     tx.run("UPDATE session SET status = ? WHERE id = ?", (status, session))
     lanes = sessions.lanes_of(tx, session)
     if status == "closed":

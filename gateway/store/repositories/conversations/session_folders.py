@@ -1,4 +1,4 @@
-"""The folders that sessions worked in, as the messages of terminals and editors name them."""
+"""Working folders of sessions, as stated in messages from terminals and editors."""
 
 import json
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import PAYLOAD, payload_from_row
 from gateway.store.repositories.conversations import sessions
 
-# How many of the newest sessions are looked at for those of one folder.
+# Number of the newest sessions that are searched for sessions of one folder.
 _MOST_SESSIONS = 1_000
 _MOST_MESSAGES = 20
 _PAYLOAD = ", ".join(f"i.{column}" for column in PAYLOAD.split(", "))
 
 
 def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
-    """The sessions used last, each with its folder; with `folder` only those that worked there."""
+    """Return the most recent sessions with their folders; `folder` selects sessions by folder."""
     if folder is None:
         return [replace(one, folder=folder_of(tx, one.id)) for one in sessions.recent(tx, limit)]
     rows = tx.all(
@@ -32,7 +32,7 @@ def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[Sessi
 
 
 def folder_of(tx: Transaction, session: str) -> str:
-    """Where the newest of its last messages from a terminal or an editor was said; '' without."""
+    """Return the folder of the newest recent message from a terminal or an editor; '' without."""
     rows = tx.all(
         f"SELECT {_PAYLOAD} FROM turn t JOIN inbox i"
         " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",

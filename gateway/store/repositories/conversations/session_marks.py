@@ -1,6 +1,6 @@
-"""Owner, permission mode and taint of a session: they decide what may be done in it.
+"""Owner, permission mode and taint of a session, which decide the permissions in it.
 
-With a key the taint is sealed, bound to the other two. A row that Kore did not write as it is
+With a key, the taint is sealed and bound to the other two. A row that was changed outside of Kore
 counts as the strictest.
 """
 
@@ -14,14 +14,17 @@ from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 
 _TAINT = "session.taint"
-# Mode and taint of a row that cannot be believed.
+# Mode and taint of a row that cannot be trusted.
 STRICTEST = ("ask", BOTH)
 
 
 @frozen
 class SessionMarks:
-    """`mode` is None without a choice. `is_broken` says that Kore did not write the row as it is:
-    mode and taint are the strictest, and the owner is unknown."""
+    """Owner, mode and taint of a session; `mode` is None without a choice.
+
+    `is_broken` means that the row was changed outside of Kore: mode and taint are the strictest,
+    and the owner is unknown.
+    """
 
     principal: str
     mode: str | None

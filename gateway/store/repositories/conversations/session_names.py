@@ -1,4 +1,4 @@
-"""Names of sessions: the one that a person gave, or the first words of the conversation."""
+"""Names of sessions: chosen by a person, or the first words of the conversation."""
 
 from agent.types import Text
 from gateway.store.errors import SealBroken
@@ -7,7 +7,7 @@ from gateway.store.repositories.codecs import CONTENT, message_from_row
 
 _NAME = "session.name"
 _TITLE_CHARS = 50
-# A title is made of so many characters, and looked for in so many messages at once.
+# Number of characters that make a title, and of messages that are read for it at a time.
 _TITLE_FROM_CHARS = 200
 _TITLE_ROWS = 5
 
@@ -23,7 +23,7 @@ def put(tx: Transaction, session: str, name: str) -> None:
 
 
 def opened(tx: Transaction, session: str, name: str) -> str:
-    """Return the name in this column of a row; '' for none, also where Kore did not write it."""
+    """Return the name in this column of a row; '' for none, or if Kore did not write it."""
     try:
         return str(tx.unseal(name, _NAME, session))
     except SealBroken:
@@ -31,13 +31,13 @@ def opened(tx: Transaction, session: str, name: str) -> str:
 
 
 def title(tx: Transaction, session: str, name: str) -> str:
-    """Return the name, or the first words, as one line of bearable length."""
+    """Return the name, or the first words, as one short line."""
     line = " ".join((opened(tx, session, name) or _first_words(tx, session)).split())
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
 def _first_words(tx: Transaction, session: str) -> str:
-    """Of the first message of a person that begins with text; '' without one."""
+    """Return the beginning of a person's first message that begins with text; '' without one."""
     after = 0
     query = f"SELECT {CONTENT} FROM message WHERE session = ? AND role = 'user' AND n > ?"
     while rows := tx.all(f"{query} ORDER BY n LIMIT {_TITLE_ROWS}", (session, after)):
@@ -49,11 +49,11 @@ def _first_words(tx: Transaction, session: str) -> str:
 
 
 def _opening_words(tx: Transaction, row: Row) -> str:
-    """Of a message that begins with text; '' for any other, and for one that Kore did not write."""
+    """Return the beginning of a message; '' if it does not begin with text or was changed."""
     try:
         message = message_from_row(tx, *row)
     except SealBroken:
         return ""
-    # Several messages that a turn joins begin with an empty text.
+    # A turn that joins several messages begins with an empty text.
     is_said = bool(message.content) and isinstance(message.content[0], Text)
     return message.text[:_TITLE_FROM_CHARS] if is_said else ""

@@ -1,4 +1,4 @@
-"""Conversations as they are stored: append-only messages, and which lane is in which session."""
+"""Repository for sessions: append-only messages, and the session that each lane is in."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,12 +19,12 @@ from gateway.store.repositories.conversations import choices, search, session_ma
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.conversations.search import Scope
 
-# Sessions that are looked at for the last one whose owner is known.
+# Number of sessions read to find the last one whose owner is known.
 _LAST_ROWS = 5
 
 
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
-    """A new session, named by its second (`20250218_001946`); the lane is put into it."""
+    """Create a session named by its second (`20250218_001946`) and bind the lane to it."""
     stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
     rows = tx.all("SELECT id FROM session WHERE id >= ? AND id < ?", beginning(stem))
     taken = {id_ for (id_,) in rows}
@@ -52,7 +52,7 @@ def bind(tx: Transaction, lane: str, session: str) -> None:
 
 
 def unbind(tx: Transaction, lane: str) -> None:
-    """The lane's next message begins a new session."""
+    """Remove the lane from its session, so that its next message begins a new one."""
     tx.run("DELETE FROM binding WHERE lane = ?", (lane,))
 
 
@@ -62,17 +62,17 @@ def bound_session(tx: Transaction, lane: str) -> str | None:
 
 
 def pin(tx: Transaction, session: str, worker: int | None) -> None:
-    """From now on its turns are run by this process; None: by any."""
+    """Run the session's turns only in this process from now on; None: in any."""
     tx.run("UPDATE session SET worker = ? WHERE id = ?", (worker, session))
 
 
 @frozen
 class SessionRow:
-    """A session as the work on its messages needs it.
+    """A session, with the fields that work on its messages needs.
 
-    `last` is the number of the last message, `copied` of the last one that it was forked with.
-    `bits` counts what choices have told strangers since a person's last message. A session
-    `has_background` while a sub-agent works for it that no turn waits for.
+    `last` is the number of the last message, `copied` of the last message that it was forked with.
+    `bits` counts the information that choices have revealed to strangers since a person's last
+    message. A session `has_background` while a sub-agent works for it that no turn waits for.
     """
 
     id: str
@@ -84,15 +84,15 @@ class SessionRow:
     last: int
     copied: int
     has_background: bool
-    # What it has seen of files, sealed.
+    # Sealed record of the files that it has seen.
     file_views: str | None
-    # Which process has commands of it in the background, where several run turns.
+    # Process that has background commands of it, where several processes run turns.
     worker: int | None
-    # The identity of the folder that its last turn worked in.
+    # Identity of the folder of its last turn.
     folder: str | None
 
 
-# What `session_row` reads.
+# Columns for `session_row`.
 ROW_COLUMNS = (
     "session.id, session.status, session.principal, session.permission_mode, session.taint,"
     " session.choice_bits, session.file_views, session.worker, session.folder,"
@@ -128,18 +128,18 @@ def session_row(tx: Transaction, row: Row) -> SessionRow:
 
 
 def lanes_of(tx: Transaction, session: str) -> list[str]:
-    """The lanes that are in this session."""
+    """Return the lanes that are in this session."""
     rows = tx.all("SELECT lane FROM binding WHERE session = ?", (session,))
     return [lane for (lane,) in rows]
 
 
 def is_in_use(tx: Transaction, session: str) -> bool:
-    """Whether a chat is in it; one-shot runs do not come back."""
+    """Return whether a chat is in this session; one-shot runs do not return to it."""
     return any(not lane.startswith(ONCE) for lane in lanes_of(tx, session))
 
 
 def last_of(tx: Transaction, principal: str) -> str | None:
-    """The open session that was used last."""
+    """Return the most recently used open session of a principal."""
     rows = tx.all(
         "SELECT id, principal, permission_mode, taint FROM session"
         " WHERE principal = ? AND status <> 'closed'"
@@ -151,8 +151,11 @@ def last_of(tx: Transaction, principal: str) -> str | None:
 
 
 def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
-    """Return what a session has seen of files, as `agent.tools.file_views.FileViews` wrote it;
-    None for nothing, and for a text that was changed outside of Kore."""
+    """Return the session's record of seen files, in the format of `FileViews`.
+
+    See `agent.tools.file_views.FileViews`. None without a record, or for one that was changed
+    outside of Kore.
+    """
     if row.file_views is None:
         return None
     try:
@@ -171,7 +174,7 @@ def set_folder(tx: Transaction, session: str, identity: str) -> None:
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
-    """What the session has taken in so far."""
+    """Return the taint of the session so far."""
     return session_marks.read(tx, session).taint
 
 
@@ -190,7 +193,10 @@ def add_taint(tx: Transaction, session: str, taint: frozenset[Taint]) -> None:
 
 
 def spend_bits(tx: Transaction, session: str, bits: float) -> float:
-    """Count what choices have told strangers; returns all of it since a person's last message."""
+    """Count bits that choices have revealed to strangers.
+
+    Returns the sum since a person's last message.
+    """
     (spent,) = tx.one(
         "UPDATE session SET choice_bits = choice_bits + ? WHERE id = ? RETURNING choice_bits",
         (bits, session),
@@ -199,12 +205,12 @@ def spend_bits(tx: Transaction, session: str, bits: float) -> float:
 
 
 def renew_bits(tx: Transaction, session: str) -> None:
-    """A person has spoken here."""
+    """Reset the count of bits, after a message of a person."""
     tx.run("UPDATE session SET choice_bits = 0 WHERE id = ?", (session,))
 
 
 def chosen_mode(tx: Transaction, session: str) -> str | None:
-    """The permission mode that was chosen for this session."""
+    """Return the permission mode that was chosen for this session."""
     return session_marks.read(tx, session).mode
 
 
@@ -213,7 +219,7 @@ def choose_mode(tx: Transaction, session: str, mode: str) -> None:
 
 
 def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
-    """Whether the command in this row of the inbox began it; a copy of it was not begun so."""
+    """Return whether the command in this inbox row began the session; false for a copy of it."""
     (by,) = tx.one("SELECT start_command FROM session WHERE id = ?", (session,))
     return bool(by == seq)
 
@@ -223,7 +229,7 @@ def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
 
 
 def queue_mode(tx: Transaction, session: str) -> QueueMode:
-    """Return what happens to a message that arrives while a turn runs in this session."""
+    """Return the handling of messages that arrive while a turn runs in this session."""
     if (mode := choices.load(tx, session).get(choices.QUEUE)) is not None:
         return mode
     (home,) = tx.one("SELECT home_lane FROM session WHERE id = ?", (session,))
@@ -231,7 +237,7 @@ def queue_mode(tx: Transaction, session: str) -> QueueMode:
 
 
 def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
-    """Return the same for the session of a lane, which may not have one yet."""
+    """Return the queue mode for the session of a lane, which may not have one yet."""
     session = bound_session(tx, lane)
     return _default_queue_mode(tx, lane) if session is None else queue_mode(tx, session)
 
@@ -250,8 +256,10 @@ def append_messages(
     *,
     last: int | None = None,
 ) -> int:
-    """Store the messages behind the others; returns the number of the last one. `last` is the one
-    before them, where it is known."""
+    """Append messages; returns the number of the last one.
+
+    `last` is the number of the message before them, where it is known.
+    """
     if last is None:
         last = count_messages(tx, session)
     tx.many(
@@ -268,13 +276,13 @@ def append_messages(
 
 
 def amend(tx: Transaction, session: str, turn: int, message: Message) -> None:
-    """What a turn begins with is told more, before anybody has read it; its words stay."""
+    """Replace the first message of a turn with an extended one, before the model has read it."""
     (n,) = tx.one("SELECT min(n) FROM message WHERE turn_id = ?", (turn,))
     put_message(tx, session, n, message)
 
 
 def put_message(tx: Transaction, session: str, n: int, message: Message) -> None:
-    """In the place of the one that is there."""
+    """Replace a message."""
     tx.run(
         "UPDATE message SET role = ?, content = ? WHERE session = ? AND n = ?",
         (message.role, content_of(tx, session, n, message), session, n),
@@ -282,13 +290,13 @@ def put_message(tx: Transaction, session: str, n: int, message: Message) -> None
 
 
 def count_messages(tx: Transaction, session: str) -> int:
-    # They are numbered without gaps: no need to go through them.
+    # Numbers have no gaps, so the highest one is the count.
     (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     return int(last)
 
 
 def is_untouched(tx: Transaction, session: str) -> bool:
-    """Whether nothing was said in it; what it was forked with does not count."""
+    """Return whether the session has no messages apart from those it was forked with."""
     (last,) = tx.one("SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,))
     return count_messages(tx, session) == int(last)
 
@@ -301,7 +309,7 @@ def load_all(tx: Transaction, session: str) -> list[Message]:
 def load_after(
     tx: Transaction, session: str, n: int, limit: int
 ) -> list[tuple[int, float, Message]]:
-    """The messages behind number `n`, with their numbers and times."""
+    """Return the messages after number `n`, with their numbers and times."""
     rows = tx.all(
         f"SELECT created_at, {CONTENT} FROM message WHERE session = ? AND n > ? ORDER BY n LIMIT ?",
         (session, n, limit),
@@ -310,7 +318,7 @@ def load_after(
 
 
 def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
-    """The session with this id, or else those whose ids begin so; at most two."""
+    """Return the session with this id, or else up to two whose ids begin with it."""
     where, values = (scope or Scope()).where()
     rows = tx.all(
         "SELECT s.id, s.principal, s.permission_mode, s.taint FROM session s"
@@ -325,9 +333,12 @@ def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) ->
 def recent(
     tx: Transaction, limit: int, scope: Scope | None = None, *, session: str | None = None
 ) -> list[SessionInfo]:
-    """The sessions used last, newest first, or one; without a name it is called as it began."""
+    """Return the most recent sessions, newest first, or a single session.
+
+    The title of a session without a name is its first words.
+    """
     where, values = (scope or Scope()).where()
-    # Those of sub-agents are shown only by id.
+    # Sessions of sub-agents are shown only by id.
     which = "substr(s.principal, 1, 6) <> 'agent:'" if session is None else "s.id = ?"
     one = () if session is None else (session,)
     rows = tx.all(
@@ -368,5 +379,5 @@ def _state(status: str, *, running: bool) -> SessionState:
 
 
 def numbers_of(tx: Transaction, turn: int) -> list[int]:
-    """Of the messages that a turn has stored."""
+    """Return the numbers of the messages that a turn has stored."""
     return [n for (n,) in tx.all("SELECT n FROM message WHERE turn_id = ?", (turn,))]

@@ -1,4 +1,4 @@
-"""Sessions from files and back into them, without loss."""
+"""Lossless import and export of sessions as files."""
 
 import json
 import re
@@ -28,10 +28,10 @@ _LINE = "transcript_line.line"
 
 
 def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) -> str:
-    """A new session made of a file; returns its id.
+    """Create a session from a file; returns its id.
 
-    The author of the file is unknown: all of it counts as strangers' words and as private, also
-    what it says a person has said.
+    The author of the file is unknown: all of it counts as untrusted and as private, including words
+    that it attributes to a person.
     """
     session = _create_session(tx, source.meta, owner, now)
     if source.title is not None:
@@ -60,7 +60,7 @@ def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) ->
 
 
 def lines(tx: Transaction, session: str) -> list[str]:
-    """The whole session as JSON lines."""
+    """Return the whole session as JSON lines."""
     return list(_lines(tx, session))
 
 
@@ -95,7 +95,7 @@ def _behind(stored_lines: dict[tuple[int, int], tuple[int, str]], n: int) -> Ite
 
 
 def _meta(tx: Transaction, session: str, stored_line: tuple[int, str] | None) -> dict[str, Any]:
-    """The facts: what the file said of itself, and what is known better here."""
+    """Return the metadata of the file, updated with the current facts."""
     (info,) = sessions.recent(tx, 1, session=session)
     before = json.loads(stored_line[1]) if stored_line else {}
     own_meta = {
@@ -118,7 +118,7 @@ def _meta(tx: Transaction, session: str, stored_line: tuple[int, str] | None) ->
 
 
 def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float) -> str:
-    """A session with the id that the file names, if that is free; else with one of now."""
+    """Create a session with the id that the file names, if that is free; else with a new id."""
     requested_id = meta.get("id")
     session = sessions.create_session(tx, owner.principal, now)
     if not isinstance(requested_id, str) or not _ID.fullmatch(requested_id):
@@ -133,7 +133,7 @@ def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float)
 
 
 def _keep(tx: Transaction, session: str, place: tuple[int, int, int], line: str) -> None:
-    """`place`: the message, the number behind it, and how many messages the line stands for."""
+    """Store a line; `place` is a message, the index after it and the count of covered messages."""
     n, i, covers = place
     tx.run(
         "INSERT INTO transcript_line (session, n, i, message_count, line) VALUES (?, ?, ?, ?, ?)",

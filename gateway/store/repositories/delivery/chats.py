@@ -1,4 +1,4 @@
-"""Which chats a bot is out of: thrown out, blocked, or found unreachable. Unix seconds."""
+"""Repository for chat membership, chat aliases and group context. Times are Unix seconds."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,18 +15,18 @@ from gateway.store.repositories.delivery.unreadable_messages import readable
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 
-# How the delivery ids of letters to the owner about a chat begin.
+# Prefix of the delivery ids of notices to the owner about a chat.
 PRESENCE = "presence:"
 
-# Larger than any number of a row, and how many rows are looked at together.
+# Larger than any row number, and the number of rows that are read at once.
 _BEHIND_ALL = 2**62
 _AT_ONCE = 20
 
 
 def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> int:
-    """The bot is out of this chat: what waits for it, in all its topics, is ended.
+    """Mark a chat as unreachable and end its waiting deliveries, in all its topics.
 
-    Returns how many parts were given up.
+    Returns the number of parts given up.
     """
     key = (route.channel, route.account, route.chat_id)
     tx.run(
@@ -45,7 +45,7 @@ def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> 
 
 
 def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> None:
-    """The bot is in this chat."""
+    """Mark a chat as reachable."""
     tx.run(
         "INSERT INTO chat_membership (channel, account, chat, state, reason, at)"
         " VALUES (?, ?, ?, 'in', ?, ?)"
@@ -56,7 +56,7 @@ def mark_reachable(tx: Transaction, route: Route, reason: str, now: float) -> No
 
 
 def notice_time(tx: Transaction, prefix: str, since: float) -> int:
-    """How many letters whose name begins so were written after `since`."""
+    """Return the number of notices with this prefix that were written after `since`."""
     (count,) = tx.one(
         "SELECT count(*) FROM outbox WHERE delivery_id >= ? AND delivery_id < ? AND created_at > ?",
         (*beginning(prefix), since),
@@ -65,7 +65,7 @@ def notice_time(tx: Transaction, prefix: str, since: float) -> int:
 
 
 def last_private_message(tx: Transaction, principal: str) -> InboundMessage | None:
-    """Return what a person last wrote in private, as far as it can be read."""
+    """Return a person's last readable private message."""
     channel = principal.partition(":")[0]
     query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
     before = _BEHIND_ALL
@@ -80,13 +80,13 @@ def last_private_message(tx: Transaction, principal: str) -> InboundMessage | No
 
 
 def private_route(tx: Transaction, principal: str) -> Route | None:
-    """Where a person last wrote in private; None if unknown."""
+    """Return the route of a person's last private message; None if unknown."""
     message = last_private_message(tx, principal)
     return None if message is None else message.route
 
 
 def touch(tx: Transaction, route: Route) -> None:
-    """Take a chat for reachable again: it sends messages, or a person wants another try."""
+    """Count a chat as reachable again: it sends messages, or a person wants another try."""
     tx.run(
         f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
         (route.channel, route.account, route.chat_id),
@@ -102,7 +102,7 @@ def is_unreachable(tx: Transaction, route: Route) -> bool:
 
 
 def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
-    """The chats that cannot be written to, the newest first: `chat`, `reason`, `at`."""
+    """Return the unreachable chats, newest first: `chat`, `reason`, `at`."""
     rows = tx.all(
         "SELECT channel, account, chat, reason, at FROM chat_membership WHERE state = 'out'"
         " ORDER BY at DESC LIMIT 50"
@@ -114,7 +114,7 @@ def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
 
 
 def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -> None:
-    """Store (first id, present id) of each; telling it twice changes nothing."""
+    """Store each (first id, present id); storing a pair twice changes nothing."""
     tx.many(
         "INSERT INTO chat_alias (channel, stored_id, current_id) VALUES (?, ?, ?)"
         " ON CONFLICT (channel, stored_id) DO UPDATE SET current_id = excluded.current_id",
@@ -123,21 +123,21 @@ def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -
 
 
 def load_aliases(tx: Transaction, channel: str) -> dict[str, str]:
-    """The present ids by the first ones."""
+    """Return the present ids by the first ones."""
     return dict(
         tx.all("SELECT stored_id, current_id FROM chat_alias WHERE channel = ?", (channel,))
     )
 
 
 def all_aliases(tx: Transaction) -> list[tuple[str, str, str]]:
-    """(channel, first id, present id)."""
+    """Return all aliases as (channel, first id, present id)."""
     return [
         (channel, first, now)
         for channel, first, now in tx.all("SELECT channel, stored_id, current_id FROM chat_alias")
     ]
 
 
-# The newest of a lane; of each so many characters, and of all together.
+# Limits: newest messages of a lane, characters of each, and characters of all together.
 KEPT = 50
 
 LINE_CHARS = 1_000
@@ -148,7 +148,7 @@ _TEXT = "group_context.text"
 
 
 def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> None:
-    """Store them; an edit changes the line that is there. Telling one twice changes nothing."""
+    """Store messages; an edit changes the existing line. Storing one twice changes nothing."""
     lanes = set()
     for message in messages:
         lane = message.route.lane
@@ -178,7 +178,7 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
 
 
 def take_group_context(tx: Transaction, lane: str) -> str | None:
-    """What the model is told of it, once: it is gone then. The newest lines, oldest first."""
+    """Return the newest group context for the model, oldest line first, and delete it."""
     rows = tx.all(
         "SELECT text, channel, account, event_id FROM group_context WHERE lane = ? ORDER BY n DESC",
         (lane,),
@@ -201,7 +201,7 @@ def take_group_context(tx: Transaction, lane: str) -> str | None:
 
 
 def _line(message: InboundMessage) -> str:
-    """One line, so that no name can imitate another line."""
+    """Return a message as one line, so that no name can imitate another line."""
     words = " ".join(message.content.split())
     name = _name(message.sender.name) or message.sender.id
     if message.forwarded_from is not None:

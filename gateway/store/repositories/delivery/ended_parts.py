@@ -1,4 +1,4 @@
-"""Parts of the outbox that are sent no more; the pairing codes in them are forgotten."""
+"""Outbox parts that are no longer sent; pairing codes in them are deleted."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,13 +8,15 @@ from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import codecs
 
-# How the delivery ids of letters with a pairing code begin.
+# Prefix of the delivery ids of messages with a pairing code.
 PAIRING = "pair:"
 
 
 def forget_codes(tx: Transaction, ended: Sequence[Row]) -> int:
-    """Empty the pairing letters among the parts that just ended: `seq` and `delivery_id` of each.
-    Returns the number of parts."""
+    """Empty the pairing messages among the parts that just ended; returns the number of parts.
+
+    `ended` has `seq` and `delivery_id` of each part.
+    """
     for seq, delivery_id in ended:
         if delivery_id.startswith(PAIRING):
             _forget(tx, seq)

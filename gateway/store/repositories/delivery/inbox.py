@@ -1,4 +1,4 @@
-"""What came in: accepted once, kept until it is answered."""
+"""Repository for incoming messages: each is accepted once and stored until it is answered."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -16,7 +16,7 @@ from gateway.store.repositories.delivery import chats, pending_media
 from gateway.store.repositories.delivery.unreadable_messages import bury_changed, readable
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
-# Kinds of messages that a chat sends; the others are Kore's own.
+# Kinds of messages that a chat sends; Kore creates the others.
 _OF_PEOPLE = ("message", "button")
 
 
@@ -30,8 +30,10 @@ class InboxEntry:
 
 @frozen
 class InboxBatch:
-    """What a batch brought besides messages: see `Batch`. `heard` was said to others; the time
-    is in Unix seconds."""
+    """Contents of a batch besides messages: see `Batch`.
+
+    `heard` are messages to others; `now` is in Unix seconds.
+    """
 
     channel: str
     account: str
@@ -49,11 +51,13 @@ def accept(
     *,
     new: Sequence[InboxEntry] | None = None,
 ) -> set[str]:
-    """Store all that a poll brought, and its cursor; returns the lanes that have new work. `new`
-    are the `unknown` entries, if requested."""
+    """Store all results of a poll, and its cursor; returns the lanes with new work.
+
+    `new` are the `unknown` entries, if known already.
+    """
     lanes = set()
     new = unknown(tx, entries) if new is None else new
-    # A part of an album that does not name us follows the one that does, wherever it stood.
+    # A part of an album that does not mention the bot follows the part that does, in any order.
     for entry in sorted(new, key=lambda entry: entry.message.follows):
         message, dead_reason = entry.message, entry.dead_reason
         if message.album is not None and dead_reason is None and not message.edited:
@@ -85,7 +89,7 @@ def accept(
 
 
 def unknown(tx: Transaction, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-    """Those that the platform has not delivered before, each once."""
+    """Return the entries that the platform has not delivered before, each once."""
     by_key: dict[tuple[str, str, str], InboxEntry] = {}
     for entry in entries:
         one = entry.message
@@ -102,7 +106,7 @@ def _is_known(tx: Transaction, message: InboundMessage) -> bool:
 
 
 def waits(tx: Transaction, message: InboundMessage) -> bool:
-    """Whether it is still to be answered."""
+    """Return whether the message is still to be answered."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
         f" AND {WAITING})",
@@ -112,10 +116,11 @@ def waits(tx: Transaction, message: InboundMessage) -> bool:
 
 
 def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> int | None:
-    """Where to go on polling; None when nothing came since `not_before`.
+    """Return the offset to continue polling from; None when nothing came since `not_before`.
 
-    A platform may start its numbers anew after a quiet week, and an old cursor would then hide
-    messages. Without one it sends what it still has; the unique key absorbs what we know.
+    A platform may restart its numbers after a quiet week, and an old cursor would then hide
+    messages. Without a cursor it sends everything that it still has; the unique key discards known
+    messages.
     """
     row = tx.first(
         "SELECT next_offset FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
@@ -125,13 +130,13 @@ def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> in
 
 
 def of_turn(tx: Transaction, turn: int) -> list[InboundMessage]:
-    """The messages that a turn answers, oldest first."""
+    """Return the messages that a turn answers, oldest first."""
     rows = tx.all(f"SELECT {PAYLOAD} FROM inbox WHERE turn_id = ? ORDER BY seq", (turn,))
     return [inbound_from_row(tx, *row) for row in rows]
 
 
 def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
-    """What waits in the lane is not to be done any more; False when it does not wait there."""
+    """Withdraw a waiting message of the lane; returns False when it does not wait there."""
     withdrawn = tx.run(
         f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND event_id = ? AND {WAITING}",
         (reason, lane, event_id),
@@ -140,7 +145,7 @@ def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
 
 
 def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
-    """`withdraw` for what Kore has written itself, whatever lane it waits in."""
+    """Withdraw a waiting message that Kore has written itself, in any lane."""
     return bool(
         tx.run(
             f"UPDATE inbox SET dead_reason = ? WHERE event_id = ? AND {WAITING}",
@@ -150,7 +155,10 @@ def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
 
 
 def withdraw_command_reports(tx: Transaction, lane: str, reason: str) -> None:
-    """No turn returns to this lane: no turn begins there for how a command has ended."""
+    """Withdraw reports of commands for a lane that no turn returns to.
+
+    Otherwise a turn would begin there for them.
+    """
     for seq, message in waiting_rows(tx, lane, together=True):
         if message.kind == "command_report":
             tx.run("UPDATE inbox SET dead_reason = ? WHERE seq = ?", (reason, seq))
@@ -162,8 +170,8 @@ def waiting_count(tx: Transaction) -> int:
 
 
 def unfinished_count(tx: Transaction, principal: str) -> int:
-    """The messages of a person that wait, and the turns that answer some."""
-    # The index of what waits is short, that of what a person has ever said is not.
+    """Return the number of a person's waiting messages and of turns that answer some."""
+    # The index of waiting messages is short, the one of all messages of a person is not.
     (waiting,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE {WAITING} AND principal || '' = ?", (principal,)
     )
@@ -185,7 +193,7 @@ def has_work(tx: Transaction, lane: str) -> bool:
 
 
 def lanes_with_work(tx: Transaction) -> list[str]:
-    """Lanes of channels that are run here with a turn to go on with, or with messages that wait."""
+    """Return lanes of this process's channels with a turn to continue, or with waiting messages."""
     rows = tx.all(
         f"SELECT lane FROM turn WHERE {RUNNING} AND {TURN_RUN_HERE} UNION"
         f" SELECT DISTINCT lane FROM inbox WHERE {WAITING} AND {run_here('inbox')}"
@@ -194,7 +202,7 @@ def lanes_with_work(tx: Transaction) -> list[str]:
 
 
 def lanes_at_work(tx: Transaction) -> list[str]:
-    """Lanes with something that is not answered yet, also what waits for a person."""
+    """Return lanes with something unanswered, including work that waits for a person."""
     rows = tx.all(
         f"SELECT lane FROM turn WHERE {LIVE} UNION SELECT DISTINCT lane FROM inbox WHERE {WAITING}"
         " UNION SELECT DISTINCT lane FROM outbox WHERE state IN ('pending', 'inflight')"
@@ -203,7 +211,7 @@ def lanes_at_work(tx: Transaction) -> list[str]:
 
 
 def fate(tx: Transaction, message: InboundMessage) -> str | None:
-    """Why a message that is stored will not be answered; None as long as it may be."""
+    """Return the reason why a stored message will not be answered; None as long as it may be."""
     row = tx.first(
         "SELECT dead_reason FROM inbox WHERE channel = ? AND account = ? AND event_id = ?",
         (message.channel, message.account, message.event_id),
@@ -211,7 +219,7 @@ def fate(tx: Transaction, message: InboundMessage) -> str | None:
     return row[0] if row else None
 
 
-# Whether what a lane has to do is this process's; the lane is its value twice.
+# Condition: this process is to do the lane's work; the lane is its value twice.
 LANE_RUN_HERE = (
     f"(EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE} AND {TURN_RUN_HERE}) OR"
     f" EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND {WAITING} AND {run_here('inbox')}))"
@@ -219,14 +227,16 @@ LANE_RUN_HERE = (
 
 
 def is_run_here(tx: Transaction, lane: str) -> bool:
-    """Whether what the lane has to do is this process's; the others keep it as it is."""
+    """Return whether the lane's work belongs to this process; other processes leave it alone."""
     (exists,) = tx.one(f"SELECT {LANE_RUN_HERE}", (lane, lane))
     return bool(exists)
 
 
 def may_rest(tx: Transaction, lane: str) -> bool:
-    """Whether something may keep the lane from going on: its conversation is paused, or a question
-    is open anywhere."""
+    """Return whether the lane may be blocked.
+
+    Its conversation is paused, or a question is open anywhere.
+    """
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM approval WHERE state = 'open') OR EXISTS"
         " (SELECT 1 FROM binding JOIN session ON session.id = binding.session"
@@ -252,7 +262,7 @@ def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -
 
 
 def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
-    """Replace the text of a message that waits; returns why the edit itself needs no answer."""
+    """Replace the text of a waiting message; returns the reason if the edit needs no answer."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_message_id = ?"
@@ -274,23 +284,23 @@ def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
     return None
 
 
-# More than this many waiting messages of one lane are joined into its next turn.
+# Waiting messages of one lane above this number are joined into its next turn.
 LANE_LIMIT = 50
 
 
 def is_unanswered(tx: Transaction, seq: int) -> bool:
-    """Whether the row still waits: it could be claimed in two ways."""
+    """Return whether the row still waits: it could be claimed in two ways."""
     (exists,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,))
     return bool(exists)
 
 
 def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
-    """What waits in the lane, oldest first."""
+    """Return the waiting messages of the lane, oldest first."""
     return [message for _, message in waiting_rows(tx, lane, together=True, incomplete=True)]
 
 
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
-    """The platform's ids of messages in the lane that wait, or are being answered."""
+    """Return the platform's ids of messages in the lane that wait, or are being answered."""
     rows = tx.all(
         f"SELECT source_message_id FROM inbox WHERE lane = ? AND {WAITING} UNION"
         " SELECT source_message_id FROM inbox"
@@ -301,16 +311,19 @@ def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
 
 
 def session_of_message(message: InboundMessage) -> str | None:
-    """The conversation that a report or a job belongs to, wherever its chat is now."""
+    """Return the session that a report or a job belongs to, wherever its chat is now."""
     return message.options.session if message.is_report or message.kind == "job" else None
 
 
 def waiting_rows(
     tx: Transaction, lane: str, *, together: bool, incomplete: bool = False
 ) -> list[tuple[int, InboundMessage]]:
-    """Return the lane's next message; the ones behind it, too, when they are taken together or as
-    far as the lane is over its limit. What is `incomplete`, and all behind it, only when asked
-    for. A message that was changed outside of Kore is given up."""
+    """Return the lane's next message, or several.
+
+    The messages after it are returned, too, when they are taken together or as far as the lane is
+    over its limit. An `incomplete` message, and all after it, are returned only on request. A
+    message that was changed outside of Kore is given up.
+    """
     rows = tx.all(
         f"SELECT seq, {PAYLOAD}, is_incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
         " LIMIT (SELECT CASE WHEN ? = 1 OR count(*) = 0 THEN count(*)"
@@ -323,8 +336,11 @@ def waiting_rows(
 
 
 def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
-    """Of an answer of ours all that its session has taken in, of the sender's own words nothing;
-    everything else is a stranger's word."""
+    """Return the taint of quoted messages.
+
+    A quoted answer of ours has the taint of its session, a quote of the sender's own words has
+    none; everything else counts as a stranger's words.
+    """
     quoting = (one for one in messages if one.quoted and not one.quoted_own)
     return NOTHING.union(*(_taint(tx, one) for one in quoting))
 

@@ -1,4 +1,4 @@
-"""What goes out: a row for each part of a reply, sent in order on its route."""
+"""Repository for outgoing messages: a row for each part of a reply, sent in order on its route."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -22,12 +22,12 @@ from gateway.store.repositories.delivery.ended_parts import forget_codes
 class OutgoingReply:
     """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
 
-    `delivery_id` makes it one delivery: a turn's reply has the same id however often it is tried.
-    With `edits` it takes the place of that delivery's message, once the platform shows that.
-    `taint` is what the conversation has taken in whose words it holds, besides the one that its
-    chat is in; `is_read` says that links were taken out of its text, all but those that may stay.
-    `shown` is what messages of its preview show, by the number of their part; `page_end` is put
-    into those that the reply is too short for.
+    `delivery_id` identifies the delivery: a turn's reply has the same id in every attempt. With
+    `edits` it replaces that delivery's message, once the platform shows that message. `taint` is
+    the taint of conversations whose words it contains, apart from the conversation of its own chat;
+    `is_read` means that links were removed from its text, except allowed ones. `shown` has the
+    contents of its preview's messages, by part number; `page_end` replaces the text of preview
+    messages beyond the end of the reply.
     """
 
     delivery_id: str
@@ -45,8 +45,10 @@ class OutgoingReply:
 
 @frozen
 class PendingPart:
-    """The head of a route: one part to send. It waited `waited_s` between its tries; `shown`: its
-    message shows it already."""
+    """First waiting part of a route. It waited `waited_s` between its attempts.
+
+    `shown` means that its message has this content already.
+    """
 
     seq: int
     message: OutboundMessage
@@ -66,17 +68,18 @@ _COLUMNS = (
 
 _COLUMN_NAMES = _COLUMNS.replace(",", "").split()
 
-# The index of what waits is used only where its own condition stands.
+# The index of waiting rows is used only for queries with its exact condition.
 UNSENT = "state IN ('pending', 'inflight')"
 
-# What an edit takes the place of stood in front of it: by now it was sent, or never will be.
+# Message that an edit replaces. Its row is earlier on the route, so it was sent already, or never
+# will be.
 _EDITED = (
     "(SELECT o.provider_message_id FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
 )
 
 
 def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
-    """Queue the letters. A part that is streaming already becomes an edit of what is shown."""
+    """Queue replies. A part that is streaming already becomes an edit of its preview."""
     for letter in letters:
         is_longer, session, principal, mode, taint = tx.one(
             "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND part >= ?"
@@ -97,8 +100,10 @@ def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now
 
 
 def _inert(letter: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPart]:
-    """Its parts as they may leave: the one place where a field becomes a row. `here` is what the
-    conversation that its chat is in has taken in."""
+    """Return the parts, with links defused if the taint requires it, before they become rows.
+
+    `here` is the taint of the conversation that its chat is in.
+    """
     if not (letter.taint | here) >= BOTH:
         return letter.parts
     is_markdown = letter.route.channel in (CONSOLE, API)
@@ -141,7 +146,7 @@ def _put_part(
 
 
 def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
-    """A preview was longer than its answer: what is left over of it says where that ends."""
+    """Replace the text of preview pages beyond the end of the answer, or delete unsent ones."""
     over = (letter.delivery_id, len(letter.parts))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
@@ -163,7 +168,7 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
 
 @frozen
 class PreviewRow:
-    """What an earlier run of a turn has shown: the platform's id; `lost` when no id tells."""
+    """Preview shown by an earlier run of a turn: the platform's id, or `lost` if it is unknown."""
 
     provider_message_id: str | None
     lost: bool
@@ -172,9 +177,11 @@ class PreviewRow:
 def begin_stream(
     tx: Transaction, turn: int, letter: OutgoingReply, part: int, now: float
 ) -> PreviewRow | None:
-    """Before the first send of a preview's page: that part of the reply exists from here on, and
-    counts as lost until that send is known to have ended. None while earlier mail waits on its
-    route."""
+    """Create the part of the reply for a preview's page, before its first send.
+
+    The part counts as lost until that send is known to have ended. Returns None while earlier
+    messages wait on its route.
+    """
     page = (letter.delivery_id, part)
     row = tx.first(
         "SELECT provider_message_id, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?",
@@ -196,8 +203,10 @@ def begin_stream(
 def set_preview(
     tx: Transaction, delivery_id: str, part: int, provider_message_id: str | None
 ) -> None:
-    """How the first send of the preview's page ended: from here on the part is an edit of that
-    message. None: it certainly did not arrive."""
+    """Store the result of the first send of a preview's page.
+
+    From now on the part is an edit of that message. None: the message certainly did not arrive.
+    """
     tx.run(
         "UPDATE outbox SET provider_message_id = ?, preview_lost = 0, maybe_duplicate = 0"
         " WHERE delivery_id = ? AND part = ?",
@@ -206,7 +215,7 @@ def set_preview(
 
 
 def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
-    """The first row of a route; or the time at which it is due; or None."""
+    """Return the first row of a route, or the time at which it is due, or None."""
     row = tx.first(
         f"SELECT {_COLUMNS}, {_EDITED} FROM outbox WHERE lane = ? AND {UNSENT}"
         " ORDER BY seq LIMIT 1",
@@ -219,7 +228,7 @@ def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
 
 
 def take(tx: Transaction, seq: int) -> None:
-    """The row is in flight: from here on, a crash leaves open whether it has arrived."""
+    """Mark the row as in flight: after a crash from here on, it is unknown whether it arrived."""
     tx.run(
         "UPDATE outbox SET state = 'inflight', provider_message_id = coalesce(provider_message_id,"
         f" {_EDITED}) WHERE seq = ?",
@@ -228,7 +237,7 @@ def take(tx: Transaction, seq: int) -> None:
 
 
 def take_first(tx: Transaction, delivery_id: str) -> PendingPart | None:
-    """The delivery's first part, in flight from here on; None while other mail stands before it."""
+    """Take the delivery's first part into flight; None while other messages wait before it."""
     row = tx.first(
         "UPDATE outbox SET state = 'inflight' WHERE delivery_id = ? AND part = 0"
         " AND state = 'pending' AND edits IS NULL AND NOT EXISTS (SELECT 1 FROM outbox o"
@@ -242,7 +251,7 @@ def take_first(tx: Transaction, delivery_id: str) -> PendingPart | None:
 def sent(
     tx: Transaction, seq: int, provider_message_id: str, lane: str, now: float
 ) -> PendingPart | float | None:
-    """The row has arrived; returns the route's next `head`."""
+    """Mark the row as sent; returns the route's next `head`."""
     set_sent(tx, seq, provider_message_id)
     return head(tx, lane, now)
 
@@ -250,9 +259,9 @@ def sent(
 def reschedule(
     tx: Transaction, seq: int, next_at: float, *, ambiguous: bool, rest_s: float = 0.0
 ) -> None:
-    """Try the row again later, in `rest_s`; an ambiguous try may have arrived.
+    """Try the row again later, after `rest_s`; an ambiguous attempt may have arrived.
 
-    Counted here and not by `take`: a route also rests when nothing could even be tried.
+    Counted here and not by `take`: a route also pauses when not even an attempt was possible.
     """
     tx.run(
         "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
@@ -264,27 +273,29 @@ def reschedule(
 
 
 def make_plain(tx: Transaction, seq: int) -> None:
-    """The platform refused the formatting: the text goes out without, and holds no more links."""
+    """Remove formatting that the platform refused: the text is sent plain and without links."""
     _, message = _stored_part(tx, seq)
     replace_content(tx, seq, plain_part(message.content))
 
 
 def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
-    """The platform refused what the message holds: it goes out with this content."""
+    """Replace content that the platform refused."""
     place, message = _stored_part(tx, seq)
     codecs.put_part(tx, seq, place, message.kind, content)
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
 
 
 def put_behind(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> None:
-    """Queue more of the message in this row, for the same turn, in front of what waits behind it
-    on its route."""
+    """Queue a continuation of the message in this row, for the same turn.
+
+    It is inserted before the rows that wait behind the message on its route.
+    """
     turn, lane = tx.one("SELECT turn_id, lane FROM outbox WHERE seq = ?", (seq,))
     later = f"SELECT seq FROM outbox WHERE lane = ? AND seq > ? AND {UNSENT} ORDER BY seq"
     waiting = tx.all(later, (lane, seq))
     put(tx, turn, [reply], now)
     numbers = [number for (number,) in tx.all(later, (lane, seq))]
-    # The rows share the numbers that they have: a watcher counts on numbers that only grow.
+    # The rows share their existing numbers, because a watcher relies on numbers that only grow.
     added = [number for number in numbers if (number,) not in waiting]
     order = [*added, *(number for (number,) in waiting)]
     tx.many("UPDATE outbox SET seq = ? WHERE seq = ?", [(-number, number) for number in order])
@@ -293,7 +304,7 @@ def put_behind(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> N
 
 
 def leave_topic(tx: Transaction, seq: int) -> None:
-    """The topic takes nothing any more: the part goes to the chat around it."""
+    """Send the part to the chat itself, because its topic accepts no more messages."""
     place, message = _stored_part(tx, seq)
     codecs.put_part(tx, seq, (*place[:-1], None), message.kind, message.content)
     tx.run(
@@ -305,7 +316,7 @@ def leave_topic(tx: Transaction, seq: int) -> None:
 
 
 def _stored_part(tx: Transaction, seq: int) -> tuple[tuple[Any, ...], OutboundMessage]:
-    """The part in this row, and its place as `codecs.columns_of_part` takes it."""
+    """Return the part in this row, and its place for `codecs.columns_of_part`."""
     row = tx.one(f"SELECT {_COLUMNS} FROM outbox WHERE seq = ?", (seq,))
     message = _due(tx, [*row, None]).message
     data = dict(zip(_COLUMN_NAMES, row, strict=True))
@@ -314,7 +325,7 @@ def _stored_part(tx: Transaction, seq: int) -> tuple[tuple[Any, ...], OutboundMe
 
 
 def make_new(tx: Transaction, seq: int) -> None:
-    """The message to edit is gone: the part goes out as a new one."""
+    """Send the part as a new message, because the message to edit is gone."""
     tx.run(
         "UPDATE outbox SET provider_message_id = NULL, edits = NULL, state = 'pending',"
         " next_at = 0,"
@@ -324,9 +335,9 @@ def make_new(tx: Transaction, seq: int) -> None:
 
 
 def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False) -> int:
-    """No retry will help; `whole_lane` also ends everything that waits for the same chat.
+    """Give up a row that no retry can deliver; `whole_lane` also ends all waiting rows of the chat.
 
-    Returns how many parts were given up.
+    Returns the number of parts given up.
     """
     ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = ? OR"
@@ -338,7 +349,7 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
 
 
 def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
-    """End a delivery that was never tried; False when it may have been seen."""
+    """End a delivery that was never tried; returns False when it may have been seen."""
     unsent = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
         " AND state = 'pending' AND attempts = 0 AND maybe_duplicate = 0"
@@ -353,7 +364,7 @@ def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
 
 
 def route_of(tx: Transaction, delivery_id: str) -> Route | None:
-    """Where a delivery goes; None when there is none of this name."""
+    """Return the route of a delivery; None for an unknown name."""
     row = tx.first(
         "SELECT channel, account, chat, thread FROM outbox WHERE delivery_id = ? AND part = 0",
         (delivery_id,),
@@ -362,7 +373,7 @@ def route_of(tx: Transaction, delivery_id: str) -> Route | None:
 
 
 def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
-    """The number of the question that a message of ours puts; None when it puts none."""
+    """Return the number of the question in one of our messages; None for another message."""
     row = tx.first(
         "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
         " AND kind = 'approval' ORDER BY seq DESC LIMIT 1",
@@ -373,7 +384,7 @@ def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int 
 
 
 def question_of(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
-    """As `question_below`, also when the message shows by now what was decided."""
+    """Return the number like `question_below`, also when the message shows the decision by now."""
     row = tx.first(
         "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
         " AND kind = 'approval' ORDER BY seq LIMIT 1",
@@ -384,7 +395,7 @@ def question_of(tx: Transaction, lane: str, provider_message_id: str) -> int | N
 
 
 def due_now(tx: Transaction, lane: str) -> None:
-    """The lane has a viewer again: its postponed rows are due immediately."""
+    """Make the lane's postponed rows due immediately, because it has a viewer again."""
     tx.run(
         f"UPDATE outbox SET next_at = 0 WHERE lane = ? AND {UNSENT} AND state = 'pending'", (lane,)
     )
@@ -399,16 +410,16 @@ def has_mail(tx: Transaction, lane: str) -> bool:
 
 
 def lanes_with_mail(tx: Transaction) -> list[str]:
-    """Routes of channels that are run here."""
+    """Return the routes with waiting messages in this process's channels."""
     rows = tx.all(f"SELECT DISTINCT lane FROM outbox WHERE {UNSENT} AND {run_here('outbox')}")
     return [lane for (lane,) in rows]
 
 
 def recover(tx: Transaction, latest_at: float = inf) -> int:
-    """What was in flight may have arrived: it goes out again, marked. Edits repeat nothing.
+    """Queue rows in flight again, marked as possible duplicates; edits repeat nothing.
 
-    What would be tried later than `latest_at` is due: the clock was set back meanwhile.
-    Rows of channels that are not run here stay as they are: it is their process that sends them.
+    Rows that are due later than `latest_at` become due now: the clock was set back meanwhile. Rows
+    of other processes' channels are left to these processes.
     """
     own = run_here("outbox")
     tx.run(
@@ -436,14 +447,14 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         reply_to=data["reply_to"],
         provider_message_id=data["provider_message_id"] or edited,
         maybe_duplicate=bool(data["maybe_duplicate"]),
-        # A try of the reply itself that may have arrived counts for more.
+        # An attempt at the reply itself that may have arrived takes precedence.
         preview_lost=bool(data["preview_lost"]) and not data["ambiguous_attempts"],
         event_id=data["event_id"],
         last=bool(data["is_last"]),
         strayed=data["lane"] != route.lane,
         seq=data["seq"],
     )
-    # Only the message whose id is known is one that a preview has filled.
+    # Only a message with a known id can have been filled by a preview.
     is_previewed = bool(data["is_shown"]) and data["provider_message_id"] is not None
     return PendingPart(
         data["seq"],
@@ -456,7 +467,7 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
 
 
 def handed_out_after(tx: Transaction, lane: str, after: int, limit: int) -> list[OutboundMessage]:
-    """Parts with numbers above `after` that a watcher of the lane may have been given."""
+    """Return parts with numbers above `after` that a watcher of the lane may have received."""
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM outbox WHERE lane = ? AND seq > ?"
         " AND state IN ('inflight', 'sent') ORDER BY seq LIMIT ?",
@@ -466,7 +477,7 @@ def handed_out_after(tx: Transaction, lane: str, after: int, limit: int) -> list
 
 
 def last_before_news(tx: Transaction, lane: str) -> int:
-    """The number behind which all that a new watcher of the lane has to see comes."""
+    """Return the number after which all messages come that a new watcher of the lane has to see."""
     (number,) = tx.one(
         f"SELECT coalesce((SELECT min(seq) - 1 FROM outbox WHERE lane = ? AND {UNSENT}),"
         " (SELECT max(seq) FROM outbox WHERE state <> 'streaming'), 0)",
@@ -476,7 +487,7 @@ def last_before_news(tx: Transaction, lane: str) -> int:
 
 
 def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
-    """End the first row of a route, whatever stands in it; returns how many rows that were."""
+    """End the first row of a route without reading it; returns the number of ended rows."""
     ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"
         " WHERE lane = ? AND state IN ('pending', 'inflight')) RETURNING seq, delivery_id",
@@ -486,7 +497,7 @@ def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
 
 
 def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
-    """The row has arrived; what stands behind it is not looked at."""
+    """Mark the row as sent, without reading the next row."""
     ended = tx.all(
         "UPDATE outbox SET state = 'sent', provider_message_id = ? WHERE seq = ?"
         " RETURNING seq, delivery_id",
@@ -496,7 +507,7 @@ def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
 
 
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
-    """The files that letters still to be sent take along, as they are stored."""
+    """Return the files of messages that are still to be sent, as they are stored."""
     rows = tx.all(
         f"SELECT files, delivery_id, part, {codecs.PART_ROUTE} FROM outbox"
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"

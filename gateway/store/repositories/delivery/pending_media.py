@@ -1,6 +1,6 @@
-"""Inbox rows that wait for something of their own: files to be fetched, an album to be whole.
+"""Inbox rows that wait for files to be fetched or for an album to be complete.
 
-Nothing behind an incomplete row is claimed either, so a lane stays in order.
+Rows behind an incomplete row are not claimed either, so a lane stays in order.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.delivery.unreadable_messages import readable
 
-# An album is whole when nothing has joined it for so long.
+# An album is complete when nothing has joined it for this long.
 QUIET_S = 1.0
-# A part without a mention may come before the one that mentions the bot. It is a tombstone for
+# A part without a mention may come before the part that mentions the bot. It is a tombstone for
 # this long and is then deleted; their number is limited.
 EARLY = "early part of an album"
 EARLY_S = 5.0
@@ -29,7 +29,7 @@ _OWN = run_here("inbox")
 
 @frozen
 class PendingMessage:
-    """A row that waits. `ready_at` (Unix time) is when it has been still for long enough."""
+    """A waiting row. `ready_at` (Unix time) is when it has been unchanged for long enough."""
 
     seq: int
     message: InboundMessage
@@ -37,12 +37,12 @@ class PendingMessage:
 
     @property
     def awaited(self) -> Media | None:
-        """The next file to fetch."""
+        """Next file to fetch."""
         return next((one for one in self.message.media if one.is_awaited), None)
 
 
 def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None:
-    """Keep a new row from being worked on as long as it needs something."""
+    """Mark a new row as incomplete if it waits for files or an album."""
     if message.album is None and not any(one.is_awaited for one in message.media):
         return
     ready_at = now + QUIET_S if message.album is not None else now
@@ -54,7 +54,7 @@ def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None
 
 
 def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
-    """Put a part of an album to the one that waits; returns why it needs no answer of its own."""
+    """Add a part of an album to the waiting row; returns the reason why it needs no answer."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_INCOMPLETE}",
@@ -72,7 +72,7 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
 
 
 def has_room(tx: Transaction, part: InboundMessage) -> bool:
-    """Whether one more part of an unclaimed album may be kept."""
+    """Return whether another early part of an album may be stored."""
     (count,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
         (part.channel, part.account),
@@ -81,7 +81,7 @@ def has_room(tx: Transaction, part: InboundMessage) -> bool:
 
 
 def wait(tx: Transaction, part: InboundMessage, now: float) -> None:
-    """Let the row of an early part be found by the rest of its album, for a while."""
+    """Store the album of an early part, so that the rest of the album finds it for a while."""
     tx.run(
         "UPDATE inbox SET album = ?, ready_at = ?"
         " WHERE channel = ? AND account = ? AND event_id = ?",
@@ -90,7 +90,7 @@ def wait(tx: Transaction, part: InboundMessage, now: float) -> None:
 
 
 def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
-    """Put the early parts of its album to a new row that waits."""
+    """Add the early parts of an album to its new waiting row."""
     if first.album is None or first.edited:
         return
     early = tx.all(
@@ -105,16 +105,18 @@ def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
 
 
 def forget_early(tx: Transaction, now: float) -> float | None:
-    """Do away with early parts that were never used; returns in how many seconds to look again,
-    None when there are no more."""
+    """Delete unused early parts; returns the seconds until the next check.
+
+    Returns None when no early parts are left.
+    """
     tx.run(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
     (next_at,) = tx.one(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}")
-    # A clock that was set back must not keep them.
+    # Limited, because the clock may have been set back.
     return None if next_at is None else float(min(next_at - now, EARLY_S))
 
 
 def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) -> None:
-    """A message that waits was changed: what is known of its files stays known."""
+    """Apply an edit to a waiting message; fetched files stay known."""
     old_media = {one.unique: one for one in old.media if one.unique}
     media = tuple(old_media.get(one.unique or "", one) for one in new.media)
     content = new.content
@@ -127,19 +129,19 @@ def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) ->
 
 
 def rows(tx: Transaction) -> list[int]:
-    """Those of channels that are run here: only these can fetch their files."""
+    """Return the waiting rows of this process's channels: only these can fetch their files."""
     matches = tx.all(f"SELECT seq FROM inbox WHERE {_INCOMPLETE} AND {_OWN}")
     return [seq for (seq,) in matches]
 
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
-    """Return the row as it is now; None when it waits no more. Raises `SealBroken`."""
+    """Return the row in its current state; None when it no longer waits. Raises `SealBroken`."""
     row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_INCOMPLETE}", (seq,))
     return PendingMessage(seq, inbound_from_row(tx, *row[:-1]), row[-1]) if row else None
 
 
 def is_forgotten(tx: Transaction, seq: int) -> bool:
-    """Whether its sender's data was deleted since; also True for a missing row."""
+    """Return whether the sender's data was deleted since; also true for a missing row."""
     whose = tx.first("SELECT principal FROM inbox WHERE seq = ?", (seq,))
     return whose is None or not whose[0]
 
@@ -147,8 +149,10 @@ def is_forgotten(tx: Transaction, seq: int) -> bool:
 def settle(
     tx: Transaction, seq: int, media: Media, letters: Sequence[OutgoingReply], now: float
 ) -> None:
-    """A file of the row is there, or known to be out of reach, and the person is told so. The row
-    may have grown meanwhile."""
+    """Store the result of fetching a file, and queue messages about it for the person.
+
+    The row may have grown meanwhile.
+    """
     row = find(tx, seq)
     if row is not None:
         outbox.put(tx, None, letters, now)
@@ -159,8 +163,10 @@ def settle(
 
 
 def release(tx: Transaction, expected: PendingMessage) -> str | None:
-    """Let go of a row that needs nothing any more; returns its lane, None when it has grown since
-    it was read as `expected`."""
+    """Release a row that waits for nothing any more; returns its lane.
+
+    Returns None when the row has grown since it was read as `expected`.
+    """
     row = find(tx, expected.seq)
     if row is None or row.awaited is not None or row.ready_at != expected.ready_at:
         return None
@@ -169,7 +175,7 @@ def release(tx: Transaction, expected: PendingMessage) -> str | None:
 
 
 def begin_again(tx: Transaction, ready_at: float) -> None:
-    """After a start: the rest of an album may still come, so it is given time once more."""
+    """Restart the wait for albums after a start: the rest of an album may still come."""
     tx.run(
         "UPDATE inbox SET ready_at = ? WHERE seq IN (SELECT seq FROM inbox WHERE album IS NOT NULL"
         f" AND {_INCOMPLETE} UNION SELECT seq FROM inbox WHERE {_EARLY}) AND {_OWN}",
@@ -182,7 +188,7 @@ def _same(one: Media, other: Media) -> bool:
 
 
 def _caption(message: InboundMessage) -> str:
-    """What is said below a file; in front of it stands what it is."""
+    """Return the text below a file, without the label in front of it."""
     return message.content.partition("]")[2].strip()
 
 

@@ -1,4 +1,4 @@
-"""Updates that could not be decoded, as they came: rows of the inbox that no lane works on."""
+"""Updates that could not be decoded, in raw form: rows of the inbox that no lane works on."""
 
 import json
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from gateway.store.repositories.codecs import (
 )
 from gateway.store.repositories.delivery.inbox import InboxBatch
 
-# The newest that are kept; a broken server must not fill the disk.
+# Number of newest updates that are retained; a broken server must not fill the disk.
 KEPT = 1_000
 DECODED = "decoded by a replay"
 
 
 @frozen
 class UndecodedUpdate:
-    """A stored one; `raw` is what came."""
+    """A stored undecoded update; `raw` is its original content."""
 
     seq: int
     channel: str
@@ -36,7 +36,7 @@ class UndecodedUpdate:
 def keep(
     tx: Transaction, arrival: InboxBatch, undecoded: Sequence[Undecoded]
 ) -> list[tuple[int, Undecoded]]:
-    """Store them; returns the new ones with their numbers in the inbox."""
+    """Store undecoded updates; returns the new ones with their numbers in the inbox."""
     new = []
     for one in undecoded:
         key = (arrival.channel, arrival.account, one.event_id)
@@ -71,7 +71,7 @@ def count(tx: Transaction) -> int:
 
 
 def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
-    """None when the row is not an undecoded update."""
+    """Return an undecoded update; None when the row is not one."""
     row = tx.first(
         f"SELECT seq, dead_reason, {PAYLOAD} FROM inbox WHERE seq = ? AND is_undecoded = 1",
         (seq,),

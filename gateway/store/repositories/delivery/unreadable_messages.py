@@ -1,4 +1,4 @@
-"""Rows of the inbox that were changed outside of Kore: no reader may stop at one.
+"""Inbox rows that were changed outside of Kore; readers skip them.
 
 The transaction reports such a row to the log and the audit log, once and without its content.
 """
@@ -14,8 +14,7 @@ _UNREADABLE = "changed outside of Kore"
 
 
 def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, InboundMessage]]:
-    """Yield the messages in rows of `seq` and `PAYLOAD`, each with its number, without those that
-    were changed."""
+    """Yield the unchanged messages in rows of `seq` and `PAYLOAD`, each with its number."""
     for seq, *columns in rows:
         try:
             message = inbound_from_row(tx, *columns)
@@ -25,8 +24,10 @@ def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, Inboun
 
 
 def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, InboundMessage]]:
-    """Return the `readable` messages; the other ones will not be answered, so that those behind
-    them are."""
+    """Return the `readable` messages and give up the others.
+
+    Messages behind a changed one are then answered.
+    """
     rows = list(rows)
     messages = list(readable(tx, rows))
     for seq in {row[0] for row in rows} - {seq for seq, _ in messages}:

@@ -1,4 +1,4 @@
-"""What became of a message, as it is on disk."""
+"""Stored outcome of a message."""
 
 from gateway.core.records import MessageOutcome
 from gateway.store.port import Transaction
@@ -7,7 +7,7 @@ from gateway.store.repositories.codecs import CONTENT, message_from_row
 
 
 def find_outcome(tx: Transaction, channel: str, account: str, event_id: str) -> MessageOutcome:
-    """The state of the turn that took the message in, and what the model has said in it."""
+    """Return the state of the turn that took the message in, and the model's text in it."""
     row = tx.first(
         "SELECT inbox.dead_reason, turn.id, turn.state,"
         " coalesce(turn.session, binding.session, '')"

@@ -1,4 +1,4 @@
-"""What a lane does next: an unfinished turn, a command, or a new turn for what waits there."""
+"""Claims of a lane's next work: an unfinished turn, a command, or a new turn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, replace
@@ -32,16 +32,14 @@ _STEPS = (
 
 @frozen
 class TurnClaim:
-    """A turn to run, for these messages (oldest first; `seq` is the first one's row).
+    """A turn to run, for these messages (oldest first; `seq` is the row of the first).
 
     `messages` grows when a person steers the turn. `stored` counts the turn's messages in the
-    history: the first is what was asked.
-    `resumed`: it goes on. `exhausted`: it ended the process `ATTEMPTS` times without getting any
-    further.
-    `asked` is the user message that was stored for a new one; `begins` is what the session is
-    called when it is the first turn there.
-    `memory` is what its session began with, `taint` what it has taken in, `file_views` what it has
-    seen of files, `folder` the identity of the one that its last turn worked in.
+    history, starting with the request. `resumed` means that the turn continues; `exhausted` that it
+    ended the process `ATTEMPTS` times without progress. `asked` is the user message that was stored
+    for a new turn; `begins` is the title of a session whose first turn it is. `memory` is the
+    memory snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
+    `folder` the identity of the folder of its last turn.
     """
 
     turn: int
@@ -54,7 +52,7 @@ class TurnClaim:
     choices: StoredChoices = field(default_factory=StoredChoices)
     mode: str | None = None
     taint: frozenset[Taint] = frozenset()
-    # What choices have told strangers since a person's last message there.
+    # Bits that choices have revealed to strangers since a person's last message there.
     bits: float = 0
     stored: int = 1
     asked: Message | None = None
@@ -65,7 +63,7 @@ class TurnClaim:
 
     @property
     def reply_to(self) -> str | None:
-        """In a group the answer points at its question."""
+        """Message that the answer replies to, in a group."""
         return self.messages[-1].answer_to
 
 
@@ -80,30 +78,35 @@ class CommandClaim:
 
 @frozen
 class SessionBusy:
-    """The lane must wait for its session's turn on another one; `waits`: that turn, too."""
+    """The lane must wait for its session's turn on another lane; `waits`: that turn waits, too."""
 
     lane: str
     waits: bool = False
 
 
-# The owner of the data, among the processes that run turns.
+# Number of the owner of the data, among the processes that run turns.
 OWNER = 0
 
 
 @frozen
 class HeldElsewhere:
-    """What the lane has to do is another process's: the `worker` with this number, `OWNER`, or None
-    for any that takes it."""
+    """The lane's work belongs to another process.
+
+    `worker` is its number, `OWNER`, or None for any process that takes it.
+    """
 
     worker: int | None
 
 
 @frozen
 class ClaimScope:
-    """What a process may claim where several do. `worker` is its number; None: it is the owner of
-    the data. `takes` says whether the turn that answers a message is run here; `is_isolated`
-    whether a turn that may have ended a process can be run on this lane now; `most_subagents` how
-    many of a conversation may work at a time over all processes, None where there is only one."""
+    """Work that a process may claim where several processes run turns.
+
+    `worker` is its number; None: it is the owner of the data. `takes` returns whether the turn that
+    answers a message is run here; `is_isolated` whether a turn that may have ended a process can be
+    run on this lane now; `most_subagents` how many sub-agents of a conversation may work at a time
+    over all processes, None where there is only one process.
+    """
 
     worker: int | None = None
     takes: Callable[[InboundMessage], bool] = lambda message: True
@@ -115,8 +118,10 @@ class ClaimScope:
         return OWNER if self.worker is None else self.worker
 
     def home(self, message: InboundMessage, pin: int | None) -> HeldElsewhere | None:
-        """Where the turn that answers it is run, if not here; `pin` is the process that has its
-        conversation's commands in the background."""
+        """Return the process that runs the turn that answers a message; None for this process.
+
+        `pin` is the process that has background commands of the conversation.
+        """
         if pin is not None:
             return None if pin == self.number else HeldElsewhere(pin)
         if self.takes(message):
@@ -124,7 +129,7 @@ class ClaimScope:
         return HeldElsewhere(None if self.worker is None else OWNER)
 
     def has_room(self, tx: Transaction, message: InboundMessage, lane: str) -> bool:
-        """Whether the sub-agent that works on it, if one does, may begin."""
+        """Return whether the sub-agent for a message may begin; true without one."""
         if self.most_subagents is None or message.task is None or not message.lane:
             return True
         return subagent_tasks.has_room(tx, message.task, lane, self.most_subagents())
@@ -132,7 +137,7 @@ class ClaimScope:
 
 # Turns of a process, by its number.
 _WHOSE = "coalesce(worker, 0) = ?"
-# One process does everything.
+# Scope of a process that does everything.
 EVERYTHING = ClaimScope()
 
 
@@ -146,8 +151,9 @@ def claim(
 ) -> TurnClaim | CommandClaim | SessionBusy | HeldElsewhere | None:
     """Take the next thing to do on a lane: an unfinished turn, a command, or a new turn.
 
-    A new turn stores its user message, made by `compose` with the session's mode, and who works
-    for its session. None also while an answer is awaited, or room for a sub-agent.
+    A new turn stores its user message, which `compose` creates with the session's mode, with a note
+    about sub-agents that work for its session in the background. Returns None also while an answer
+    is awaited, or room for a sub-agent.
     """
     stand = _lane_state(tx, lane)
     if not stand.is_run_here:
@@ -157,7 +163,8 @@ def claim(
     here = stand.session
     if here is not None and here.status != "open":
         if here.status == "paused":
-            # Messages wait with it; commands don't, or it could never be resumed here.
+            # Messages wait with a paused session; commands do not, or it could never be resumed
+            # here.
             return claim_at_once(tx, lane, is_command, scope)
         sessions.unbind(tx, lane)
         here = None
@@ -176,7 +183,7 @@ def claim(
 
 @frozen
 class _Waiting:
-    """What waits on a lane, its messages with their rows, and the session that it is in."""
+    """Waiting messages of a lane with their rows, and the session that the lane is in."""
 
     rows: Sequence[tuple[int, InboundMessage]]
     here: SessionRow | None
@@ -185,7 +192,7 @@ class _Waiting:
 
 @frozen
 class _Reading:
-    """What the store does not know of messages."""
+    """Functions on messages that the store does not implement itself."""
 
     is_command: Callable[[InboundMessage], bool]
     compose: Callable[[Sequence[InboundMessage], str | None], Message]
@@ -194,7 +201,7 @@ class _Reading:
 def _begin(
     tx: Transaction, lane: str, now: float, waits: _Waiting, reading: _Reading, scope: ClaimScope
 ) -> TurnClaim | SessionBusy | HeldElsewhere | None:
-    """A new turn for the lane's first messages."""
+    """Begin a new turn for the lane's first messages."""
     (seq, message), *_ = waits.rows
     here = waits.here
     bound = here.id if here else None
@@ -265,13 +272,15 @@ def _pin(tx: Transaction, session: str, here: SessionRow | None) -> int | None:
 def _without_repeats(
     tx: Transaction, session: str, user_message: Message, messages: Sequence[InboundMessage]
 ) -> Message:
-    """Without what a client told of its folder that still stands in the conversation, as the next
-    client of `kore agent -c` does."""
+    """Remove facts about a client's folder from a message that repeat the conversation.
+
+    The next client of `kore agent -c` sends the same facts again.
+    """
     projects = [message.options.project for message in messages if message.options.project]
     if not projects:
         return user_message
     parts = {str(part) for project in projects for part in project.get("parts", ())}
-    # Here and not above: only a terminal with a project tells of it.
+    # Imported here, because only a terminal with a project sends them.
     from agent.context.project.repeated_parts import find_repeats
 
     repeats = find_repeats(parts, windows.load(tx, session).messages)
@@ -286,10 +295,12 @@ def _without_repeats(
 
 
 def recover(tx: Transaction, worker: int | None = None) -> list[str]:
-    """Note which turns a process was at work on when it was cut off, the `worker` with this number
-    or the last owner of the data; returns their lanes. One that was alone is charged an attempt,
-    also a suspect beside turns that were cut off for the first time; of several, the cause is
-    unknown. A new step resets both counts."""
+    """Record the turns that a process was running when it was interrupted; returns its lanes.
+
+    `worker` is the number of the process; None: the last owner of the data. A turn that ran alone
+    is charged an attempt, and so is a suspect among turns that were interrupted for the first time;
+    of several, the cause is unknown. A new step resets both counts.
+    """
     process = (OWNER if worker is None else worker,)
     cut_off = tx.all(
         f"SELECT id, progress, {_STEPS}, {CUTS} FROM turn WHERE {RUNNING} AND {_WHOSE}"
@@ -315,7 +326,7 @@ def recover(tx: Transaction, worker: int | None = None) -> list[str]:
 
 
 def workers_at_work(tx: Transaction) -> list[int]:
-    """Those that have claimed a turn or a conversation."""
+    """Return the workers that have claimed a turn or a conversation."""
     rows = tx.all(
         f"SELECT worker FROM turn WHERE {LIVE} AND worker IS NOT NULL"
         " UNION SELECT worker FROM session WHERE worker IS NOT NULL"
@@ -324,13 +335,15 @@ def workers_at_work(tx: Transaction) -> list[int]:
 
 
 def release(tx: Transaction, turn: int) -> None:
-    """It rests until something has happened: then any process may go on with it."""
+    """Release a turn that waits for an event: after it, any process may continue the turn."""
     tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE id = ? AND {LIVE}", (turn,))
 
 
 def suspend_all(tx: Transaction, worker: int | None = None) -> None:
-    """Put a process's running turns down for a clean stop: whoever goes on with them is charged no
-    attempt. What a killed gateway left is not this process's to put down."""
+    """Suspend a process's running turns for a clean stop.
+
+    Continuing them costs no attempt. Turns of a killed gateway are not suspended by this process.
+    """
     tx.run(
         f"UPDATE turn SET is_suspended = 1 WHERE {RUNNING} AND {_WHOSE} AND {TURN_RUN_HERE}",
         (OWNER if worker is None else worker,),
@@ -359,8 +372,11 @@ class _LiveTurn:
 
 @frozen
 class _LaneState:
-    """What decides about a lane, read at once: its live turn, the session that it is in, how
-    messages queue there by default, and whether a group has talked without us."""
+    """State of a lane, read in one query.
+
+    Its live turn, the session that it is in, its default queue mode, and whether it has unread
+    group messages.
+    """
 
     is_run_here: bool
     queue_default: str
@@ -399,7 +415,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
 def _take_in(
     tx: Transaction, turn: int, lane: str, rows: Sequence[tuple[int, InboundMessage]]
 ) -> None:
-    """The rows are the turn's: the first ones that wait in its lane, without a gap."""
+    """Assign rows to a turn: the first waiting ones of its lane, without a gap."""
     tx.run(
         f"UPDATE inbox SET turn_id = ? WHERE lane = ? AND {WAITING} AND seq <= ?",
         (turn, lane, rows[-1][0]),
@@ -409,7 +425,7 @@ def _take_in(
 def _resume(
     tx: Transaction, lane: str, live: _LiveTurn, scope: ClaimScope
 ) -> TurnClaim | HeldElsewhere | None:
-    """The lane's unfinished turn. None while it has to run apart from others, and cannot here."""
+    """Resume the lane's unfinished turn; None while it must run isolated and cannot here."""
     if live.is_claimed and live.worker != scope.worker:
         return HeldElsewhere(OWNER if live.worker is None else live.worker)
     turn, session = live.id, live.session
@@ -426,8 +442,8 @@ def _resume(
         "UPDATE turn SET is_claimed = 1, is_suspended = 0, worker = ? WHERE id = ?",
         (scope.worker, turn),
     )
-    # A call that had started when the turn was cut off may have had its effect. What may run again
-    # stays started: only what never began is planned.
+    # A call that had started when the turn was interrupted may have had its effect. A repeatable
+    # call stays started: only a call that never began is planned.
     tx.run(
         "UPDATE step SET state = 'unknown'"
         " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
@@ -458,7 +474,7 @@ def claim_at_once(
     is_at_once: Callable[[InboundMessage], bool],
     scope: ClaimScope = EVERYTHING,
 ) -> CommandClaim | None:
-    """The lane's next command that need not wait for what is in front of it. Workers run none."""
+    """Claim the lane's next command that need not wait for earlier messages; never for workers."""
     if scope.worker is not None:
         return None
     for seq, message in inbox.waiting_rows(tx, lane, together=True, incomplete=True):

@@ -1,4 +1,4 @@
-"""Messages that join a turn which runs already."""
+"""Messages that join a running turn."""
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
@@ -15,18 +15,21 @@ from gateway.store.repositories.execution.claims import TurnClaim
 
 @frozen
 class Joining:
-    """What the store does not know of messages: which command, how several are one for the model,
-    and what they bring into the session."""
+    """Functions on messages that the store does not implement itself.
+
+    `is_command` finds commands, `compose` merges several messages for the model, and `taint`
+    returns the taint that they bring into the session.
+    """
 
     is_command: Callable[[InboundMessage], bool]
     compose: Callable[..., Message]
     taint: Callable[[Sequence[InboundMessage]], frozenset[Taint]]
-    burst: bool = False  # whether they followed the turn's first message at once
+    burst: bool = False  # True if they followed the first message at once
 
 
 @frozen
 class SteeredMessages:
-    """Messages that have joined a running turn, and what its history has grown by."""
+    """Messages that have joined a running turn, and the additions to its history."""
 
     messages: list[InboundMessage]
     stored: list[Message]
@@ -40,12 +43,12 @@ def join_running_turn(
     joining: Joining,
     now: float,
 ) -> SteeredMessages | None:
-    """Put what waits behind a running turn into it, if its conversation is steered, or joins
-    messages and this is a burst before anything was done; otherwise only how its own background
-    commands have ended. None when there is nothing.
+    """Add waiting messages to a running turn; returns None when there are none.
 
-    The rows, the taint they bring and the history change in this transaction. `results` are those
-    of the last reply's calls that the history does not hold yet: they stand in front.
+    Messages join if the conversation is steered, or if it joins messages and this is a burst before
+    anything was done; otherwise only reports of its own background commands join. The rows, their
+    taint and the history change in this transaction. `results` are those of the last reply's calls
+    that are not in the history yet; they come before the messages.
     """
     mode = sessions.queue_mode(tx, claim.session)
     if joining.burst and mode != "join":

@@ -1,4 +1,4 @@
-"""What is to be done and nobody is at, for processes that missed the hint."""
+"""Work that no process has claimed, for processes that missed the notification."""
 
 from gateway.core.messages import CONSOLE
 from gateway.store.port import Transaction
@@ -6,7 +6,7 @@ from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 _FREE = f"SELECT lane FROM turn WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
-# What waits behind a live turn is that turn's process's, and what waits in a paused conversation
+# Messages behind a live turn belong to that turn's process, and those in a paused conversation wait
 # for a person.
 _WAITS = (
     f" FROM inbox WHERE {WAITING} AND {run_here('inbox')} AND is_incomplete = 0"
@@ -23,8 +23,10 @@ _OLDEST_FREE = (
 
 
 def lanes(tx: Transaction, most: int | None = None) -> list[str]:
-    """Lanes with a turn to go on with that nobody has claimed, or with messages and no turn; of the
-    latter no more than `most`, in the order of their names."""
+    """Return lanes with an unclaimed turn to continue, or with messages and no turn.
+
+    Of the latter, at most `most`, in the order of their names.
+    """
     free = [lane for (lane,) in tx.all(_FREE)]
     if most is None:
         rows = tx.all(_WAITING)
@@ -35,13 +37,13 @@ def lanes(tx: Transaction, most: int | None = None) -> list[str]:
 
 
 def oldest_at(tx: Transaction) -> float | None:
-    """When the oldest message came in (Unix time) that belongs to `lanes`; None without any."""
+    """Return the arrival (Unix time) of the oldest message in `lanes`; None without any."""
     rows = [*tx.all(_OLDEST_FREE), *tx.all(_OLDEST_WAITING)]
     return min((at for (at,) in rows if at is not None), default=None)
 
 
 def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
-    """Where turns of a worker run that are to end."""
+    """Return the lanes where a worker runs turns that are to end."""
     rows = tx.all(
         f"SELECT lane FROM turn WHERE {RUNNING} AND worker = ? AND stop_requested = 1", (worker,)
     )
@@ -49,10 +51,10 @@ def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
 
 
 def is_console(lane: str) -> bool:
-    """Whether a terminal of this machine waits there: its turns need the folder that it is in."""
+    """Return whether a terminal of this machine waits there: its turns need its folder."""
     return lane.startswith(f"{CONSOLE}:")
 
 
 def pinned_sessions(tx: Transaction, worker: int) -> list[str]:
-    """Conversations with commands in the background of a worker."""
+    """Return the conversations that have background commands in a worker."""
     return [one for (one,) in tx.all("SELECT id FROM session WHERE worker = ?", (worker,))]

@@ -1,6 +1,6 @@
-"""A restored backup: what was under way when it was made may have been finished since.
+"""Restored backups, whose unfinished work may have been finished since the backup.
 
-`mark` notes in the copy that it is one; the next start closes what is under way in it, once.
+`mark` marks the copy; the next start closes its unfinished work, once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +19,16 @@ REASON = "a backup from before its end was restored"
 
 
 def mark(tx: Transaction, now: float) -> None:
-    """Before the copy takes the database's place."""
+    """Mark a copy as restored, before it replaces the database."""
     preferences.put_state(tx, preferences.RESTORED, repr(now))
 
 
 def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
-    """Close what the backup holds as under way, and tell its chats by a `notice` of the
-    numbers of their messages; mark what was to be sent.
+    """Close unfinished work of the backup; returns the number of messages.
 
-    None of it goes on: its answer, or the effect of its next call, may be there already. Returns
-    how many messages that are.
+    `notice` creates the text for its chats from the numbers of their messages. Messages that were
+    to be sent are marked as possible duplicates. None of the work continues: its answer, or the
+    effect of its next call, may exist already.
     """
     if preferences.get_state(tx, preferences.RESTORED) is None:
         return 0
@@ -60,7 +60,7 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
 
 
 def _withdraw(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
-    """What waits: Kore may have answered it after the backup was made."""
+    """Withdraw waiting messages, which Kore may have answered after the backup was made."""
     rows = tx.all(f"SELECT seq, {PAYLOAD} FROM inbox WHERE {WAITING}")
     by_lane: dict[str, list[tuple[int, InboundMessage]]] = {}
     for seq, *columns in sorted(rows):

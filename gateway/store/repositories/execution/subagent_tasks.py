@@ -1,4 +1,4 @@
-"""Errands of sub-agents: sent out once, ended once, told of once."""
+"""Repository for tasks of sub-agents: each starts, ends and is reported once."""
 
 import json
 from collections.abc import Sequence
@@ -30,8 +30,11 @@ _SELECT = (
 
 @frozen
 class SubagentTask:
-    """A row. `turn_id` and `step` are the call that sent it out, `root_*` the person's turn that
-    it is all for; `caller` and `session` are sessions. Times are Unix seconds."""
+    """A task of a sub-agent; a row.
+
+    `turn_id` and `step` are the call that started it, `root_*` the person's turn that it works for
+    in the end; `caller` and `session` are sessions. Times are Unix seconds.
+    """
 
     id: int
     turn_id: int
@@ -58,7 +61,7 @@ class SubagentTask:
 
 @frozen
 class TaskOutcome:
-    """How an errand ended, in the sub-agent's last words or in a sentence of ours."""
+    """Outcome of a task, in the sub-agent's last words or in a sentence of ours."""
 
     state: State
     text: str
@@ -66,7 +69,7 @@ class TaskOutcome:
 
 
 def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
-    """Store a new one; returns it with its number."""
+    """Store a new task; returns it with its number."""
 
     def seal(text: str, name: str) -> str | None:
         return tx.seal(text, f"task.{name}", errand.turn_id, errand.step)
@@ -89,7 +92,7 @@ def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
 
 
 def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask | None]:
-    """The journal's number of a call, and the errand that it has sent out already."""
+    """Return the journal's number of a call, and the task that it has started already."""
     (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
     )
@@ -102,7 +105,7 @@ def get(tx: Transaction, number: int) -> SubagentTask:
 
 
 def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None:
-    """An errand of this conversation."""
+    """Return a task of this conversation."""
     if not number.isdecimal() or len(number) > 15:
         return None
     tasks = _all(tx, "id = ? AND root_session = ?", int(number), root_session)
@@ -110,7 +113,7 @@ def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None
 
 
 def at_work(tx: Transaction, number: str, root_lane: str) -> SubagentTask | None:
-    """An errand of this chat that has not ended."""
+    """Return an unfinished task of this chat."""
     if not number.isdecimal() or len(number) > 15:
         return None
     where = "id = ? AND root_lane = ? AND state = 'running'"
@@ -123,7 +126,7 @@ def running(tx: Transaction, root_session: str) -> list[SubagentTask]:
 
 
 def facts(tx: Transaction, caller: str) -> list[str]:
-    """Who works in the background for a conversation, for its model."""
+    """Return the background sub-agents of a conversation, as text for its model."""
     where = "caller = ? AND is_background = 1 AND state = 'running' ORDER BY id"
     return [
         f"sub-agent {one.agent} (number {one.id}) is running in the background"
@@ -132,19 +135,19 @@ def facts(tx: Transaction, caller: str) -> list[str]:
 
 
 def latest(tx: Transaction, root_lane: str, limit: int) -> list[SubagentTask]:
-    """Those of a chat, the newest first; what runs stands in front."""
+    """Return the tasks of a chat, running ones first, then newest first."""
     where = "root_lane = ? ORDER BY state = 'running' DESC, id DESC LIMIT ?"
     return _all(tx, where, root_lane, limit)
 
 
 def of_session(tx: Transaction, session: str, limit: int) -> list[SubagentTask]:
-    """Those that work or worked for a session; what runs stands in front."""
+    """Return the tasks that work or worked for a session, running ones first."""
     where = "(root_session = ? OR caller = ?) ORDER BY state = 'running' DESC, id DESC LIMIT ?"
     return _all(tx, where, session, session, limit)
 
 
 def below(tx: Transaction, lane: str) -> list[SubagentTask]:
-    """What runs for a lane, and for what runs for it."""
+    """Return the running tasks of a lane, and those of their sub-agents."""
     tasks: list[SubagentTask] = []
     lanes = [lane]
     while lanes:
@@ -155,7 +158,7 @@ def below(tx: Transaction, lane: str) -> list[SubagentTask]:
 
 
 def is_awaited(tx: Transaction, turn: int) -> bool:
-    """Whether a turn has called a sub-agent that still works."""
+    """Return whether a turn has called a sub-agent that still works."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND is_background = 0"
         " AND state = 'running')",
@@ -165,7 +168,7 @@ def is_awaited(tx: Transaction, turn: int) -> bool:
 
 
 def has_room(tx: Transaction, number: int, lane: str, most: int) -> bool:
-    """Whether fewer than `most` sub-agents of its conversation work beside the one on this lane."""
+    """Return whether fewer than `most` other sub-agents of its conversation work on other lanes."""
     (count,) = tx.one(
         f"SELECT count(*) FROM turn WHERE {RUNNING} AND is_claimed = 1 AND lane <> ? AND lane IN"
         " (SELECT lane FROM task WHERE state = 'running' AND root_session ="
@@ -176,8 +179,10 @@ def has_room(tx: Transaction, number: int, lane: str, most: int) -> bool:
 
 
 def lanes_without_room(tx: Transaction, root_session: str, most: int) -> list[str]:
-    """Those of a conversation that have not begun, or rest while nobody is at them; the oldest,
-    as many as may work."""
+    """Return lanes of a conversation's tasks that have not begun, or that no process works on.
+
+    The oldest first, at most `most`.
+    """
     rows = tx.all(
         "SELECT lane FROM task WHERE root_session = ? AND state = 'running' AND NOT EXISTS"
         f" (SELECT 1 FROM turn WHERE turn.lane = task.lane AND {LIVE}"
@@ -188,8 +193,11 @@ def lanes_without_room(tx: Transaction, root_session: str, most: int) -> list[st
 
 
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
-    """Whether it ended now: nothing ends twice. A turn that waited for it goes on, which costs no
-    attempt, once it waits for no other; what it said is part of its caller's taint."""
+    """End a task; returns False if it had ended before.
+
+    A turn that waited for it continues without being charged an attempt, once it waits for no
+    other; the taint of the result is added to its caller's.
+    """
     row = tx.first(
         "SELECT turn_id, step, caller, is_background FROM task WHERE id = ? AND state = 'running'",
         (number,),
@@ -215,8 +223,10 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
 
 
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
-    """End abandoned sub-agents: for chats on lanes that begin like this, except those
-    whose processes are `attended`."""
+    """End the sub-agents of abandoned chats, on lanes with this prefix.
+
+    Chats whose processes are `attended` are excepted.
+    """
     where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
     where += f" AND {none_of('root_lane', attended)}"
     tasks = _all(tx, where, *beginning(lanes), *attended)
@@ -227,8 +237,10 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
 
 
 def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
-    """Return the tasks that are as Kore wrote them: a changed one must not keep its conversation
-    from going on."""
+    """Return the tasks that are unchanged since Kore wrote them.
+
+    A changed task must not block its conversation.
+    """
     tasks = []
     for row in tx.all(f"{_SELECT} WHERE {where}", values):
         with suppress(SealBroken):

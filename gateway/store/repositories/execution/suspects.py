@@ -8,16 +8,17 @@ from gateway.store.repositories.states import RUNNING
 
 # A turn that was cut off this often without a new step, alone or with others, is a suspect.
 SUSPECT_AFTER = 2
-# How often a turn was.
+# Number of interruptions of a turn.
 CUTS = "attempts - 1 + interruptions"
 
 
 def suspect_groups(tx: Transaction) -> list[list[str]]:
-    """Return the lanes of turns that were cut off, in groups to continue one after the other; an
-    empty list if no turn is a suspect.
+    """Return the lanes of interrupted turns, in groups to continue one after the other.
 
-    Turns that were cut off least often come first. Suspects that were cut off equally often are
-    halved, so each further end of the process halves the suspicion."""
+    The list is empty if no turn is a suspect. Turns with the fewest interruptions come first.
+    Suspects with equally many are halved, so that each further end of the process halves the
+    suspicion.
+    """
     rows = tx.all(
         f"SELECT lane, {CUTS} FROM turn WHERE {RUNNING} AND is_suspended = 0"
         f" AND is_claimed = 0 AND {CUTS} > 0 AND {TURN_RUN_HERE} ORDER BY {CUTS}, id"

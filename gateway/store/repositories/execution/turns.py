@@ -1,4 +1,4 @@
-"""A turn from its first step to its end, and what a crash makes of it."""
+"""Repository for turns: steps, results, end, and recovery after a crash."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import windows
 from gateway.store.repositories.states import DENIED, WAITING
 
-# What a /stop has stopped: the running turn, or messages that had not been begun.
+# Effect of a /stop: it stopped the running turn, or withdrew messages that had not been begun.
 Stopping = Literal["running", "withdrawn"]
 
 
@@ -34,7 +34,7 @@ def add_reply(
     effects: Mapping[str, Effect],
     now: float,
 ) -> None:
-    """Store a reply that plans calls, behind the results of the calls before it.
+    """Store a reply that plans calls, after the results of the calls before it.
 
     The reply is the last of `messages`; `effects` are those of its calls, by call id.
     """
@@ -54,7 +54,7 @@ def add_reply(
 
 
 def start_call(tx: Transaction, turn: int, call: ToolCall) -> None:
-    """The call is about to take effect; from here on a crash leaves its outcome unknown."""
+    """Mark a call as started; from here on a crash leaves its outcome unknown."""
     tx.run(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
 
 
@@ -77,18 +77,18 @@ def finish_call(tx: Transaction, turn: int, call: ToolCall, result: ToolResult) 
         sessions.add_taint(tx, session, result.taint)
 
 
-# Some vendors use a call's id again in a later reply: the newest step is meant.
+# Some vendors reuse a call's id in a later reply: the newest step is meant.
 _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?)"
 
 
 def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[str, ToolResult]:
-    """What is known of the calls of a turn's last reply, by call id: results, or "unknown".
+    """Return the known results of the calls in a turn's last reply, by call id, or "unknown".
 
-    Of a `stopped` turn, which runs nothing any more, also which calls never began.
+    For a `stopped` turn, which runs nothing any more, also the calls that never began.
     """
     rows = tx.all(
         "SELECT call_id, state, n, result, taint FROM step"
-        # That a read has begun is not noted.
+        # The start of a read is not recorded.
         " WHERE turn_id = ? AND (state IN ('done', 'unknown')"
         " OR ? = 1 AND state = 'planned' AND effect <> 'read')"
         " AND reply = (SELECT max(reply) FROM step WHERE turn_id = ?)",
@@ -113,8 +113,10 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
 
 @frozen
 class FinishedTurn:
-    """How a turn ends: messages for the history, letters to send, and which messages, up to number
-    `head`, have left the window."""
+    """Result of a turn: messages for the history, replies to send and the new window.
+
+    Messages up to number `head` have left the window.
+    """
 
     messages: Sequence[Message]
     letters: Sequence[OutgoingReply]
@@ -123,7 +125,7 @@ class FinishedTurn:
 
 
 def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> bool:
-    """The final commit: history, outbox and turn together. True when messages wait in its lane."""
+    """Commit history, outbox and turn together; returns True when messages wait in its lane."""
     last, is_asking, has_more = tx.one(
         "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = ?),"
         " EXISTS (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open'),"
@@ -133,7 +135,7 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
     )
     sessions.append_messages(tx, session, turn, outcome.messages, now, last=last)
     if outcome.head:
-        # A summary in the background may have gone further meanwhile.
+        # A summary in the background may have moved it further meanwhile.
         tx.run(
             "UPDATE session SET head = ? WHERE id = ? AND head < ?",
             (outcome.head, session, outcome.head),
@@ -146,9 +148,9 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
 
 
 def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:
-    """Remember that the lane's running turn is to end; None when there is nothing to stop.
+    """Request the end of the lane's running turn; None when there is nothing to stop.
 
-    When none runs yet, what waits in the lane in front of the event `before` is withdrawn.
+    When none runs yet, waiting messages of the lane before the event `before` are withdrawn.
     """
     running = tx.run(
         "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
@@ -166,7 +168,7 @@ def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:
 
 
 def last_of(tx: Transaction, session: str) -> int | None:
-    """The newest turn of a session."""
+    """Return the newest turn of a session."""
     row = tx.first(
         "SELECT turn_id FROM message WHERE session = ? AND turn_id IS NOT NULL"
         " ORDER BY n DESC LIMIT 1",
@@ -176,9 +178,9 @@ def last_of(tx: Transaction, session: str) -> int | None:
 
 
 def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float) -> None:
-    """A command has been carried out; its answer leaves with this transaction.
+    """Finish a command; its answer is queued in this transaction.
 
-    The delivery is named anew each time, so that a replayed command is answered again.
+    The delivery gets a new name each time, so that a replayed command is answered again.
     """
     (turn,) = tx.one(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
@@ -190,7 +192,7 @@ def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float)
 
 
 def add_model_call(tx: Transaction, lane: str, now: float) -> int:
-    """A turn that is one call of a model for a program: what it costs is counted for it."""
+    """Add a turn for a program's single model call, so that its cost is counted."""
     (turn,) = tx.one(
         "INSERT INTO turn (lane, state, created_at, ended_at) VALUES (?, 'done', ?, ?)"
         " RETURNING id",
@@ -208,9 +210,11 @@ def give_up(
     *,
     has_failed: bool = True,
 ) -> None:
-    """The turn is dead, because it failed or because it was stopped from outside; the model learns
-    which. Its open calls get results, so that the session stays usable, and what was
-    asked an answer: left open, it would be taken up again with the next message."""
+    """End a turn that failed or was stopped from outside; the model learns the cause.
+
+    Its open calls get results, so that the session stays usable, and the request gets an answer:
+    left open, it would be taken up again with the next message.
+    """
     (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
     results = {
         call_id: result_message(call_id, result)
@@ -225,19 +229,21 @@ def give_up(
 
 
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
-    """End abandoned work: everything on lanes that begin like this, except those
-    whose processes are `attended`."""
+    """End abandoned work: everything on lanes with this prefix.
+
+    Lanes whose processes are `attended` are excepted.
+    """
     condition = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
     return _abandon(tx, condition, (*beginning(lanes), *attended), now)
 
 
 def abandon_lane(tx: Transaction, lane: str, now: float) -> int:
-    """The same of one lane, by its whole name."""
+    """End abandoned work on a single lane, by its whole name."""
     return _abandon(tx, "lane = ?", (lane,), now)
 
 
 def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) -> int:
-    """Returns how many turns were under way."""
+    """End turns, waiting messages and unsent replies; returns the number of turns."""
     reason = "its terminal is gone"
     rows = tx.all(
         f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {condition}", which
@@ -260,7 +266,7 @@ def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) 
 
 
 def replay(tx: Transaction, seq: int) -> str:
-    """Let an inbox row wait again, however it ended; returns its lane. Raises `ReplayRefused`."""
+    """Queue an inbox row again, however it ended; returns its lane. Raises `ReplayRefused`."""
     row = tx.first(
         "SELECT i.lane, t.state, i.dead_reason FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id"
         " WHERE i.seq = ?",
@@ -282,15 +288,17 @@ def replay(tx: Transaction, seq: int) -> str:
         (seq,),
     )
     if worked_for:
-        # Whose rights it has, and whom its result is told, stands in that message.
+        # Its rights and the recipient of its result depend on that message.
         raise ReplayRefused("subagent-at-work")
     tx.run("UPDATE inbox SET turn_id = NULL, dead_reason = NULL WHERE seq = ?", (seq,))
     return str(lane)
 
 
 def _refuse_errand(tx: Transaction, seq: int) -> None:
-    """Raises `ReplayRefused` for what a sub-agent was told to do: the agent that sent it out
-    has been told what it came to, and would not be told again."""
+    """Raise `ReplayRefused` for the task of a sub-agent.
+
+    The agent that started it has its result already, and would not get another.
+    """
     event_id, lane = tx.one("SELECT event_id, lane FROM inbox WHERE seq = ?", (seq,))
     prefix, _, number = str(event_id).partition(":")
     if prefix != "task" or not number.isdecimal():
@@ -309,7 +317,7 @@ def _refuse_errand(tx: Transaction, seq: int) -> None:
 
 
 def step_of_call(tx: Transaction, turn: int, call: str) -> int:
-    """The newest step of the turn that answers this call; 0 without any."""
+    """Return the newest step of the turn that answers this call; 0 without any."""
     (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call)
     )

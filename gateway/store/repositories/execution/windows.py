@@ -1,4 +1,4 @@
-"""The part of a session that may still be sent, and what is told of the rest."""
+"""Part of a session that may still be sent to the model, and the summary of earlier messages."""
 
 import json
 from dataclasses import dataclass
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from agent.context.compaction.compactor import CompactionResult, Conversation
     from agent.context.compaction.summarizer import Summary
 
-# A chat is told of a summary once in this time.
+# Minimum interval between announcements of summaries in a chat.
 TOLD_EVERY_S = 3600.0
-# More messages than this are not looked at, however short they are: an imported session, or one
-# whose summaries have failed for long. Twice as many as make a window full.
+# Maximum number of messages in a window, however short they are, for an imported session, or a
+# session whose summaries have failed for long. Twice the number that makes a window full.
 MOST = 2 * MANY
 
 
 @dataclass(slots=True)
 class SessionWindow:
-    """A session's messages behind `head`, with the user message `request` in front of them if
-    that is a number; both are message.n. `trimmed`: older ones exist that no summary tells of."""
+    """A session's messages after `head`, preceded by the user message `request` if it is set.
+
+    Both are message.n. `trimmed` means that older messages exist that no summary covers.
+    """
 
     messages: list[Message]
     trimmed: bool
@@ -43,20 +45,20 @@ class SessionWindow:
         return Conversation(self.messages, self.trimmed, self.summary)
 
     def number(self, place: int) -> int:
-        """message.n of `messages[place]`."""
+        """Return the message.n of `messages[place]`."""
         if self.request is None:
             return self.head + place + 1
         return self.head + place if place else self.request
 
     def drop(self, count: int) -> None:
-        """The oldest messages leave, and nothing is told of them."""
+        """Drop the oldest messages without a summary of them."""
         self.head = max(self.head, self.number(count - 1))
         self.request = None
         self.trimmed = True
         del self.messages[:count]
 
     def shorten(self, shorter: "CompactionResult") -> None:
-        """What `keep` has stored."""
+        """Apply a compaction that `keep` has stored."""
         messages = shorter.apply(self.messages)
         if shorter.split is not None:
             place, request = shorter.split.place, shorter.split.request
@@ -68,8 +70,8 @@ class SessionWindow:
 
 
 def load(tx: Transaction, session: str) -> SessionWindow:
-    """What a turn needs of a session."""
-    # Here and not above: an idle gateway has no use for it.
+    """Return the window of a session for a turn."""
+    # Imported here, because an idle gateway does not need it.
     from agent.context.compaction.compactor import shorten_old_result
 
     head, upto_pruned = tx.one("SELECT head, pruned_upto FROM session WHERE id = ?", (session,))
@@ -102,13 +104,13 @@ def load(tx: Transaction, session: str) -> SessionWindow:
 
 
 def _bounded(tx: Transaction, session: str, head: int) -> int:
-    """Where the window begins, so that it holds a bearable number of messages."""
+    """Return a beginning of the window that limits its number of messages."""
     (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     if last - head <= MOST:
         return head
     mine = "FROM message WHERE session = ? AND role = 'user' AND n > ?"
     (begins,) = tx.one(
-        # Of a round that is longer than that, all of it.
+        # If a single round is longer than that, all of it.
         f"SELECT coalesce((SELECT min(n) {mine} AND n > ?), (SELECT max(n) {mine}), 0)",
         (session, head, last - MOST // 2, session, head),
     )
@@ -119,7 +121,7 @@ def _bounded(tx: Transaction, session: str, head: int) -> int:
 
 @frozen
 class StoredSummary:
-    """What a window is to come to. `letter` tells the chat, unless it was told just before."""
+    """Compaction of a window to store; `letter` announces it unless that happened recently."""
 
     session: str
     head: int
@@ -144,7 +146,7 @@ class StoredSummary:
 
 
 def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
-    """Store it; False when the session's window is not the one any more that it was made of."""
+    """Store a compaction; returns False when the session's window has changed since."""
     (head,) = tx.one("SELECT head FROM session WHERE id = ?", (stored.session,))
     if head != stored.head:
         return False
@@ -176,7 +178,7 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
             *(taint, letter is not None, now),
         ),
     )
-    # The beginning of the next request is a new one anyway: it takes the memory as it is by then.
+    # The next request has a new prefix anyway, so it can read the current memory.
     tx.run("UPDATE session SET head = ?, memory = NULL WHERE id = ?", (stored.upto, stored.session))
     if letter is not None:
         outbox.put(tx, None, [letter], now)

@@ -1,8 +1,9 @@
-"""All that the database holds of one person: counted, and taken out.
+"""Deletion of a person's data from the database.
 
-What is theirs alone goes: conversations that they had in private, with every fork and every errand
-of them. Of conversations that they shared (groups), what was said to them and by them goes, and
-the rest stays. What must stay so that nothing comes back keeps no word of theirs.
+Private data are deleted: conversations that the person had in private, with all their forks and
+sub-agent tasks. From shared conversations (groups), messages to and by the person are removed;
+other messages stay. Rows that must stay, so that a deleted message is not accepted again, contain
+none of the person's words.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from gateway.store.repositories.states import LIVE
 
 DELETED = "deleted"
 GONE = "(deleted at the wish of whoever wrote it)"
-# Every table is in one of these; a test asks of a new one where it belongs.
+# Every table is in one of these sets; a test fails for a table that is in neither.
 PERSONAL = frozenset(
     {
         *(
@@ -70,7 +71,7 @@ _LANES = "SELECT lane FROM gone_lane"
 
 @frozen
 class UserDataSummary:
-    """How much data a person has. `busy`: an answer to them is in progress."""
+    """Amount of a person's data. `busy`: an answer to them is in progress."""
 
     sessions: int
     messages: int
@@ -93,7 +94,7 @@ class UserDataSummary:
 
 
 def select_user_rows(tx: Transaction, principal: str) -> None:
-    """Note, in tables of this connection, what is theirs: sessions, turns, lanes."""
+    """Select a person's sessions, turns and lanes into temporary tables of this connection."""
     is_console = principal.startswith(f"{CONSOLE}:")
     for name, column in (
         ("gone_session", "id TEXT"),
@@ -121,7 +122,7 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
         f" ON t.id = i.turn_id WHERE i.principal = ? AND t.session NOT IN ({_SESSIONS})",
         (principal,),
     )
-    # Whom a sub-agent was sent out for in a group.
+    # Sub-agents that were started for them in a group.
     _close(
         tx,
         f"SELECT session FROM task WHERE turn_id IN ({_SHARED}) OR root_turn IN ({_SHARED})",
@@ -135,7 +136,7 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
 
 
 def _close(tx: Transaction, begin: str, values: Sequence[object] = ()) -> None:
-    """These sessions, their forks, and the errands of all of them."""
+    """Select these sessions, their forks, and the sub-agent tasks of all of them."""
     tx.run(
         "INSERT INTO gone_session WITH RECURSIVE link(parent, child) AS ("
         "SELECT parent, id FROM session WHERE parent IS NOT NULL"
@@ -148,7 +149,7 @@ def _close(tx: Transaction, begin: str, values: Sequence[object] = ()) -> None:
 
 
 def traces(tx: Transaction, principal: str) -> UserDataSummary:
-    """What would go."""
+    """Return a summary of the data that would be deleted."""
     select_user_rows(tx, principal)
 
     def count(query: str, *values: object) -> int:
@@ -176,7 +177,7 @@ _OUTBOX = f"turn_id IN ({_TURNS}) OR turn_id IN ({_SHARED}) OR lane IN ({_LANES}
 def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     """Delete all data of `principal` and return the ids of the sessions that changed.
 
-    Free pages of the file still hold the data until the store is rewritten.
+    Free pages of the file still contain the data until the store is rewritten.
     """
     select_user_rows(tx, principal)
     channel, _, sender = principal.partition(":")
@@ -192,7 +193,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     if channel == CONSOLE:
         tx.run("DELETE FROM file_change WHERE session LIKE ?", (f"{PAGE}%",))
         tx.run("DELETE FROM undo_operation WHERE session LIKE ?", (f"{PAGE}%",))
-    # What points at a row goes before it.
+    # Delete referencing rows before the rows that they reference.
     for statement in (
         "DELETE FROM outbox WHERE EXISTS (SELECT 1 FROM approval a WHERE"
         " (outbox.delivery_id = 'q' || a.id OR outbox.delivery_id LIKE 'q' || a.id || '.%')"
@@ -231,7 +232,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f" WHERE principal = ? OR session IN ({_SESSIONS})",
         f"DELETE FROM limit_notice WHERE scope IN ({_SESSIONS}) OR scope IN ({_LANES})"
         f" OR scope IN (SELECT CAST(id AS TEXT) FROM gone_turn)",
-        # What was spent stays, and counts for a turn.
+        # Costs stay, and count for a turn.
         f"UPDATE turn SET session = NULL, lane = '{DELETED}', state = 'done'"
         f" WHERE id IN ({_TURNS})",
         f"DELETE FROM session WHERE id IN ({_SESSIONS})",
@@ -246,13 +247,14 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
     for table in ("member", "pairing"):
         tx.run(f"DELETE FROM {table} WHERE channel = ? AND sender = ?", (channel, sender))
     tx.run("DELETE FROM chat_membership WHERE channel = ? AND chat = ?", (channel, sender))
-    # What the owner was told of them.
+    # Notices to the owner about them.
     for kind in (PAIRING, PRESENCE):
         tx.run(
             "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
             (f"{kind}{literal(channel)}:%:{literal(sender)}:%",),
         )
-    # The index keeps words of rows that were deleted; what stays is entered anew by a search.
+    # The index contains words of deleted rows; the next search indexes the remaining messages
+    # again.
     search.forget_all(tx)
     tx.run(
         "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
@@ -266,8 +268,11 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
 
 
 def _blank_shared(tx: Transaction) -> None:
-    """In conversations with others: each turn that answered them keeps a question and an answer,
-    both empty of words; a summary that may tell of it goes."""
+    """Blank a person's turns in conversations with others.
+
+    Each turn has one question and one answer left, both without words; a summary that may cover it
+    is deleted.
+    """
     rows = tx.all(
         "WITH RECURSIVE told(session, n, role, turn) AS ("
         f" SELECT session, n, role, turn_id FROM message WHERE turn_id IN ({_SHARED})"

@@ -1,4 +1,4 @@
-"""All that the database holds of one person, as lines of JSON under the names of files."""
+"""Export of a person's data from the database, as files of JSON lines."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _SESSIONS = "SELECT id FROM gone_session"
 
 
 def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
-    """Name -> text; JSON lines, for people and programs."""
+    """Return the text of each file by its name, as JSON lines."""
     erasure.select_user_rows(tx, principal)
     files = {
         f"sessions/{session}.jsonl": _joined(transcripts.lines(tx, session))
@@ -135,7 +135,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
 
 
 def _rows(rows: Sequence[Row], names: str, as_json: str | None = None) -> str:
-    """Each row under these names; the value `as_json` is JSON already."""
+    """Return each row as an object with these keys; the value `as_json` is JSON already."""
 
     def lines() -> Iterator[str]:
         for row in rows:
