@@ -1,4 +1,4 @@
-"""File of a backup: checked, and unpacked into a folder."""
+"""Archive of a backup: checks and unpacking into a folder."""
 
 import os
 import shutil
@@ -19,27 +19,31 @@ if TYPE_CHECKING:
 
 DATABASE, WORKSPACE = "kore.db", "workspace"
 
-# What belongs to a whole Kore besides the database and the workspace.
+# Parts of a full backup besides the database and the workspace.
 BESIDE = ("config.json", "secrets.json", "trust.json")
 
-# About a million files.
+# Enough for about a million files.
 _DIRECTORY_BYTES = 100_000_000
 
-# The end of a zip file: its record, a comment of at most 65,535 bytes, and the records of ZIP64.
+# Maximum size of the end of a zip file: its record, a comment of at most 65,535 bytes, and the
+# records of ZIP64.
 _TAIL_BYTES = 66_000
 
-# Configuration and secrets are read into memory.
+# Size limit of configuration and secrets, which are read into memory.
 _BESIDE_BYTES = 10_000_000
 
-# A file takes a block of the disk at least; a disk is never filled to its end.
+# Each file needs at least one disk block.
 _BLOCK_BYTES = 4096
 
 _SHARE = 0.9
 
 
 def unpack_backup(file: Path, folder: Path) -> "Mapping[str, MarkLevel] | None":
-    """Put the parts of a backup, of whatever kind, into this folder. Return the marks of its files
-    by their paths in the workspace, None where they are unknown. Raises `KoreError`."""
+    """Unpack the parts of any kind of backup into this folder.
+
+    Returns the marks of its files by their paths in the workspace, None if unknown. Raises
+    `KoreError`.
+    """
     import zipfile
 
     from gateway.ops.backup_marks import read_marks
@@ -65,7 +69,7 @@ def unpack_backup(file: Path, folder: Path) -> "Mapping[str, MarkLevel] | None":
 
 
 def _extract(packed: "ZipFile", info: "ZipInfo", place: FolderCursor) -> None:
-    """Its path may be longer than the system allows."""
+    """Extract a file; its path may be longer than the system allows."""
     *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
     place.go(above)
     with packed.open(info) as source, open(new_file(name, place.folder), "wb") as target:
@@ -75,7 +79,7 @@ def _extract(packed: "ZipFile", info: "ZipInfo", place: FolderCursor) -> None:
 
 
 def _check_directory(file: Path) -> None:
-    """Before anything reads the list of what is packed: it must fit into memory.
+    """Check that the directory fits into memory, before it is read.
 
     https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.14 and 4.3.16
     """
@@ -84,7 +88,7 @@ def _check_directory(file: Path) -> None:
         tail = packed.read()
     sizes = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
     sizes += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
-    # A size that says "look into the larger record" is none.
+    # 0xFFFFFFFF is not a size but refers to the larger ZIP64 record.
     if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in sizes):
         raise KoreError(
             t("{path} contains too many files", path=file),
@@ -100,8 +104,10 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 
 
 def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
-    """What is unpacked lies on the disk twice until it is in place. `zipfile` takes no more out of
-    a file than its entry says."""
+    """Check that there is space for two copies of the contents, needed until they are in place.
+
+    `zipfile` never extracts more than the size in the entry.
+    """
     for info in packed:
         if info.filename in BESIDE and info.file_size > _BESIDE_BYTES:
             raise KoreError(

@@ -1,4 +1,4 @@
-"""`kore completion`: what a shell needs to complete verbs, their parts and options."""
+"""Command `kore completion`: shell completions for verbs, subcommands and options."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from gateway.cli.verb_table import VERBS
 
 _TAKE_FILES = ("--config", "--home")
 _EVERYWHERE = (*_TAKE_FILES, "--help")
-# What is completed: the words before the cursor that are no options are a verb and its part.
+# The words before the cursor that are not options are a verb and its subcommand.
 _BASH = """\
 _kore() {{
     local cur=${{COMP_WORDS[COMP_CWORD]}} path= n word words= options=
@@ -34,9 +34,9 @@ _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 @frozen
 class Point:
-    """Where a command line has come to: what may follow, each with what is said of it.
+    """Completions at a position of the command line, each with a description.
 
-    `takes` are the options that want a value.
+    `takes` are the options that require a value.
     """
 
     words: Mapping[str, str]
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _points() -> Iterator[tuple[tuple[str, ...], Point]]:
-    """The start, and behind it each verb and each part of one."""
+    """Yield the position without a verb, then each verb and subcommand."""
     verbs = {word: t(verb.summary) for verb in VERBS for word in (verb.name, *verb.aliases)}
     yield (), Point(verbs, dict.fromkeys((*_EVERYWHERE, "--version"), ""), frozenset(_TAKE_FILES))
     for verb in VERBS:
@@ -114,7 +114,7 @@ def _fish(points: Mapping[tuple[str, ...], Point]) -> Iterator[str]:
 
 
 def _parts(points: Mapping[tuple[str, ...], Point], path: Sequence[str]) -> list[str]:
-    """The words that lead on from here."""
+    """Return the subcommands at this position."""
     return [other[-1] for other in points if other[:-1] == tuple(path)]
 
 

@@ -1,4 +1,4 @@
-"""What every verb starts from: Kore's folder and the settings, as the command line names them."""
+"""Kore's folder, the settings and argument types for all verbs."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ _LAST_PORT = 65_535
 
 
 def positive_count(text: str) -> int:
-    """A count from 1 on the command line."""
+    """Parse a count from 1 on the command line."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(
             t("found {text!r}, expected a whole number of at least 1", text=text)
@@ -27,12 +27,12 @@ def positive_count(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """A count from 0 on the command line."""
+    """Parse a count from 0 on the command line."""
     return 0 if text == "0" else positive_count(text)
 
 
 def port_number(text: str) -> int:
-    """A TCP port on the command line; 0 for any that is free."""
+    """Parse a TCP port on the command line; 0 means any free port."""
     number = count(text)
     if number > _LAST_PORT:
         raise argparse.ArgumentTypeError(
@@ -42,14 +42,14 @@ def port_number(text: str) -> int:
 
 
 def dollars(text: str) -> float:
-    """An amount of money on the command line."""
+    """Parse an amount of money in dollars on the command line."""
     return _number(
         text, 0.0, 1e9, mark_for_translation("found {text!r}, expected an amount such as 0.50")
     )
 
 
 def hours(text: str) -> float:
-    """A time on the command line."""
+    """Parse a time in hours on the command line."""
     return _number(
         text, 1e-6, 1e4, mark_for_translation("found {text!r}, expected hours such as 1.5")
     )
@@ -66,13 +66,15 @@ def _number(text: str, least: float, most: float, wrong: str) -> float:
 
 
 def data_dir_of(args: argparse.Namespace) -> DataDir:
-    """The folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
+    """Return the folder of `--home`, `KORE_HOME` or `~/.kore`. Raises `ConfigError`."""
     return find_data_dir(os.environ, args.home)
 
 
 def record_change(args: argparse.Namespace, what: str, name: str) -> None:
-    """Leave word of a change that was made, for the audit log: what kind of thing, and which.
-    Values are not for it. Raises `KoreError`."""
+    """Leave a note about a change for the audit log: its kind and its name.
+
+    The note contains no values. Raises `KoreError`.
+    """
     import time
 
     from gateway.ops.audit.pending import leave_note
@@ -81,7 +83,7 @@ def record_change(args: argparse.Namespace, what: str, name: str) -> None:
     facts = {"who": "command line", "operation": args.action, "name": name}
     path = data_dir_of(args).audit_pending
     if not path.parent.exists():
-        # A file elsewhere was changed, and no Kore of this home has a log yet.
+        # The changed file is elsewhere, and this home has no log yet.
         return
     try:
         leave_note(path, AuditNote(time.time(), what, "changed by the owner", facts))
@@ -93,20 +95,20 @@ def record_change(args: argparse.Namespace, what: str, name: str) -> None:
 
 
 def config_path(args: argparse.Namespace, home: DataDir) -> Path:
-    """The file that is written to: the one that is read."""
+    """Return the configuration file to write, which is the one that is read."""
     configured = args.config or os.environ.get("KORE_CONFIG")
     return Path(configured).expanduser() if configured else home.config
 
 
 def sources_of(args: argparse.Namespace) -> "Sources":
-    """Where the settings of this process come from."""
+    """Return the sources of this process's settings."""
     from gateway.config.sources import Sources
 
     return Sources(args.config, data_dir_of(args).root, Path.cwd(), os.environ)
 
 
 def current_folder() -> Path:
-    """The folder that the terminal is in. Raises `ConfigError` when it was deleted."""
+    """Return the current folder. Raises `ConfigError` if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -121,10 +123,10 @@ def settings_of(
     overrides: Mapping[str, Any] | None = None,
     drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
 ) -> "Settings":
-    """The settings for this process; `overrides` are the verb's own flags, "section.key" to value,
-    `drafts` those of `load_settings`.
+    """Return the settings for this process.
 
-    Raises `ConfigError`.
+    `overrides` are the verb's own flags, "section.key" to value; `drafts` are as for
+    `load_settings`. Raises `ConfigError`.
     """
     from gateway.cli.program import is_for_programs
     from gateway.config import load_settings

@@ -1,4 +1,4 @@
-"""What happens when Kore itself is wrong: one sentence to the person, the whole story to a file."""
+"""Crash reports: a sentence for the person, the full traceback in a file."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from agent.security.redaction import Redactor
 
 @dataclass(slots=True)
 class CrashReport:
-    """Takes over `sys.excepthook`. `redactor` cleans all that an error says."""
+    """Handler for `sys.excepthook`; `redactor` removes secrets from the traceback."""
 
     home: Path | None
     redactor: Redactor = field(default_factory=Redactor)

@@ -1,4 +1,4 @@
-"""How this program is called where it is installed: what hints tell people to type."""
+"""Program name for hints, as it works on this installation."""
 
 import os
 import shlex
@@ -6,7 +6,7 @@ import sys
 
 
 def program_name() -> str:
-    """`kore` where the search path finds this program; else the path that it was started by."""
+    """Return `kore` if PATH finds this program, else the path it was started by."""
     started = sys.argv[0]
     if os.path.basename(started) != "kore":
         return "kore"
@@ -18,7 +18,7 @@ def program_name() -> str:
 
 
 def as_installed(text: str) -> str:
-    """A text whose commands (`` `kore …` ``) exist here."""
+    """Return the text with commands (`` `kore …` ``) that work on this installation."""
     if "`kore " not in text and "`kore`" not in text:
         return text
     name = program_name()

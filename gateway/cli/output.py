@@ -1,4 +1,4 @@
-"""Facts on stdout: an aligned table for people, JSON for programs."""
+"""Output on stdout: aligned tables for people, JSON for programs."""
 
 import json
 import os
@@ -21,9 +21,10 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell on screen; wide characters count as two. A terminal that
-    is too narrow gets cells of several lines, or a block for each row; a pipe or file always a line
-    for each row.
+    """Print a table with columns as wide as their widest cell; wide characters count as two.
+
+    On a terminal that is too narrow, cells wrap or each row becomes a block. A pipe or a file
+    always gets one line per row.
     """
     table = [[t(header) for header in headers], *([clean(cell) for cell in row] for row in rows)]
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
@@ -32,13 +33,13 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def tell(text: str) -> None:
-    """A sentence for the person, on stderr, cut between words where that is a terminal."""
+    """Print a sentence on stderr, wrapped between words on a terminal."""
     columns = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
     print(wrap_paragraphs(text, columns) if columns else text, file=sys.stderr, flush=True)
 
 
 def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
-    """The lines of a table on a screen of so many columns; 0: as wide as it comes."""
+    """Yield the lines of a table for a screen of `columns` columns; 0 means unlimited."""
     widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
     if columns and not _narrow(widths, columns) and len(widths) > 2:
         yield from _blocks(table, columns)
@@ -50,12 +51,12 @@ def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
 
 
 def clean(text: str) -> str:
-    """One line in which nothing is hidden, so that stored text cannot steer a terminal."""
+    """Return one line with hidden characters escaped, so that text cannot control a terminal."""
     return escape_line(" ".join(text.splitlines()))
 
 
 def clean_lines(text: str) -> str:
-    """Like `clean`, keeping line breaks and tabs."""
+    """Escape text like `clean`, but preserve line breaks and tabs."""
     return escape_invisible(text)
 
 
@@ -64,7 +65,7 @@ def moment(unix_s: float) -> str:
 
 
 def size(count_bytes: float) -> str:
-    """12345678 as "12.3 MB"."""
+    """Format a size: 12345678 as "12.3 MB"."""
     for unit in ("B", "kB", "MB", "GB"):
         if count_bytes < 1000:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
@@ -73,7 +74,7 @@ def size(count_bytes: float) -> str:
 
 
 def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
-    """Each row as lines of its own, name and value, with an empty line between two rows."""
+    """Yield each row as lines of name and value, with an empty line between two rows."""
     names, *rows = table
     for n, row in enumerate(rows):
         if n:
@@ -83,8 +84,9 @@ def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
 
 
 def _narrow(widths: list[int], columns: int) -> bool:
-    """Take from the widest columns what is too much, but nothing from the first one, which is what
-    a person copies. Tells whether they fit now.
+    """Shrink the widest columns; return whether the table fits now.
+
+    The first column stays unchanged, because people copy from it.
     """
     while sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
         widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)

@@ -1,4 +1,4 @@
-"""Links with secrets, opened in a browser without appearing in the list of processes."""
+"""Links with secrets for the browser, hidden from the process list."""
 
 import html
 import webbrowser
@@ -17,8 +17,10 @@ _PAGE = """\
 
 
 def open_privately(page: Path, link: str) -> None:
-    """Open a page that only this user can read and that leads to the link. The command line of a
-    browser, which every user of the machine sees, then names the page. May block."""
+    """Open the link through a page that only this user can read. May block.
+
+    The browser's command line, which every user of the machine can see, contains only the page.
+    """
     page.unlink(missing_ok=True)
     write_atomic(page, _PAGE.format(link=html.escape(link)))
     webbrowser.open(page.as_uri())

@@ -1,4 +1,4 @@
-"""One command line: find the verb, run it, and turn what it raises into a sentence and a code."""
+"""Command-line entry point: find the verb, run it, and map errors to messages and exit codes."""
 
 import argparse
 import io
@@ -34,7 +34,7 @@ _AGENT = VERBS[0]
 # EX_TEMPFAIL of sysexits.h: another process owns the data; the same may work later.
 IN_USE = 75
 
-# Words of argparse's own.
+# Strings of argparse itself.
 _WORDS = {
     "options": mark_for_translation("options"),
     "positional arguments": mark_for_translation("positional arguments"),
@@ -43,9 +43,10 @@ _WORDS = {
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """As wide as the terminal; argparse would import shutil and three compressors to ask it.
+    """Formatter with the width of the terminal.
 
-    What a verb says of its arguments is looked up here, so that only help pays for it.
+    argparse would import shutil and three compressors for the width. Help texts of arguments are
+    translated here, so that only `--help` pays for it.
     """
 
     def __init__(self, prog: str) -> None:
@@ -55,7 +56,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().start_section(heading and t(heading))
 
     def format_help(self) -> str:
-        # argparse writes the colon of a heading itself, and knows only the Latin one.
+        # argparse appends the colon to a heading, and always the Latin one.
         lines = super().format_help().split("\n")
         return "\n".join(
             f"{line[:-1]}：" if line.endswith(":") and not line.isascii() else line
@@ -79,12 +80,12 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what was wrong in one line and where help is."""
+    """Parser that reports an error in one line and points to the help."""
 
     unknown = ""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        # argparse makes the parsers of subcommands itself, and hands no formatter on.
+        # argparse creates the parsers of subcommands itself, without passing on the formatter.
         super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
 
     def error(self, message: str) -> NoReturn:
@@ -104,12 +105,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(words: Sequence[str]) -> int:
-    """Run `words` (without the program's name); returns the exit code."""
+    """Run `words` (without the program's name) and return the exit code."""
     disable_core_dumps()
     defer_gc()
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets an escape instead of an error.
+        # A character that the terminal cannot show becomes an escape instead of an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     set_locale(_language())
@@ -119,7 +120,7 @@ def run(words: Sequence[str]) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else FAILED
     except BrokenPipeError:
-        # The reader has seen enough.
+        # The reader closed the pipe.
         _drop_output()
         return FAILED
     except OSError as exc:
@@ -131,27 +132,26 @@ def run(words: Sequence[str]) -> int:
         return complain(KoreError(t("disk full: {reason}", reason=exc)))
     except KeyboardInterrupt:
         if sys.stderr.isatty():
-            # The shell's next line would begin behind the "^C".
+            # The next line of the shell would follow the "^C".
             print(file=sys.stderr)
         return INTERRUPTED
     return code
 
 
 def _open_closed() -> None:
-    """What was closed before the start leads nowhere: else the next file would take its number."""
+    """Open closed standard streams on /dev/null; else the next file would take their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _drop_output() -> None:
-    """Without this the interpreter writes the rest, and complains, while it exits."""
+    """Discard buffered output; else the interpreter reports an error on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
-    """Print an error of ours to stderr, with nothing in it that steers a terminal; returns the exit
-    code it stands for."""
+    """Print an error to stderr without control characters and return its exit code."""
     from agent.text.visible import escape_invisible
 
     message = escape_invisible(clean(str(error)))
@@ -165,13 +165,13 @@ def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
 
 
 def _language() -> str:
-    """That of the terminal, if it has letters for it."""
+    """Return the terminal's language if it can display it, else English."""
     preferred = language_of_terminal(os.environ)
     return preferred if is_writable(preferred, sys.stdout.encoding) else ENGLISH
 
 
 def is_for_programs(args: argparse.Namespace) -> bool:
-    """Whether a program reads what is printed: that stays English."""
+    """Return whether a program reads the output, which is English then."""
     return getattr(args, "json", False) or getattr(args, "output_format", "text") != "text"
 
 
@@ -199,7 +199,7 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether a first word is something to say: no verb has a blank or a letter beyond ASCII."""
+    """Return whether a first word is a message: verbs have no blanks and are ASCII."""
     return not word.isascii() or any(map(str.isspace, word))
 
 
@@ -297,7 +297,7 @@ def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def _add_places_within(parser: argparse.ArgumentParser) -> None:
-    """`kore config show --config FILE` is understood too, without a line of help in each part."""
+    """Accept `kore config show --config FILE` as well, without a line in each help text."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for part in action.choices.values():
@@ -308,7 +308,7 @@ def _add_places_within(parser: argparse.ArgumentParser) -> None:
 
 
 def _columns(stream: int = 1) -> int:
-    """As `shutil.get_terminal_size` finds it, of stdout or another stream."""
+    """Return the width of stdout or another stream, like `shutil.get_terminal_size`."""
     configured = os.environ.get("COLUMNS", "")
     if configured.isdecimal() and int(configured) > 0:
         return int(configured)
@@ -319,7 +319,7 @@ def _columns(stream: int = 1) -> int:
 
 
 def _before_verb(words: Sequence[str]) -> Sequence[str]:
-    """The options in front of the verb."""
+    """Return the options before the verb."""
     n = 0
     while n < len(words) and words[n].startswith("-"):
         n += 2 if words[n] in ("--config", "--home") else 1
@@ -330,7 +330,7 @@ def _unknown(words: Sequence[str]) -> str:
     word = words[0]
     from difflib import get_close_matches
 
-    # "what is this" is no misspelt "chat".
+    # With several words, "what is this" must not match "chat".
     close = get_close_matches(word, all_words(), n=1, cutoff=0.78 if words[1:] else 0.6)
     if close:
         return t('Unknown command "{word}"; did you mean "{close}"?', word=word, close=close[0])
@@ -355,13 +355,13 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _is_expected(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether `run` or `complain` has a sentence for each of them."""
+    """Return whether `run` or `complain` handles every error of the group."""
     kinds = KoreError | KeyboardInterrupt | BrokenPipeError
     return all(isinstance(leaf, kinds) or is_disk_unwritable(leaf) for leaf in _leaves(group))
 
 
 def preload(*modules: str) -> None:
-    """Start to import `modules` in a thread. What fails there fails again where it is imported."""
+    """Import `modules` in a thread; an error is raised again by the regular import."""
     missing = [module for module in modules if module not in sys.modules]
     if missing:
         Thread(target=_import_all, args=(missing,), name="import-ahead").start()
@@ -375,7 +375,7 @@ def _import_all(modules: list[str]) -> None:
             return
 
 
-# Its sentences, as each of our Python versions has them, and the same with fields.
+# Messages of argparse in all supported Python versions, and their translatable forms.
 _SENTENCES = (
     (
         r"unrecognized arguments: (?P<words>.*)",
@@ -419,7 +419,7 @@ _OF_ARGUMENT = re.compile(r"argument (?P<name>[^:]+): (?P<said>.*)", re.DOTALL)
 
 
 def translate_argparse_error(message: str) -> str:
-    """The sentence of argparse looked up; one that is not known here stays as it is."""
+    """Return the translated message of argparse; an unknown one stays unchanged."""
     if of := _OF_ARGUMENT.fullmatch(message):
         return t(
             "argument {name}: {said}", name=of["name"], said=translate_argparse_error(of["said"])

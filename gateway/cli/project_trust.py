@@ -1,4 +1,4 @@
-"""What trusting a folder does: its configuration is remembered, its files are the owner's own."""
+"""Trust in a folder: its configuration is stored, its files count as the owner's own."""
 
 import argparse
 import sys
@@ -15,9 +15,11 @@ _KEY = ("security", "trusted_folders")
 def grant(
     args: argparse.Namespace, folder: Path, home: Path, digests: Mapping[Path, str]
 ) -> tuple[int, bool]:
-    """Trust the folder, and the files of it that hold what has these digests: how many marks of
-    strangers' words went, and whether the folder is new in the configuration. Raises
-    `KoreError`."""
+    """Trust the folder and its files with these digests.
+
+    Returns the number of removed marks for untrusted content and whether the folder is new in the
+    configuration. Raises `KoreError`.
+    """
     from agent.security.taint.file_marks import unmark
     from gateway.config.folder_trust import digest, remember
 
@@ -34,14 +36,16 @@ def grant(
 
 
 def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dict[Path, str]:
-    """Show the configuration that the folder brings along, as far as it is not trusted; the
-    digests of what was shown, and of what is trusted."""
+    """Show the folder's configuration files that are not trusted yet.
+
+    Returns the digests of all its configuration files.
+    """
     from agent.security.redaction import Redactor
     from agent.text.visible import escape_line
     from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
     from gateway.config.references import read_secrets
 
-    # Before they are shown: a change made while the person reads is not trusted.
+    # Read them before showing them: a change made while the person reads is not trusted.
     read = {path: content(path) for path in project_files_in(folder)}
     new = [path for path in read if not is_trusted(path, home)]
     if new and not silent:
@@ -55,7 +59,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 
 
 def _add(args: argparse.Namespace, folder: Path) -> bool:
-    """Name the folder in the configuration; False when its files are the owner's already."""
+    """Add the folder to the configuration; return False if its files are already trusted."""
     from gateway.cli.context import settings_of
     from gateway.turns.agents.profiles import origin_of
 
@@ -71,7 +75,7 @@ def _add(args: argparse.Namespace, folder: Path) -> bool:
 
 
 def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], list[str]]) -> bool:
-    """Write the list of trusted folders anew; False when it stays as it is."""
+    """Update the list of trusted folders; return False without a change."""
     from gateway.cli.context import sources_of
     from gateway.config import editing
     from gateway.config.atomic_write import file_lock
@@ -95,7 +99,7 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
 
 
 def _render(path: Path, raw: bytes | None) -> str:
-    """All of its content when it was read, as a question shows it."""
+    """Return the content of a file as read before, in the form of an approval question."""
     import json
 
     from gateway.config.json_files.document import read_text

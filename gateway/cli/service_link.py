@@ -1,4 +1,4 @@
-"""How a verb reaches the data: through the process that owns it, or by owning it for a moment."""
+"""Access to the data for verbs: through its owner, or as a temporary owner."""
 
 import argparse
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NotRunning(KoreError):
-    """No Kore is running here."""
+    """Raised when Kore is not running."""
 
     code = "not-running"
 
@@ -34,11 +34,11 @@ async def open_service(
     attended: Sequence[str] = (),
     full_access: str | None = None,
 ) -> AsyncIterator[Service]:
-    """The running Kore's service; without one, this process's own until the block ends.
+    """Yield the service of the running Kore, else of this process, until the block ends.
 
-    With `own` false nothing is opened and `NotRunning` is raised instead. `attended` are lanes of
-    one-shot runs that this process waits for. `full_access` is a process's own affair: beside a
-    running Kore it raises `ConfigError`.
+    With `own` false, `NotRunning` is raised instead of opening the data. `attended` are lanes of
+    one-shot runs that this process waits for. `full_access` applies to this process only: if Kore
+    is running, it raises `ConfigError`.
     """
     client = await ControlClient.connect(home.socket)
     if client is not None and full_access is not None:
@@ -61,10 +61,10 @@ async def open_service(
 
 @asynccontextmanager
 async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
-    """`open_service` for a verb that needs the settings only to own the data.
+    """Open the service for a verb that needs the settings only to own the data.
 
-    A running Kore has settings of its own: a configuration that is wrong by now is a line on
-    stderr beside it. Raises `ConfigError` without one.
+    A running Kore has its own settings, so that an invalid configuration is only reported on
+    stderr. Without a running Kore it raises `ConfigError`.
     """
     home = data_dir_of(args)
     client = await ControlClient.connect(home.socket)
@@ -82,10 +82,10 @@ async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
 def settings_beside(
     args: argparse.Namespace, overrides: Mapping[str, Any] | None = None
 ) -> "Settings":
-    """`settings_of`; beside a running Kore the last good ones when the configuration is wrong.
+    """Return `settings_of`, or the last valid settings if Kore is running.
 
-    For a verb that shows what they say, too. The project's file counts for nothing then, and
-    secrets.json neither: the running Kore has what stood in it.
+    For verbs that also show settings. In the second case the project's file and secrets.json are
+    ignored: the running Kore has its own values from them.
     """
     try:
         return settings_of(args, overrides)
@@ -97,10 +97,10 @@ def settings_beside(
 
 
 def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
-    """`settings_beside` for a verb that only asks where things lie, and whether they are whole.
+    """Return the settings for a verb that only needs paths, and whether they are valid.
 
-    No gateway runs with others: where the last good file said, else where things lie by default.
-    Raises `ConfigError` when there is nothing.
+    If they are not, the paths come from the last valid file or from the defaults, because a gateway
+    runs with nothing else. Raises `ConfigError` without data.
     """
     try:
         return settings_of(args), True
@@ -137,7 +137,10 @@ def _last_good(
     overrides: Mapping[str, Any] | None,
     own: Mapping[str, Any] | None = None,
 ) -> "Settings | None":
-    """Those of the last good file, or of `own` in its place. None when they are wrong as well."""
+    """Return the settings with the last valid file, or with `own` in its place.
+
+    Returns None if these are invalid as well.
+    """
     from gateway.config.json_files.document import read_object
 
     home = data_dir_of(args)

@@ -1,7 +1,7 @@
-"""The table of verbs. A verb's module is imported only when it is called.
+"""Table of verbs; the module of a verb is imported only when it is called.
 
 A verb is two functions: `add_arguments(parser)` and `run(args) -> int`. In a module that several
-verbs share they carry its name: `add_reload_arguments` and `run_reload`.
+verbs share, the names include the verb: `add_reload_arguments` and `run_reload`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ class Verb(NamedTuple):
     summary: str
     examples: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    # What is said beside an option that the verb does not know.
+    # Hint for an option that the verb does not know.
     unknown: str = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ class Verb(NamedTuple):
         return int(self._function("run", f"run_{self.name}")(args))
 
     def _function(self, name: str, shared_name: str) -> Any:
-        """Imports the verb's module."""
+        """Import the verb's module and return its function."""
         shared = _SHARED.get(self.name)
         module = shared or _ELSEWHERE.get(self.name, f"verbs.{self.name}")
         return getattr(import_module(f"gateway.cli.{module}"), shared_name if shared else name)

@@ -1,4 +1,4 @@
-"""One conversation of an editor: its prompts, and what comes of them."""
+"""Conversation of an editor: prompts and the updates that they cause."""
 
 import asyncio
 from collections import Counter
@@ -54,8 +54,7 @@ _STOPS: dict[str, StopReason] = {
 
 @frozen
 class ConnectedEditor:
-    """An editor: what it is told, the files that it shows, the MCP servers that it names, and the
-    person at it."""
+    """Connected editor: its client, its files, its MCP servers, and questions to its person."""
 
     client: acp.Client
     files: FileRequests
@@ -64,8 +63,10 @@ class ConnectedEditor:
 
 
 class OpenQuestions:
-    """The questions of a prompt, each asked once. They may be answered elsewhere, too, and a turn
-    may end without their answers."""
+    """Open questions of a prompt, each asked once.
+
+    They may also be answered elsewhere, and a turn may end without their answers.
+    """
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class OpenQuestions:
 
 
 class EditorConversation:
-    """`session` is Kore's id for it, which the editor uses too."""
+    """Conversation of an editor; `session` is the id in Kore and in the editor."""
 
     def __init__(
         self,
@@ -107,15 +108,15 @@ class EditorConversation:
         self._builder = builder
         self._default_mode = default_mode
         self._choices: SessionChoices | None = None
-        # One prompt at a time: editors send the next one when they have the answer.
+        # Only one prompt runs at a time: editors send the next one after the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
-        # The last delivery by its number.
+        # Number of the last delivery.
         self._delivered = 0
         self._uses: Counter[str] = Counter()
 
     async def begin(self, session: str | None, mode: PermissionMode | None) -> SessionChoices:
-        """Be in a session, or in a new one, in this mode if one is given. Raises `KoreError`."""
+        """Join a session or create one, and set the mode if given. Raises `KoreError`."""
         lane = self._builder.lane
         self.session = await self._line.call(
             lane, lambda service: service.bind_session(lane, session)
@@ -127,19 +128,19 @@ class EditorConversation:
         return choices
 
     async def end(self) -> None:
-        """Stop the turn, and what runs beside it."""
+        """Stop the turn and the MCP servers of the editor."""
         try:
             await self.cancel()
         finally:
             await self._servers.end()
 
     async def choices(self) -> SessionChoices:
-        """What is chosen for the session now. Raises `KoreError`."""
+        """Return the current choices of the session. Raises `KoreError`."""
         self._choices = await self._line.call(self._builder.lane, self._read_choices)
         return self._choices
 
     async def choose_model(self, model: str) -> None:
-        """From the next prompt on. Raises `KoreError` for one that cannot be used."""
+        """Set the model for further prompts. Raises `KoreError` if it cannot be used."""
 
         async def choose(service: Service) -> None:
             await service.choose_model(await self._bound_session(service), model)
@@ -147,7 +148,7 @@ class EditorConversation:
         await self._line.call(self._builder.lane, choose)
 
     async def choose_mode(self, mode: PermissionMode) -> None:
-        """From the next prompt on. Raises `KoreError`."""
+        """Set the mode for further prompts. Raises `KoreError`."""
 
         async def choose(service: Service) -> None:
             await service.choose_mode(await self._bound_session(service), mode)
@@ -155,14 +156,16 @@ class EditorConversation:
         await self._line.call(self._builder.lane, choose)
 
     async def messages(self) -> Sequence[Message]:
-        """What was said in the session. Raises `KoreError`."""
+        """Return the messages of the session. Raises `KoreError`."""
         return await self._line.call(
             self._builder.lane, lambda service: service.load_messages(self.session)
         )
 
     async def announce_choices(self) -> SessionChoices:
-        """Tell the editor what has changed since it was told last, as commands change it. Raises
-        `KoreError`."""
+        """Send choices to the editor that changed since the last update, for example by a command.
+
+        Raises `KoreError`.
+        """
         choices = await self._line.call(self._builder.lane, self._read_choices)
         await self._announce(choices)
         return choices
@@ -181,8 +184,11 @@ class EditorConversation:
             )
 
     async def prompt(self, parts: PromptParts) -> StopReason:
-        """Send the words of a person, pass on what happens, and say how it ended. When the owner of
-        the data changes, the turn goes on in the new one. Raises `KoreError`."""
+        """Send a person's prompt, forward the events, and return the stop reason.
+
+        When the owner of the data changes, the turn continues in the new process. Raises
+        `KoreError`.
+        """
         async with self._turn:
             self._is_cancelled = False
             message = self._message(parts)
@@ -191,7 +197,7 @@ class EditorConversation:
                 self._builder.lane, lambda service: self._answer_to(service, message, sent)
             )
             with suppress(ConnectionLost, StoreClosed):
-                # The answer is complete. What changed meanwhile is announced with the next one.
+                # The answer is complete. Later changes are announced with the next answer.
                 await self._announce(await self._read_choices(self._line.service))
             return reason
 
@@ -211,17 +217,17 @@ class EditorConversation:
             return await self._follow(service, message, sent)
 
     async def _bound_session(self, service: Service) -> str:
-        """A command such as `/new` leaves the one that the editor named."""
+        """Return the current session; a command such as `/new` leaves the session of the editor."""
         return await service.bound_session(self._builder.lane) or self.session
 
     async def cancel(self) -> None:
-        """Stop the turn. What it has come to stays."""
+        """Stop the turn; its results so far stay."""
         self._is_cancelled = True
         lane = self._builder.lane
         await self._line.call(lane, lambda service: service.stop_turn(lane))
 
     async def replay(self, messages: Sequence[Message]) -> None:
-        """Tell the editor what was said before."""
+        """Send the earlier messages to the editor."""
         updates = TurnUpdates(self._folder, self._uses, SentText())
         for message in messages:
             for part in message.content:
@@ -260,7 +266,7 @@ class EditorConversation:
             await service.submit(message)
             async for event in watched:
                 if self._is_cancelled and isinstance(event, events.IterationStart):
-                    # It came before there was a turn to stop.
+                    # The cancellation arrived before the turn started.
                     await service.stop_turn(lane)
                 match event:
                     case events.ApprovalAsked() | events.ApprovalAnswered():
@@ -276,8 +282,11 @@ class EditorConversation:
         raise ConnectionLost(t(_LOST))
 
     async def _follow_questions(self, service: Service, questions: OpenQuestions) -> None:
-        """A turn of an editor that has died may hold up this one, with a question that only its own
-        chat knows."""
+        """Follow questions of the whole session.
+
+        A turn of an editor that has crashed may block this one with a question that is known only
+        to its own chat.
+        """
         session = await self._bound_session(service)
         last = (await service.preview_session(session, 0, 0)).info.messages
         async with service.follow_session(session, last, _QUESTIONS) as followed:
@@ -293,8 +302,11 @@ class EditorConversation:
         updates: TurnUpdates,
         sent: SentText,
     ) -> bool:
-        """Whether the answer is complete. Its words were passed on as they came, but for those of
-        Kore itself, and those that came while the owner of the data was lost."""
+        """Send the text of a delivery that was not streamed; return whether the answer is complete.
+
+        Streamed text has already been sent. Text from Kore itself, and text that arrived during a
+        loss of the owner, has not.
+        """
         if event.is_repeat(self._delivered):
             return False
         self._delivered = max(event.seq, self._delivered)
@@ -321,13 +333,14 @@ class EditorConversation:
     async def _ask(
         self, service: Service, approval: events.ApprovalAsked, updates: TurnUpdates
     ) -> None:
-        """Put an approval to the person at the editor; who gives no answer denies."""
+        """Ask the person at the editor; a missing answer denies."""
         call = updates.question(approval)
         try:
             await self._tell(call)
             reply = await self._questions.ask(self.session, approval, call.tool_call_id)
         except ConnectionError:
-            # The editor has gone, and said nothing: the question stays open for the next one.
+            # The editor has disconnected without an answer: the question stays open for the next
+            # one.
             return
         await service.answer_approval(
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
@@ -341,7 +354,7 @@ class EditorConversation:
 def _joined(
     news: Mapping[str, Any] | None, files: Mapping[str, Any] | None
 ) -> Mapping[str, Any] | None:
-    """What is new in the folder, and the files that the editor shows."""
+    """Merge the project update and the files from the editor."""
     if news is None or files is None:
         return news or files
     return {
@@ -353,6 +366,6 @@ def _joined(
 
 
 def error_of(exc: KoreError) -> acp.RequestError:
-    """What an editor shows."""
+    """Return the protocol error for an exception."""
     words = f"{exc}\n{exc.hint}" if exc.hint else str(exc)
     return acp.RequestError(-32000, escape_invisible(words))

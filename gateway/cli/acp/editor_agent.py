@@ -1,5 +1,7 @@
-"""Kore as an agent of editors: the Agent Client Protocol, version 1, over standard input and
-output. https://agentclientprotocol.com"""
+"""Agent for editors: Agent Client Protocol, version 1, over standard input and output.
+
+https://agentclientprotocol.com
+"""
 
 import asyncio
 import logging
@@ -56,13 +58,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _PROTOCOL = 1
 _MOST_SESSIONS = 100
-# Pictures and files go along in one line.
+# Pictures and files are part of a single line.
 _LINE_BYTES = 50 * 1024 * 1024
 
 
 class EditorAgent:
-    """Implements `acp.Agent`. `options` go with every message of an editor; `start` starts what
-    goes on beside conversations."""
+    """Implements `acp.Agent`.
+
+    `options` apply to every message of an editor; `start` starts background tasks.
+    """
 
     def __init__(
         self,
@@ -108,7 +112,7 @@ class EditorAgent:
         )
 
     async def authenticate(self, method_id: str, **_: Any) -> None:
-        """Nobody has to: who starts `kore acp` is the owner of its data."""
+        """Do nothing: the person who starts `kore acp` owns the data."""
 
     async def new_session(
         self, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
@@ -131,8 +135,11 @@ class EditorAgent:
         )
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        """Of a folder those that worked there. A session that no terminal or editor began is in no
-        folder: it is listed under the one that this process was started in."""
+        """Return all sessions, or the sessions of a folder.
+
+        Sessions that were not started in a terminal or an editor have no folder; they are listed
+        under the folder of this process.
+        """
         folder = None if cwd is None else str(await asyncio.to_thread(_folder_of, cwd))
         listing = self._line.call(
             self._lane, lambda service: service.list_sessions(_MOST_SESSIONS, folder)
@@ -158,7 +165,7 @@ class EditorAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any
     ) -> SetSessionModeResponse:
-        """For editors without configuration options."""
+        """Set the mode, for editors without configuration options."""
         await self._choose(session_id, MODE, mode_id)
         return SetSessionModeResponse()
 
@@ -180,7 +187,7 @@ class EditorAgent:
             await conversation.cancel()
 
     async def _choose(self, session: str, option: str, value: Any) -> SessionChoices:
-        """Choose, and tell the editor, which may read modes or options."""
+        """Set an option and notify the editor, which may read modes or options."""
         conversation = self._conversation(session)
         try:
             if option == MODE:
@@ -204,7 +211,7 @@ class EditorAgent:
         folder = await asyncio.to_thread(_folder_of, cwd)
         assert self._client is not None, "connected before anything is asked"
         mode = self._options.mode if is_mode(self._options.mode) else None
-        # It is stored with the session: there the menu and `/mode` change it.
+        # The mode is stored with the session, so that the menu and `/mode` can change it.
         options = replace(self._options, cwd=str(folder), mode=None)
         project = project_context(folder, (), self._settings, self._home)
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
@@ -224,7 +231,7 @@ class EditorAgent:
 
 
 def idle_lane() -> str:
-    """A lane that nobody writes in."""
+    """Return a lane that is not used for messages."""
     return MessageBuilder(f"editor-{os.urandom(6).hex()}", MessageOptions()).lane
 
 
@@ -245,21 +252,22 @@ async def _or_error(call: Awaitable[T]) -> T:
 async def serve(
     line: ServiceConnection, settings: "Settings", home: "DataDir", options: MessageOptions
 ) -> None:
-    """Answer an editor until it closes our input."""
+    """Serve an editor until it closes the input."""
     async with task_scope() as start:
         start(_follow_owner(line))
-        # What it does not offer it does not have; the library answers that in the protocol's words.
+        # Methods of optional features are missing here; the library answers them with protocol
+        # errors.
         agent = cast("acp.Agent", EditorAgent(line, settings, home, options, start))
-        # Closing a session is a part that the library still calls unstable.
+        # Closing a session is still unstable in the library.
         reader, writer = await acp.stdio_streams(limit=_LINE_BYTES)
         lines = EditorLines(reader, writer)
         await acp.run_agent(agent, lines, use_unstable_protocol=True)
 
 
 async def _follow_owner(line: ServiceConnection) -> None:
-    """An editor may be idle for hours, and must not keep a gateway from the data."""
+    """Release the data on request: an editor may be idle for hours and must not block a gateway."""
     try:
         await line.follow_owner(idle_lane())
     except KoreError as exc:
-        # The next prompt meets the same, and says so to the person.
+        # The next prompt fails with the same error and reports it to the person.
         log.warning("the owner of the data was lost: %s", exc)

@@ -1,4 +1,4 @@
-"""JSON-RPC messages, one in each line of standard input and output."""
+"""Transport for JSON-RPC messages, one per line of standard input and output."""
 
 import asyncio
 import json
@@ -19,8 +19,10 @@ class _NoMessage(KoreError):
 
 
 class EditorLines:
-    """A transport of the protocol's library. What is no message is answered with an error: the
-    library ends at some of it, and says nothing to the rest."""
+    """Transport for the protocol library that answers invalid messages with an error.
+
+    The library itself stops at some invalid messages and ignores others.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -34,7 +36,7 @@ class EditorLines:
             await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end."""
+        """Return the next message; None at the end."""
         while line := await self._read_line():
             if not line.strip():
                 continue
@@ -46,7 +48,7 @@ class EditorLines:
         return None
 
     async def close(self) -> None:
-        """Once what is being sent is out; standard output itself stays the process's."""
+        """Wait until pending messages are sent; standard output belongs to the process."""
         async with self._is_free:
             pass
 
@@ -65,7 +67,7 @@ class EditorLines:
 
 
 def _message_of(line: bytes) -> dict[str, Any]:
-    """Raises `_NoMessage`."""
+    """Return the message of a line. Raises `_NoMessage`."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

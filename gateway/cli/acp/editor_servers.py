@@ -1,4 +1,4 @@
-"""MCP servers that an editor names for a session."""
+"""MCP servers that an editor requests for a session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,8 +17,10 @@ from gateway.core.task_scope import Start
 
 
 class EditorServers:
-    """Servers that run beside a conversation, from `begin` to `end`; `start` starts the task that
-    keeps them."""
+    """MCP servers of a conversation, running from `begin` to `end`.
+
+    `start` starts the task that keeps them running.
+    """
 
     def __init__(self, descriptions: Sequence[Any], start: Start) -> None:
         self._servers, self._failures = read_servers(descriptions)
@@ -28,7 +30,7 @@ class EditorServers:
         self._ready = asyncio.Event()
 
     def begin(self, service: Service, lane: str) -> None:
-        """Have the turns of the lane use them; again after the service was lost."""
+        """Attach the servers to the lane; call it again after the service was lost."""
         if not self._servers:
             return
         is_kept = self._task is not None and not self._task.done()
@@ -40,17 +42,17 @@ class EditorServers:
         self._task = self._start(self._keep(service, lane, self._ready))
 
     async def wait(self) -> None:
-        """Until each has been asked for its tools, or has failed."""
+        """Wait until each server has listed its tools or has failed."""
         if self._task is not None:
             await self._ready.wait()
 
     def take_failures(self) -> list[str]:
-        """A sentence about each that failed, once."""
+        """Return and clear the error messages of failed servers."""
         failures, self._failures = self._failures, []
         return failures
 
     async def end(self) -> None:
-        """End them."""
+        """Stop the servers."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -63,18 +65,18 @@ class EditorServers:
                     self._failures += failures
                     ready.set()
         except ConnectionLost:
-            # The next prompt finds who goes on, and begins anew.
+            # The next prompt connects to the successor and attaches the servers again.
             pass
         except KoreError as exc:
             self._failures.append(str(exc))
-            # They would fail again.
+            # Another attempt would fail in the same way.
             self._servers = ()
         finally:
             ready.set()
 
 
 def read_servers(descriptions: Sequence[Any]) -> tuple[tuple[SessionServer, ...], list[str]]:
-    """The servers as Kore knows them, and a sentence about each that cannot be one."""
+    """Convert descriptions to servers; return them and the errors of invalid ones."""
     servers: dict[str, SessionServer] = {}
     failures: list[str] = []
     for one in descriptions:

@@ -1,4 +1,4 @@
-"""Files as the editor shows them, for the turns that read and change them."""
+"""File requests to the editor, for turns that read and change files."""
 
 import asyncio
 import logging
@@ -20,20 +20,20 @@ log = logging.getLogger(__name__)
 
 @frozen
 class EditorFolder:
-    """The folder that an editor works in: as the editor names it, and what it really is."""
+    """Working folder of an editor: the path in the editor and the resolved path."""
 
     editor_path: Path
     real_path: Path
 
     def path_in_editor(self, path: str) -> str | None:
-        """The path as the editor knows it; None for one outside of the folder."""
+        """Return the path in the editor; None outside of the folder."""
         if not Path(path).is_relative_to(self.real_path):
             return None
         return str(self.editor_path / Path(path).relative_to(self.real_path))
 
 
 class FileRequests:
-    """Passes requests for files on to an editor that offers them (`offer`)."""
+    """Forwards file requests to an editor that supports them (`offer`)."""
 
     def __init__(
         self, client: acp.Client, folder: EditorFolder, offer: FileSystemCapabilities
@@ -44,7 +44,7 @@ class FileRequests:
 
     @asynccontextmanager
     async def served(self, service: Service, session: str, lane: str) -> AsyncIterator[None]:
-        """Answer what the turns of the lane ask until the block ends. Raises `KoreError`."""
+        """Answer the file requests of the lane until the block ends. Raises `KoreError`."""
         can_read = bool(self._offer.read_text_file)
         can_write = bool(self._offer.write_text_file)
         if not can_read and not can_write:
@@ -67,12 +67,12 @@ class FileRequests:
         try:
             text = await self._ask(session, request)
         except (acp.RequestError, ValueError, OSError) as exc:
-            # Its words may hold what is in the file.
+            # The message may contain text of the file.
             log.info("the editor did not %s a file: %s", request.action, type(exc).__name__)
         try:
             await service.answer_editor(request.id, text)
         except KoreError as exc:
-            # The turn does not wait longer than its deadline, and goes on with the disk.
+            # After its deadline the turn stops waiting and uses the file on disk.
             log.info("an editor's answer was not taken: %s", exc)
 
     async def _ask(self, session: str, request: EditorRequest) -> str | None:

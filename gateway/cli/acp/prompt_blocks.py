@@ -1,4 +1,4 @@
-"""What an editor sends with a prompt: words, pictures, links and files."""
+"""Content blocks of an editor's prompt: text, pictures, links and files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,11 @@ from gateway.media.pictures import store_base64
 
 @frozen
 class PromptParts:
-    """`text` are the person's words. `files` is what they show, for the model only, as
-    `MessageOptions.project` has it."""
+    """Content of a prompt.
+
+    `text` are the person's words. `files` are shown to the model only, in the format of
+    `MessageOptions.project`.
+    """
 
     text: str
     media: tuple[Media, ...] = ()
@@ -41,8 +44,10 @@ class PromptParts:
 
 
 def read_blocks(blocks: Sequence[Any], workspace: Path, origin: TrustedOrigins) -> PromptParts:
-    """Return what an editor sends; pictures are kept in the inbox of the workspace. Raises
-    `acp.RequestError` for what cannot be taken."""
+    """Convert the blocks of an editor; pictures are stored in the workspace's inbox.
+
+    Raises `acp.RequestError` for unsupported blocks.
+    """
     words: list[str] = []
     media: list[Media] = []
     references = _EditorReferences(origin)
@@ -70,10 +75,10 @@ def read_blocks(blocks: Sequence[Any], workspace: Path, origin: TrustedOrigins) 
 
 
 class _EditorReferences:
-    """What an editor shows or points at besides the person's words.
+    """Files and links that an editor adds to the person's words.
 
-    Only the path of an own, unmarked file that is there reads as the person's word. A program or
-    a stranger may have chosen any other address or name: in the words stands its number.
+    Only the path of an existing, trusted and unmarked file is part of the person's words. Any other
+    address or name may come from a program or a stranger, so that a number replaces it.
     """
 
     def __init__(self, origin: TrustedOrigins) -> None:
@@ -83,7 +88,7 @@ class _EditorReferences:
         self._numbers: dict[str, str] = {}
 
     def refer(self, uri: str, name: str = "") -> str:
-        """Return what stands for the file in the person's words."""
+        """Return the replacement for the file in the person's words."""
         if (path := self._own_path(uri)) is not None:
             return path
         reference = _path_of(uri) or (f"{name}: {uri}" if name else uri)
@@ -97,17 +102,17 @@ class _EditorReferences:
         return f"[{number}]"
 
     def add(self, uri: str, text: str) -> None:
-        """The content of a file, as the editor has it."""
+        """Add the content of a file as the editor has it."""
         path = escape_line(_path_of(uri) or uri)
         self._texts.append(render_prompt("project_file", path=path, text=text))
 
     def add_data(self, uri: str, size_bytes: int) -> None:
-        """A file that cannot be shown."""
+        """Add a file that cannot be shown."""
         reference, size = escape_line(_path_of(uri) or uri), describe_size(size_bytes)
         self._texts.append(render_prompt("editor_data", reference=reference, size=size))
 
     def update(self) -> Mapping[str, Any] | None:
-        """Return it all as `MessageOptions.project` has it."""
+        """Return the references in the format of `MessageOptions.project`."""
         if not self._texts:
             return None
         text = "\n\n".join(self._texts)
@@ -118,18 +123,18 @@ class _EditorReferences:
         if text is None or os.path.normpath(text) != text or not os.path.lexists(text):
             return None
         path = Path(text)
-        # A folder is also marked for what is in it.
+        # A folder is also marked for its contents.
         is_strange = is_name_marked(path) if path.is_dir() else is_marked(path)
         return None if is_strange or not self._origin.is_own(path) else text
 
 
 def refusal(words: str) -> acp.RequestError:
-    """Of what an editor asks that cannot be: invalid parameters, in one sentence."""
+    """Return the protocol error for invalid parameters, in one sentence."""
     return acp.RequestError(-32602, words)
 
 
 def _path_of(uri: str) -> str | None:
-    """The path of a file on this machine."""
+    """Return the path of a file URI on this machine, or None."""
     parts = urlsplit(uri)
     is_local = parts.scheme == "file" and parts.netloc in ("", "localhost")
     path = unquote(parts.path)

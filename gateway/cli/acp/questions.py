@@ -1,4 +1,4 @@
-"""What a person at an editor is asked: approvals, and what MCP servers want to know."""
+"""Questions to the person at an editor: approvals and questions of MCP servers."""
 
 import logging
 from itertools import groupby
@@ -45,7 +45,7 @@ _NO = ApprovalReply("deny")
 
 
 def question_content(approval: ApprovalAsked) -> list[Any]:
-    """Every line of a question, in code blocks that none of them can end."""
+    """Return all lines of a question in code blocks that the text cannot close."""
     content = []
     for is_diff, lines in groupby(approval.view.lines, lambda line: line.kind == "diff"):
         text = code_block("\n".join(line.text for line in lines), "diff" if is_diff else "text")
@@ -58,15 +58,17 @@ def _option_id(option: QuestionOption) -> str:
 
 
 class EditorQuestions:
-    """Puts questions to the person at an editor; no answer is a no. `offer` is what the editor can
-    show beside permissions."""
+    """Asks the person at an editor; a missing answer denies.
+
+    `offer` are the supported forms besides permission requests.
+    """
 
     def __init__(self, client: acp.Client, offer: ElicitationCapabilities | None) -> None:
         self._client = client
         self._offer = offer or ElicitationCapabilities()
 
     async def ask(self, session: str, approval: ApprovalAsked, call: str) -> ApprovalReply:
-        """The answer. `call` is the editor's id of the tool call that it is about."""
+        """Return the answer; `call` is the editor's id of the tool call in question."""
         try:
             if approval.request.server_question is not None:
                 return await self._ask_for_server(
@@ -148,7 +150,7 @@ class EditorQuestions:
     async def _show_choices(
         self, session: str, query: ServerQuestion, call: str, text: str
     ) -> ApprovalReply:
-        """For an editor that shows permissions only."""
+        """Ask with a permission request, for editors without forms."""
         names = [*query.choices, *([query.otherwise] if query.otherwise else [])]
         options = [
             PermissionOption(option_id=f"{_CHOICE}{n}", name=escape_line(name), kind="allow_once")

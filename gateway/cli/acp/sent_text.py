@@ -1,27 +1,29 @@
-"""What an editor has of a reply that a model begins anew."""
+"""Text that an editor has received of a restarted reply."""
 
 
 class SentText:
-    """The words of one reply that the editor has. A reply begins anew when its stream fails or the
-    owner of the data is lost: then only what is missing is sent. If the new one says something
-    else, all of it is sent, below the first."""
+    """Tracks the text of a reply that the editor has received.
+
+    A reply restarts when its stream fails or the owner of the data is lost: then only the missing
+    part is sent. If the new reply differs, all of it is sent below the first.
+    """
 
     def __init__(self) -> None:
         self._sent = ""
-        # What the editor has of a reply that has begun anew, and its new words so far: they are
-        # held back while they only repeat.
+        # Text that the editor has of a restarted reply, and the new text so far, which is held back
+        # while it only repeats.
         self._before = ""
         self._repeated = ""
 
     def begin_again(self) -> None:
-        """The next words belong to the same reply, from its start."""
+        """Restart the reply: the next text belongs to it from its beginning."""
         if not self._before:
-            # Stored answers have no space around them.
+            # Stored answers are stripped of surrounding space.
             self._before, self._sent = self._sent.lstrip(), ""
         self._repeated = ""
 
     def take(self, text: str) -> str:
-        """What to send of these words, which follow the last ones."""
+        """Return the part of the next text that has to be sent."""
         if not self._before:
             self._sent += text
             return text
@@ -35,8 +37,11 @@ class SentText:
         return f"\n\n{self._sent}"
 
     def end_reply(self) -> str:
-        """What to send at the end of a reply: its new words, if they are fewer than the editor has
-        of it. The next words belong to another reply."""
+        """End the reply and return the text to send.
+
+        That is the new text, if it is shorter than the text that the editor has. The next text
+        belongs to another reply.
+        """
         repeated, before = self._repeated.rstrip(), self._before.rstrip()
         self._sent = self._before = self._repeated = ""
         return f"\n\n{repeated}" if repeated and repeated != before else ""

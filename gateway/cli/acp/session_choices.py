@@ -1,4 +1,4 @@
-"""What a person can choose for a session in an editor's menus: the model and the mode."""
+"""Choices of a session in an editor's menus: model and mode."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from agent.text.visible import escape_line
 from gateway.control.service import Service
 
 MODEL, MODE = "model", "mode"
-# A menu with more is no menu; `/model NAME` takes any.
+# Size limit of the menu; `/model NAME` accepts any model.
 _MOST_MODELS = 200
 _MODES: dict[PermissionMode, tuple[str, str]] = {
     "plan": (mark_for_translation("Plan"), mark_for_translation("Reads only; changes nothing")),
@@ -38,15 +38,17 @@ ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 @frozen
 class SessionChoices:
-    """What is chosen now. `models` are the names that can be chosen, each with what it stands for;
-    the chosen one is among them."""
+    """Current choices of a session.
+
+    `models` are the available names, each with its model; the chosen one is included.
+    """
 
     model: str
     mode: PermissionMode
     models: tuple[tuple[str, str], ...]
 
     def mode_state(self) -> SessionModeState:
-        """The modes, for editors without configuration options."""
+        """Return the modes, for editors without configuration options."""
         return SessionModeState(
             current_mode_id=self.mode,
             available_modes=[
@@ -85,7 +87,7 @@ class SessionChoices:
 
 
 async def read_choices(service: Service, lane: str, default: PermissionMode) -> SessionChoices:
-    """Of the session that the lane is in; `default` is the mode of one that has none."""
+    """Read the choices of the lane's session; `default` is the mode of a session without one."""
     status = await service.conversation_status(lane)
     listed = await service.list_models()
     model = status["model"] or _default_of(listed)
@@ -98,7 +100,7 @@ async def read_choices(service: Service, lane: str, default: PermissionMode) -> 
 
 
 def mode_of_value(value: Any) -> PermissionMode:
-    """Raises `ValueError` with a sentence."""
+    """Return the mode. Raises `ValueError` with a message for the person."""
     if not is_mode(value):
         raise ValueError(f"expected a mode out of {', '.join(MODES)}, found {str(value)[:80]}")
     return value

@@ -36,17 +36,17 @@ Content = ContentToolCallContent | FileEditToolCallContent
 # Kinds of tools that editors do not know.
 _OTHER_KINDS: dict[str, ToolKind] = {"plan": "think", "ask": "other", "delegate": "other"}
 _RESULT_CHARS = 10_000
-# What a command writes replaces what was told before: its end is told, and not too often.
+# An update with output replaces the previous one: only the end is sent, at limited intervals.
 _OUTPUT_CHARS = 4_000
 _OUTPUT_EVERY_S = 0.5
 
 
 class TurnUpdates:
-    """Of one prompt in `folder`; `streamed` says whether any words of the model have come, which
-    `sent` keeps from being sent twice.
+    """Converts the events of one prompt in `folder` to updates.
 
-    `uses` counts the calls of the conversation by id: some vendors use ids again in the next reply,
-    and an editor must not take those for one call.
+    `streamed` is true once the model has sent text; `sent` prevents duplicate text. `uses` counts
+    the calls of the conversation by id: some vendors reuse ids in the next reply, and an editor
+    must not treat these as one call.
     """
 
     def __init__(self, folder: Path, uses: Counter[str], sent: SentText) -> None:
@@ -55,13 +55,13 @@ class TurnUpdates:
         self._open: dict[str, str] = {}
         self._arguments: dict[str, Mapping[str, Any]] = {}
         self._names: dict[str, str] = {}
-        # Calls as the model writes them, which have not begun.
+        # Calls that the model is still writing.
         self._pieces: dict[str, tuple[str, str]] = {}
         self._outputs: dict[str, str] = {}
         self._told_at: dict[str, float] = {}
         self._sent = sent
         self.streamed = False
-        # Calls that the editor shows as not ended yet, and the call that each question is about.
+        # Calls that have not ended in the editor, and the call of each question.
         self._unended: dict[str, None] = {}
         self._questions: dict[str, str] = {}
 
@@ -96,7 +96,7 @@ class TurnUpdates:
             yield acp.update_agent_message_text(text)
 
     def question(self, approval: events.ApprovalAsked) -> ToolCallStart:
-        """The call that a person is asked about; it starts under the same id when they allow it."""
+        """Return the call in question; it starts under the same id once it is allowed."""
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
         self._names[call], self._arguments[call] = approval.request.tool, approval.request.arguments
@@ -113,14 +113,13 @@ class TurnUpdates:
         )
 
     def answered(self, answer: events.ApprovalAnswered) -> Iterator[Update]:
-        """A question about a call of somebody else, such as a sub-agent, is all that the editor is
-        shown of it; that ends with the answer."""
+        """End a call that the editor knows only from its question, such as a sub-agent's."""
         call = self._questions.pop(answer.nonce, None)
         if call in self._unended and call not in self._pieces:
             yield self._ended(call, is_error=answer.answer == "deny")
 
     def end(self) -> Iterator[Update]:
-        """End what is shown as under way: the turn is over."""
+        """End all open calls, because the turn is over."""
         for call in list(self._unended):
             yield self._ended(call, is_error=True)
 
@@ -129,7 +128,7 @@ class TurnUpdates:
         return acp.update_tool_call(call, status="failed" if is_error else "completed")
 
     def _id_of(self, call: str) -> str:
-        """The editor's id for a call that has no result yet."""
+        """Return the editor's id for a call without a result."""
         if call not in self._open:
             self._uses[call] += 1
             used = self._uses[call]
@@ -199,7 +198,7 @@ class TurnUpdates:
         )
 
     def _edit(self, name: str, arguments: Mapping[str, Any]) -> FileEditToolCallContent | None:
-        """A change that the editor can show side by side, as far as the call says it."""
+        """Return a change for a side-by-side view, as far as the arguments describe it."""
         traits = tool_traits(name)
         if traits.kind != "edit" or traits.only_adds:
             return None
@@ -216,7 +215,7 @@ def _kind(kind: tools.ToolKind) -> ToolKind:
 
 
 def _escaped(value: Any) -> Any:
-    """The arguments of a call in question, with every character visible."""
+    """Return the arguments of a call in question with every character visible."""
     if isinstance(value, Mapping):
         return {escape_for_approval(str(key)): _escaped(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -242,6 +241,6 @@ def _diff_text(diff: str) -> ContentToolCallContent:
 
 
 def _text_content(text: str, language: str = "") -> ContentToolCallContent:
-    """As code: editors read it as markdown, and would load the pictures of strangers."""
+    """Return text as a code block: rendered markdown would load pictures from strangers."""
     short = text if len(text) <= _RESULT_CHARS else f"{text[:_RESULT_CHARS]}\n…"
     return acp.tool_content(acp.text_block(code_block(escape_invisible(short), language)))

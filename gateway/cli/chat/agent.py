@@ -1,4 +1,4 @@
-"""`kore agent`: a conversation in this terminal, or one turn for a script."""
+"""Command `kore agent`: a terminal conversation, or a single turn for scripts."""
 
 import argparse
 import asyncio
@@ -109,7 +109,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code: 0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted."""
+    """Return the exit code.
+
+    0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted.
+    """
     if args.profile is None:
         return _run(args)
     from cProfile import Profile
@@ -168,7 +171,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _log_to_file(args: argparse.Namespace, settings: "Settings", home: DataDir) -> None:
-    """The terminal is for the conversation; what this process logs goes to a file of its own."""
+    """Log to a file, because the terminal is for the conversation."""
     from gateway.runtime.log_setup import open_logs
 
     home.ensure()
@@ -176,7 +179,7 @@ def _log_to_file(args: argparse.Namespace, settings: "Settings", home: DataDir) 
 
 
 def _text(args: argparse.Namespace) -> str | None:
-    """What to say in a single turn; None for a conversation. Raises `ConfigError`."""
+    """Return the text of a single turn; None for a conversation. Raises `ConfigError`."""
     texts = [text for text in (args.text, args.message, args.printed) if text is not None]
     if len(texts) > 1:
         raise ConfigError(t("use only one of TEXT, -m and -p"))
@@ -210,7 +213,7 @@ def _stdin() -> str:
 
 
 def _is_fed() -> bool:
-    """Whether stdin is a pipe or a file, not a terminal, a closed or an empty one."""
+    """Return whether stdin is a pipe or a file, and not a terminal or /dev/null."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
@@ -240,7 +243,7 @@ def _folder(path: Path | None) -> str | None:
 
 
 def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str, ...] | None:
-    """The canonical names of tools or their aliases. Raises `ConfigError` for an unknown one."""
+    """Return the canonical names of tools. Raises `ConfigError` for an unknown name or alias."""
     if names is None:
         return None
     from agent.security.policy.policy_file import guess
@@ -278,7 +281,7 @@ async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, f
 
 
 async def _fork(service: "Service", session: str | None) -> str:
-    """A copy of this session, or of the one that was used here last."""
+    """Fork this session, or the last one used here, and return the id of the copy."""
     from gateway.core.messages import console_principal
 
     if session is None:

@@ -1,6 +1,6 @@
-"""`kore agent --init` and `--auto-continue`: one piece of work over many sessions.
+"""Long tasks over several sessions: `kore agent --init` and `--auto-continue`.
 
-The folder's own files say what is done, the progress file how many sessions it took.
+The files in the folder track the finished work, the progress file the number of sessions.
 """
 
 import argparse
@@ -38,9 +38,9 @@ from gateway.runtime.paths import DataDir
 if TYPE_CHECKING:
     from gateway.config import Settings
 
-# Sessions in a row that change neither checklist nor progress.
+# Limit of consecutive sessions that change neither checklist nor progress.
 _IDLE = 2
-# A session that was killed this often is not begun again.
+# Limit of interruptions; a session that was killed this often is not restarted.
 _CUTS = 3
 _STOP_S = 60
 _AGAIN_S = 0.2
@@ -49,7 +49,10 @@ _AGAIN_S = 0.2
 async def work(
     args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
 ) -> int:
-    """The exit code; `order.text` is the task. Raises `ConfigError` for flags that do not fit."""
+    """Run the task in `order.text` and return the exit code.
+
+    Raises `ConfigError` for incompatible flags.
+    """
     plan = plan_for(args, order, settings, home)
     interrupted = asyncio.Event()
     with interrupts(interrupted), open_progress(home, plan.folder) as progress_file:
@@ -64,7 +67,10 @@ async def work(
 
 
 class LongTaskRunner:
-    """`exit_code = await LongTaskRunner(line, plan, progress_file, ask).run(interrupted)`."""
+    """Runs a long task session after session.
+
+    `exit_code = await LongTaskRunner(line, plan, progress_file, ask).run(interrupted)`
+    """
 
     def __init__(
         self,
@@ -82,7 +88,7 @@ class LongTaskRunner:
         self._session = LongTaskSession(line, plan, progress_file, ask, beat_s, clock)
 
     async def init(self, interrupted: asyncio.Event) -> int:
-        """Have the files written. Raises `ConfigError` when there is a checklist already."""
+        """Let the agent write the checklist. Raises `ConfigError` if it already exists."""
         folder = self._plan.folder
         if (folder / LIST).exists():
             raise ConfigError(
@@ -94,7 +100,7 @@ class LongTaskRunner:
         return code
 
     async def run(self, interrupted: asyncio.Event) -> int:
-        """Session after session, to the end of the work or of a limit."""
+        """Run sessions until the task is complete or a limit is reached."""
         folder, code = self._plan.folder, DONE
         progress = await self._take_up()
         if features_of(folder) is None:
@@ -109,12 +115,15 @@ class LongTaskRunner:
             code, progress = await self._make_plan(progress, interrupted)
         if code == DONE:
             code = await self._sessions(progress, interrupted)
-        # What raises is no orderly end: the next command goes on from there.
+        # After an exception the file stays, and the next command continues from there.
         self._progress_file.close()
         return code
 
     async def _take_up(self) -> LongTaskProgress:
-        """Where a killed command has left it. Raises `KoreError` when it goes on by itself."""
+        """Return the progress of an interrupted command.
+
+        Raises `KoreError` if its session is still running.
+        """
         progress = self._progress_file.read()
         if progress.lane is None:
             return progress
@@ -125,7 +134,8 @@ class LongTaskRunner:
                 "resuming after an interrupted run, {n} sessions done",
             )
         )
-        # A running gateway works on when only the terminal was killed; two must not work at once.
+        # If only the terminal was killed, a running gateway continues the session. Two sessions
+        # must not run at the same time.
         until = self._clock() + _STOP_S
         while await self._connection.service.stop_turn(progress.lane):
             if self._clock() > until:
@@ -151,7 +161,7 @@ class LongTaskRunner:
     async def _make_plan(
         self, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> tuple[int, LongTaskProgress]:
-        """The exit code, and the progress with the time that it took."""
+        """Write the plan; return the exit code and the progress with the time spent."""
         folder = self._plan.folder
         text = render_prompt("long_init", plan=plan_of(folder), task=self._plan.text or "")
         under_way = replace(progress, planning=True)
@@ -168,7 +178,7 @@ class LongTaskRunner:
                 path=folder / LIST,
             )
             _say(text_shown)
-            # That the hours are used up is said where they are counted.
+            # The caller that counts the hours reports the time limit.
             return DONE if is_late else code, progress
         if is_late:
             template = mark_for_translation(
@@ -222,7 +232,7 @@ class LongTaskRunner:
                 return end
 
     def _text(self, progress: LongTaskProgress) -> str:
-        """What the next session is told."""
+        """Return the prompt of the next session."""
         text = render_prompt("long_session", n=progress.done + 1)
         if self._plan.text:
             text += f"\n\n{self._plan.text}"
@@ -232,10 +242,10 @@ class LongTaskRunner:
 
 
 def _end(worked: SessionOutcome, progress: LongTaskProgress) -> int | None:
-    """Whether a session ends it all, and how."""
+    """Return the exit code if a session ends the task, or None."""
     if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
         return worked.code
-    # A session that came to the end of its model calls is followed by the next; money is not.
+    # After the limit of model calls the next session continues; after the cost limit it does not.
     if worked.code == LIMIT and worked.stop_reason == "limit":
         return LIMIT
     if progress.idle >= _IDLE:
@@ -256,7 +266,7 @@ def _count_features(folder: Path) -> tuple[int, int]:
 
 
 def _all_pass(total: int, sessions: int) -> str:
-    """After so many sessions; none when there was nothing left to do."""
+    """Return the message for a finished task; without sessions, nothing was left to do."""
     if not sessions:
         return plural(total, "the only feature passes", "all {n} features pass")
     return plural(
@@ -268,7 +278,7 @@ def _all_pass(total: int, sessions: int) -> str:
 
 
 def _files(folder: Path) -> tuple[str, str]:
-    """The checklist and the progress."""
+    """Return the texts of the checklist and the progress notes."""
     return text_of(folder, LIST), text_of(folder, PROGRESS)
 
 

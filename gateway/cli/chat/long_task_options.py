@@ -1,4 +1,4 @@
-"""What long work was asked for on the command line."""
+"""Options of a long task from the command line."""
 
 import argparse
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ MAX_SESSIONS = 50
 
 @frozen
 class LongTaskOptions:
-    """What was asked for: `request` is what every session has in common."""
+    """Options of a long task; `request` applies to every session."""
 
     request: OneShotRequest
     folder: Path
@@ -34,7 +34,7 @@ class LongTaskOptions:
 def plan_for(
     args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
 ) -> LongTaskOptions:
-    """Raises `ConfigError` for flags that do not fit."""
+    """Return the options. Raises `ConfigError` for incompatible flags."""
     if args.session or args.resume is not None or args.latest:
         raise ConfigError(t("a long task starts new sessions: -c, -s and -r cannot be used"))
     if not args.auto_continue:
@@ -49,9 +49,9 @@ def plan_for(
 
 
 def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
-    """Raises `ConfigError` when the offline stand-in would be given the work.
+    """Raise `ConfigError` if the offline echo model would do the work.
 
-    `options` are those of every session, `status` what the service tells of itself.
+    `options` apply to every session, `status` is the status of the service.
     """
     own = (options.agent or {}).get("model")
     model = options.model or own or status.get("model")
@@ -63,7 +63,7 @@ def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
 
 
 def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
-    """The agents of these names. Raises `ConfigError` for one that there is not."""
+    """Return the names of existing agents. Raises `ConfigError` for an unknown agent."""
     requested = tuple(filter(None, (name.strip() for name in names.split(","))))
     if not requested:
         return ()

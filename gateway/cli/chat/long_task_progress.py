@@ -1,4 +1,4 @@
-"""How far long work has got: kept in Kore's own folder, where no tool reaches."""
+"""Progress of long tasks, stored in Kore's own folder, which tools cannot access."""
 
 import fcntl
 import hashlib
@@ -18,9 +18,12 @@ from gateway.runtime.paths import DataDir
 
 @frozen
 class LongTaskProgress:
-    """`done` sessions have ended. One has begun on `lane`, after `cuts` tries that were killed;
-    the last `idle` ones changed nothing, and all together took `worked_s` seconds. `planning`:
-    what has begun is no session yet."""
+    """Progress of a long task.
+
+    `done` sessions have ended. The current session runs on `lane`, after `cuts` attempts that were
+    killed. The last `idle` sessions changed nothing, and all sessions together took `worked_s`
+    seconds. `planning`: the current session writes the plan and does not count.
+    """
 
     done: int = 0
     lane: str | None = None
@@ -32,12 +35,12 @@ class LongTaskProgress:
 
 @frozen
 class ProgressFile:
-    """Stores the progress of one folder's work: the next command reads what a killed one wrote."""
+    """Progress file of a folder's task; a later command reads the state of a killed one."""
 
     path: Path
 
     def read(self) -> LongTaskProgress:
-        """New progress when there is nothing, or nothing usable."""
+        """Return the stored progress, or new progress if none is usable."""
         try:
             progress = LongTaskProgress(**json.loads(self.path.read_bytes()))
             usable = min(progress.done, progress.cuts, progress.idle, progress.worked_s) >= 0
@@ -47,7 +50,7 @@ class ProgressFile:
         return progress if usable and ours else LongTaskProgress()
 
     def write(self, progress: LongTaskProgress) -> None:
-        """Durable once it returns; a kill leaves the old one or the new one."""
+        """Write durably and atomically: a kill leaves either the old or the new version."""
         new_file = self.path.with_suffix(".new")
         with new_file.open("w") as file:
             json.dump(asdict(progress), file)
@@ -56,19 +59,19 @@ class ProgressFile:
         new_file.replace(self.path)
 
     def close(self) -> None:
-        """The work came to an end that needs no going on."""
+        """Delete the file after a task that need not be continued."""
         self.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def open_progress(home: DataDir, folder: Path) -> Iterator[ProgressFile]:
-    """The folder's progress file, for one command at a time.
+    """Open the progress file of a folder for exclusive use.
 
-    Raises `ConfigError` while it is in use.
+    Raises `ConfigError` while another command uses it.
     """
     home.long_work.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
-    # The lock is a file of its own, which is never replaced. It ends with the process.
+    # The lock file is separate, because it is never replaced. The lock ends with the process.
     lock = os.open(home.long_work / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -1,4 +1,4 @@
-"""One session of long work: its only turn, within the hours that are left."""
+"""Session of a long task: a single turn within the remaining hours."""
 
 import asyncio
 import sys
@@ -12,13 +12,13 @@ from gateway.cli.chat.long_task_progress import LongTaskProgress, ProgressFile
 from gateway.cli.chat.one_shot import Ask, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection
 
-# How often the time of a session under way is noted.
+# Interval for saving the time of a running session.
 BEAT_S = 10.0
 
 
 @frozen
 class SessionOutcome:
-    """The exit code of a session's turn, what stopped it, and how long all has taken by now."""
+    """Exit code of a session's turn, its stop reason, and the total time so far."""
 
     code: int
     stop_reason: str | None
@@ -27,7 +27,7 @@ class SessionOutcome:
 
 @frozen
 class LongTaskSession:
-    """Works one session after the other; `clock` is monotonic time in seconds."""
+    """Runs the sessions of a task one after the other; `clock` is monotonic time in seconds."""
 
     connection: ServiceConnection
     plan: LongTaskOptions
@@ -43,8 +43,8 @@ class LongTaskSession:
     async def work(
         self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> SessionOutcome:
-        """Have `text` answered in a new session; a person or the clock may stop it."""
-        # The turn needs one event for both.
+        """Run `text` as a turn in a new session; a person or the time limit may stop it."""
+        # The turn accepts a single event, so that both stops have to share it.
         stop = asyncio.Event()
         timer = None
         if (left_s := self.left_s(progress)) != float("inf"):
@@ -63,7 +63,7 @@ class LongTaskSession:
     async def _turn(
         self, text: str, stop: asyncio.Event, progress: LongTaskProgress
     ) -> tuple[int, str | None]:
-        """The exit code, and what stopped it."""
+        """Run the turn; return the exit code and the stop reason."""
         if self.plan.request.project is not None:
             self.plan.request.project.forget()
         order = replace(self.plan.request, text=text)
@@ -79,7 +79,7 @@ class LongTaskSession:
         return code, turn.stop_reason
 
     async def _note(self, progress: LongTaskProgress) -> None:
-        """Write the progress regularly: a kill loses no more than one interval of working time."""
+        """Save the progress regularly: a kill loses at most one interval of working time."""
         began = self.clock()
         while True:
             await asyncio.sleep(self.note_interval_s)

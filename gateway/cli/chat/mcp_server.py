@@ -1,4 +1,4 @@
-"""Kore as an MCP server: other programs ask its agent, search its conversations, leave messages."""
+"""MCP server for other programs: ask the agent, search conversations, leave messages."""
 
 import asyncio
 import io
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.config import Settings
     from gateway.runtime.paths import DataDir
 
-# What is offered unless more is named: `send_message` reaches a person's phone.
+# Tools that are enabled by default. `send_message` is not, because it reaches a person's phone.
 DEFAULT_TOOLS = ("ask", "search_conversations")
 TOOLS = (*DEFAULT_TOOLS, "send_message")
 _LEAST_TOKEN_CHARS = 16
@@ -36,15 +36,18 @@ _MOST_HITS = 50
 
 
 class KoreTools:
-    """The tools; `options` is what the agent may do for those who ask. No person is there to answer
-    its questions: what asks is denied."""
+    """Tools of the MCP server.
+
+    `options` are the agent's permissions for the clients. Actions that need an approval are denied,
+    because no person is present.
+    """
 
     def __init__(self, line: ServiceConnection, options: MessageOptions) -> None:
         self._line = line
         self._options = replace(options, unattended=True)
 
     def functions(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
-        """The tools by their names."""
+        """Return the tools by name."""
         return {
             "ask": self.ask,
             "search_conversations": self.search_conversations,
@@ -52,7 +55,7 @@ class KoreTools:
         }
 
     async def ask(self, message: str, session: str | None = None) -> dict[str, Any]:
-        """The answer, and the session to go on in."""
+        """Ask the agent; return its answer and the session for further questions."""
         out = io.StringIO()
         order = OneShotRequest(message, "json", session, options=self._options)
         turn = OneShotTurn(self._line, order, out, io.StringIO())
@@ -63,14 +66,14 @@ class KoreTools:
         return {"answer": summary["text"], "session": summary["session_id"]}
 
     async def search_conversations(self, words: str, limit: int = 10) -> list[dict[str, Any]]:
-        """What was said, the best matches first."""
+        """Search the conversations, best matches first."""
         hits = await self._line.service.search_messages(words, min(max(1, limit), _MOST_HITS))
         return [
             {key: value for key, value in asdict(hit).items() if key != "marks"} for hit in hits
         ]
 
     async def send_message(self, text: str) -> str:
-        """A message to the owner, in the chat where they last wrote."""
+        """Send a message to the owner, in the chat that they used last."""
         job = NewJob(key=uuid.uuid4().hex, when="in 1s", text=text, urgent=True)
         return await self._line.service.add_job(job)
 
@@ -82,7 +85,7 @@ async def serve(
     tools: Sequence[str],
     port: int | None,
 ) -> int:
-    """Serve over stdio, or at this port of 127.0.0.1. Raises `ConfigError`, `KoreError`."""
+    """Serve over stdio, or on this port of 127.0.0.1. Raises `ConfigError`, `KoreError`."""
     async with open_connection(settings, home) as line:
         server = _server(KoreTools(line, options), tools)
         if port is None:
@@ -110,7 +113,7 @@ def _server(kore: KoreTools, names: Sequence[str]) -> "MCPServer[Any]":
 
 
 def _speaking(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """The same function; what goes wrong is a sentence for the program that calls."""
+    """Return the function with errors converted to messages for the client."""
     from functools import wraps
 
     from mcp.server.mcpserver.exceptions import ToolError
@@ -145,7 +148,7 @@ async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
             hint=t("choose another with --port, or 0 for any that is free"),
         ) from None
     application = _with_token(server.streamable_http_app(), token)
-    # It takes connections already, so that whoever reads this can come at once.
+    # Print the address after the socket is listening, so that clients can connect immediately.
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
     if "KORE_MCP_TOKEN" not in os.environ:
         print(f"Authorization: Bearer {token}", file=sys.stderr)
@@ -155,7 +158,7 @@ async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
 
 
 def _with_token(application: Any, token: str) -> Any:
-    """The application, for those alone who bring the token."""
+    """Wrap the application so that requests need the token."""
     expected = f"Bearer {token}".encode()
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:

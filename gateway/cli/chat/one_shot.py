@@ -1,4 +1,4 @@
-"""One turn without a conversation: the answer on stdout, everything else on stderr."""
+"""Single turn without a conversation: answer on stdout, everything else on stderr."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 @frozen
 class OneShotRequest:
-    """What to say and where: in `session`, in the newest one (`latest`), or in a new one."""
+    """Request for a single turn in `session`, in the latest one (`latest`), or in a new one."""
 
     text: str
     output: OutputFormat = "text"
@@ -48,14 +48,14 @@ class OneShotRequest:
     latest: bool = False
     options: MessageOptions = MessageOptions()
     project: "ProjectContext | None" = None
-    # Print the text of the model as it comes, also what it says before a call of a tool.
+    # Print streamed text, including text before a tool call.
     streams: bool = False
 
 
 class OneShotTurn:
-    """`exit_code = await OneShotTurn(line, request, out, err).run(interrupted)`.
+    """Single turn: `exit_code = await OneShotTurn(line, request, out, err).run(interrupted)`.
 
-    `ask` puts an approval to a person; without it approvals are denied.
+    `ask` asks a person for an approval; without it, approvals are denied.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OneShotTurn:
         streams = order.streams and order.output == "text"
         self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
-        # The last delivery by its number.
+        # Number of the last delivery.
         self._delivered = 0
         self._result: Result | None = None
         self._error: events.Error | None = None
@@ -91,14 +91,14 @@ class OneShotTurn:
 
     @property
     def stop_reason(self) -> str | None:
-        """What ended the turn when it was not the model."""
+        """Reason for an early end of the turn; None after a regular end."""
         return self._result.stopped if self._result else None
 
     async def run(self, interrupted: asyncio.Event) -> int:
-        """Returns the exit code once the turn is stored. `interrupted` stops the turn.
+        """Run the turn and return the exit code once it is stored.
 
-        When the owner of the data changes, the turn goes on in the new one. Raises `KoreError` when
-        the turn could not be asked for.
+        `interrupted` stops the turn. When the owner of the data changes, the turn continues in the
+        new process. Raises `KoreError` if the turn could not be submitted.
         """
         while True:
             service = self._service
@@ -119,7 +119,7 @@ class OneShotTurn:
         return self._connection.service
 
     async def _follow(self, interrupted: asyncio.Event) -> None:
-        """Ask, unless that is stored already, and show what comes until it is answered."""
+        """Submit the message unless it is already stored, and show events until the answer."""
         lane = self._builder.lane
         if not self._has_session:
             await self._choose_session(lane)
@@ -153,7 +153,7 @@ class OneShotTurn:
             await self._refuse_open_question(await self._service.bind_session(lane, session))
 
     async def _refuse_open_question(self, session: str) -> None:
-        # A message behind the question would wait for an answer that cannot come from here.
+        # A message after the question would wait for an answer that cannot come from here.
         for prompt in await self._service.list_approvals():
             if prompt.session == session:
                 raise KoreError(
@@ -166,9 +166,9 @@ class OneShotTurn:
         self._is_stopping = not await self._service.stop_turn(self._builder.lane)
 
     async def _take(self, event: WatchEvent) -> bool:
-        """Returns whether the turn is over."""
+        """Handle an event; return whether the turn is over."""
         if self._is_stopping and isinstance(event, events.SessionStart | events.IterationStart):
-            # Ctrl-C came before there was a turn to stop.
+            # Ctrl-C was pressed before the turn started.
             self._is_stopping = not await self._service.stop_turn(self._builder.lane)
         if self._request.output == "stream-json":
             self._progress.erase()
@@ -206,7 +206,7 @@ class OneShotTurn:
                 pass
 
     def _start(self, event: events.ToolStart) -> None:
-        # A call that waited for an approval starts once more when it continues.
+        # A call that waited for an approval starts a second time when it continues.
         if event.id not in self._started_calls:
             self._started_calls.add(event.id)
             self._note(f"● {started_line(event)}")

@@ -1,4 +1,4 @@
-"""A line on the terminal that says how long a turn without a conversation has been at work."""
+"""Progress line with the elapsed time of a single turn."""
 
 import asyncio
 import os
@@ -15,8 +15,11 @@ _ERASE = "\r\x1b[K"
 
 
 class ProgressLine:
-    """One line on `err`, drawn anew each second; nothing where `err` is no terminal, or one that
-    cannot erase. Callers that print there call `erase` first."""
+    """Line on `err` that is redrawn every second.
+
+    It is disabled if `err` is not a terminal or cannot erase. Callers must call `erase` before they
+    print to `err`.
+    """
 
     def __init__(self, err: TextIO) -> None:
         self._err = err
@@ -25,7 +28,7 @@ class ProgressLine:
         self._began_at = 0.0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Draw the line until cancelled."""
         self._began_at = time.monotonic()
         while self._is_shown:
             await asyncio.sleep(_EVERY_S)
@@ -43,13 +46,13 @@ class ProgressLine:
             self._err.flush()
 
     def finish(self) -> None:
-        """From now on the answer itself says that there is work."""
+        """Remove the line, because the answer itself now shows the progress."""
         self.erase()
         self._is_paused = True
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """While a person is asked on the same terminal; the clock rests."""
+        """Hide the line and pause the timer while a person is asked on the same terminal."""
         self.erase()
         self._is_paused = True
         asked_at = time.monotonic()

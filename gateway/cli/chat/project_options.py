@@ -1,4 +1,4 @@
-"""What `kore agent` shows the model of a folder and of files: `--cwd` and `-f`."""
+"""Project context of `kore agent` from `--cwd` and `-f`."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ _STRANGE = mark_for_translation(
 def project_of(
     args: argparse.Namespace, options: MessageOptions, settings: "Settings"
 ) -> "ProjectContext | None":
-    """The folder and the files that the model is shown. Raises `ConfigError` for a bad file."""
+    """Return the context of the folder and the files. Raises `ConfigError` for a bad file."""
     if options.cwd is None and not args.file:
         return None
     from agent.security.files.paths import blocked_entry
@@ -50,8 +50,10 @@ def project_of(
 
 
 def _remarks(file: Path) -> list[str]:
-    """What the person is told of a file that the model is not shown as it is. Raises `ConfigError`
-    for one that cannot be read."""
+    """Return remarks about a file that the model cannot see as text.
+
+    Raises `ConfigError` for an unreadable file.
+    """
     from agent.context.project.pointed_file import kind_of
     from gateway.cli.console.chat.workdir import not_text_remark
 
@@ -70,7 +72,7 @@ def _remarks(file: Path) -> list[str]:
 def place_of(
     options: MessageOptions, settings: "Settings", project: "ProjectContext | None", home: Path
 ) -> "ConsoleWorkdir":
-    """The same folder as a conversation in the terminal sees it."""
+    """Return the working folder for a terminal conversation."""
     from agent.security.taint.origin import is_in
     from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
@@ -86,7 +88,7 @@ def place_of(
     entries = {entry.model_name: entry for entry in settings.model_list}
 
     def window(model: str) -> int:
-        """Without the key, which a terminal beside a gateway need not have."""
+        """Return the context window without the key, which a client of a gateway may not have."""
         from agent.providers.registry import ModelConfig, window_of, with_address
         from gateway.config.model_entries import profile_models
 
@@ -102,14 +104,14 @@ def place_of(
         return min(window, settings.context.max_tokens or window)
 
     def title(model: str) -> str:
-        """Every configuration of `kore init` has a "default", which says nothing."""
+        """Return a model's display name; "default", the name from `kore init`, says nothing."""
         first = (entry.model for entry in settings.model_list if entry.model_name == model)
         return next(first, model) if model == "default" else model
 
     folder = Path(options.cwd or settings.agent.workspace)
     real = folder.resolve()
     origin = origin_of(settings)
-    # The workspace is the agent's: what lies there, a model may have written.
+    # The workspace is not trusted here, because a model may have written its files.
     trusted = is_in(real, origin.own[1:])
     own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
     command_folders = [CommandFolder(one, False, True) for one in own]
@@ -137,7 +139,7 @@ def place_of(
 def project_context(
     root: Path | None, files: Sequence[Path], settings: "Settings", home: "DataDir"
 ) -> "ProjectContext":
-    """What the model is told of a folder, or without one of files alone."""
+    """Return the project context of a folder, or of files alone."""
     from agent.context.project.context import FILE_SHARE, ProjectContext
     from agent.context.project.directory_tree import TreeLimits
     from agent.providers.vendors import CONTEXT_TOKENS
@@ -164,7 +166,7 @@ def project_context(
 
 
 def _remark(root: Path | None, origin: "TrustedOrigins") -> str:
-    """What the person should know of the folder before they begin."""
+    """Return a warning about an untrusted folder, or an empty string."""
     if root is None or origin.is_own(root):
         return ""
     from agent.text.visible import escape_line

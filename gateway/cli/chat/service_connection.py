@@ -1,4 +1,4 @@
-"""A line to Kore that outlives the process at its other end."""
+"""Connection to Kore that survives a change of the process that owns the data."""
 
 import asyncio
 import time
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from gateway.config import Settings
 
 T = TypeVar("T")
-# How long a gateway that asked for the data has to take the lock before it is taken back.
+# Time for a gateway that requested the data to take the lock; after that this process takes it
+# back.
 _TAKEN_S = 3.0
-# How long a new owner may take to start: it may check and upgrade the database first.
+# Time for a new owner to start: it may check and upgrade the database first.
 _STARTED_S = 120.0
 _LOOK_S = 0.1
-# One that is closing may take a call and never answer it.
+# Timeout of a connection attempt: a process that is closing may accept a call and never answer it.
 _ANSWER_S = 0.5
-# One that is being killed may still let callers in; what was lost longer ago does not count.
+# Limit of losses within the interval below. A process that is being killed may still accept
+# clients, so that several losses can follow each other.
 _LOSSES = 20
 _LOSSES_WITHIN_S = 600.0
 
@@ -33,7 +35,7 @@ Renew = Callable[[ConnectionLost, Sequence[str]], Awaitable[Service]]
 
 
 class ServiceConnection:
-    """`service` is whom to speak to now; after a loss, `renew` finds who goes on."""
+    """Connection to the current `service`; after a loss, `renew` connects to its successor."""
 
     def __init__(self, service: Service, renew: Renew | None = None) -> None:
         self.service = service
@@ -42,27 +44,32 @@ class ServiceConnection:
         self._renewing = asyncio.Lock()
 
     async def current(self) -> Service:
-        """Whom to speak to, once nobody looks for a successor any more."""
+        """Return the current service, after a pending renewal has ended."""
         async with self._renewing:
             return self.service
 
     async def call(self, lane: str, work: Callable[[Service], Awaitable[T]]) -> T:
-        """What `work` returns. It begins anew with the successor when the owner of the data changes
-        meanwhile. Raises `KoreError`."""
+        """Return the result of `work`, repeated with the successor if the owner changes.
+
+        Raises `KoreError`.
+        """
         while True:
             service = await self.current()
             try:
                 return await work(service)
             except StoreClosed:
-                # This process has let go of the data. Wait for the successor.
+                # This process has released the data. Wait for the successor.
                 if await self.current() is service:
                     raise
             except ConnectionLost as lost:
                 await self.renew(lost, lane, service)
 
     async def renew(self, lost: ConnectionLost, lane: str, service: Service) -> None:
-        """Speak to the successor of a `service`, or be it, unless another caller did so meanwhile.
-        `lane` still waits for its answer. Raises `lost` when there is no other, `KoreError`."""
+        """Connect to the successor of `service`, or become it, unless another caller already did.
+
+        `lane` still waits for its answer. Raises `lost` if renewal is not possible, and
+        `KoreError`.
+        """
         async with self._renewing:
             if self.service is not service:
                 return
@@ -73,8 +80,10 @@ class ServiceConnection:
             self.service = await self._renew(lost, (lane,))
 
     async def follow_owner(self, lane: str) -> None:
-        """Let go of the data when another process asks for it, also while nothing is under way.
-        `lane` is one that nobody writes in. Raises `KoreError` when there is no owner any more."""
+        """Release the data when another process requests it, even without activity.
+
+        `lane` is an unused lane. Raises `KoreError` if no owner is left.
+        """
         while True:
             service = self.service
             try:
@@ -91,15 +100,17 @@ class ServiceConnection:
 async def open_connection(
     settings: "Settings", home: DataDir, *, full_access: str | None = None
 ) -> AsyncIterator[ServiceConnection]:
-    """A line for a program that waits for its answers, even if the data changes owner: with
-    `full_access` this process keeps it."""
+    """Open a connection that survives a change of owner.
+
+    With `full_access` this process remains the owner.
+    """
     from gateway.cli.chat.terminal import connected_service
 
     stack = AsyncExitStack()
 
     async def renew(lost: ConnectionLost, lanes: Sequence[str]) -> Service:
         nonlocal stack
-        # In an orderly way: what is let go of here is what the successor waits for.
+        # Close in order: the successor waits for the resources that are released here.
         before, stack = stack, AsyncExitStack()
         await before.aclose()
         return await stack.enter_async_context(next_connection(settings, home, lost, lanes))
@@ -119,9 +130,9 @@ async def open_connection(
 async def next_connection(
     settings: "Settings", home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
-    """Yield the service of the process that owns the data next.
+    """Yield the service of the next process that owns the data.
 
-    That is the process that asked for the data, else one that starts, else this process, which
+    That is the process that requested the data, else one that starts, else this process, which
     continues with `lanes`. Raises `AlreadyRunning` when no owner can be reached.
     """
     from gateway.cli.chat.terminal import connected_service

@@ -1,4 +1,4 @@
-"""Where `kore agent` starts: in the project around the folder of the shell, or in the workspace."""
+"""Start folder of `kore agent`: the surrounding project, or the workspace."""
 
 import argparse
 import json
@@ -18,21 +18,24 @@ from gateway.runtime.paths import DataDir
 if TYPE_CHECKING:
     from gateway.config import Settings
 
-# How many answers are remembered.
+# Number of stored answers.
 _MOST = 1_000
 
 
 def start_folder(settings: "Settings", home: DataDir) -> Path | None:
-    """The top of the repository around the folder of the shell, or that folder; None where there
-    is no project: in the home folder, in `/`, in Kore's own folder, the workspace, and in any
-    folder that holds one of these."""
+    """Return the root of the repository around the current folder, or the current folder.
+
+    Returns None without a project: in the home folder, in `/`, in Kore's own folder, in the
+    workspace, and in any parent of these.
+    """
     if settings.agent.start_in == "workspace":
         return None
     here, person = current_folder().resolve(), Path.home().resolve()
     own = (home.root.resolve(), settings.agent.workspace.resolve())
     if any(here.is_relative_to(folder) for folder in own):
         return None
-    # A repository that holds the home folder or Kore's, as one of dotfiles may, is no project.
+    # A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
+    # count as a project.
     free = [one for one in (here, *here.parents) if not _holds(one, (person, *own))]
     top = next((one for one in free if (one / ".git").exists()), None)
     if top is None and free and not _is_everybodys(here):
@@ -45,15 +48,17 @@ def _holds(folder: Path, places: Sequence[Path]) -> bool:
 
 
 def _is_everybodys(folder: Path) -> bool:
-    """Whether anybody may write there, as in /tmp."""
+    """Return whether the folder is world-writable, such as /tmp."""
     return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def with_trust(
     args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path
 ) -> "Settings":
-    """Ask once whether the folder is the person's own, where someone can be asked; the settings
-    that hold then. Raises `ConfigError`."""
+    """Ask once whether to trust the folder and return the resulting settings.
+
+    The question needs a terminal. Raises `ConfigError`.
+    """
     from gateway.turns.agents.profiles import origin_of
 
     if origin_of(settings).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -84,7 +89,7 @@ def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: 
     try:
         project_trust.grant(args, folder, home.root, configuration)
     except KoreError as exc:
-        # A configuration that cannot be written is no reason to stop: it goes on untrusted.
+        # A configuration that cannot be written must not stop the start: continue untrusted.
         tell(escape_invisible(str(exc)))
         return settings
     sandbox = {"security.sandbox": args.sandbox} if args.sandbox else None

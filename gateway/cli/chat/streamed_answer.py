@@ -1,4 +1,4 @@
-"""An answer on stdout while it is being written; a restarted turn prints nothing twice."""
+"""Streamed answer on stdout; a restarted turn prints nothing twice."""
 
 from collections.abc import Callable
 from typing import TextIO
@@ -7,7 +7,10 @@ from agent.text.visible import escape_invisible
 
 
 class StreamedAnswer:
-    """Tell it of every piece (`add`), of every new beginning (`begin`) and of the whole."""
+    """Prints an answer piece by piece.
+
+    Call `add` for each piece, `begin` for each restart, and `finish` with the whole text.
+    """
 
     def __init__(self, out: TextIO, clear: Callable[[], None]) -> None:
         self._out = out
@@ -15,7 +18,7 @@ class StreamedAnswer:
         self._printed = self._current = ""
 
     def begin(self) -> None:
-        """What comes now is the text anew: after a handover, or of the next model call."""
+        """Start the text again, after a handover or for the next model call."""
         self._current = ""
 
     def add(self, text: str) -> None:
@@ -29,13 +32,13 @@ class StreamedAnswer:
         self._printed = self._current
 
     def close(self) -> None:
-        """The text is complete; the next one begins on a line of its own."""
+        """Close a complete text; the next one begins on a new line."""
         if self._printed:
             self._write("\n")
         self._printed = self._current = ""
 
     def finish(self, text: str) -> None:
-        """A part of the answer as it was delivered: print what is missing of it."""
+        """Print the missing part of a delivered text."""
         if self._printed.startswith(text) and len(self._printed) > len(text):
             self._printed = self._printed[len(text) :].lstrip("\n")
             return

@@ -1,4 +1,4 @@
-"""What a turn in this terminal needs: the service, a person to ask, and a way to interrupt."""
+"""Service connection, approval questions and interrupts for a turn in this terminal."""
 
 import asyncio
 import signal
@@ -26,8 +26,10 @@ async def connected_service(
     attended: Sequence[str] = (),
     full_access: str | None = None,
 ) -> "AsyncIterator[Service]":
-    """The service to speak to; `attended` and `full_access` as in `open_service`. Raises
-    `ConfigError` when it lacks the sandbox that is wanted."""
+    """Yield the service; `attended` and `full_access` are as in `open_service`.
+
+    Raises `ConfigError` if it does not use the required sandbox.
+    """
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home, attended=attended, full_access=full_access) as service:
@@ -51,7 +53,7 @@ async def connected_service(
 def ask_here(
     interrupted: asyncio.Event,
 ) -> "Callable[[ApprovalAsked], Awaitable[ApprovalReply]] | None":
-    """A way to ask the person at this terminal; None when there is none."""
+    """Return a function that asks at this terminal; None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from gateway.cli.console.approvals.prompt import ask_at_terminal
@@ -61,7 +63,7 @@ def ask_here(
 
 @contextmanager
 def interrupts(interrupted: asyncio.Event) -> Iterator[None]:
-    """The first Ctrl-C sets the event, the second ends the program."""
+    """Set the event on the first Ctrl-C and cancel the program on the second."""
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
 
     def on_signal() -> None:

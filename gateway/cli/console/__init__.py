@@ -1,1 +1,1 @@
-"""The terminal: one conversation on a screen, with the process that owns the data."""
+"""Terminal client for a conversation with the process that owns the data."""

@@ -1,1 +1,1 @@
-"""The first five minutes: questions in a terminal, and what their answers become."""
+"""First setup in a terminal: questions and the configuration from their answers."""

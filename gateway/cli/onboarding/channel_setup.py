@@ -1,4 +1,4 @@
-"""Setup of a channel: its credentials, whether the platform accepts them, where they are kept."""
+"""Setup of a channel: ask for its credentials, check them, and store them."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 @frozen
 class StepAnswer:
-    """Value of a step; `variable` is the exported variable that holds it, None if it was typed."""
+    """Value of a step; `variable` is the environment variable it came from, None if typed."""
 
     step: SetupStep
     text: str
@@ -34,8 +34,10 @@ class StepAnswer:
 
 @frozen
 class SetupResult:
-    """Answers to all steps, the settings with them, and the account that the platform knows; None
-    while the platform could not be asked."""
+    """Answers to all steps and the settings with them.
+
+    `identity` is the account on the platform; None if the platform could not be reached.
+    """
 
     answers: tuple[StepAnswer, ...]
     section: ChannelSection
@@ -52,7 +54,7 @@ class ConfigChange:
 
 @frozen
 class ChannelSetup:
-    """Questions about one account of a channel; `account` names one next to the first."""
+    """Setup of one account of a channel; `account` is the name of an additional account."""
 
     spec: ChannelSpec[Any]
     settings: Settings
@@ -69,8 +71,10 @@ class ChannelSetup:
         return tuple(self.spec.settings_key.split("."))
 
     def configured(self) -> ChannelSection | None:
-        """Return the section with this account's credentials in place of the first account's; None
-        unless the account is connected."""
+        """Return the section with this account's credentials as the first account's.
+
+        Returns None if the account is not connected.
+        """
         section = self.section
         if not section.enabled:
             return None
@@ -83,7 +87,7 @@ class ChannelSetup:
         return None
 
     def require_configured(self) -> ChannelSection:
-        """Return the section as `configured` does. Raises `KoreError` without one."""
+        """Return the section as `configured` does; raise `KoreError` without one."""
         section = self.configured()
         if section is None:
             raise KoreError(
@@ -93,8 +97,10 @@ class ChannelSetup:
         return section
 
     def check(self, answers: Sequence[StepAnswer]) -> SetupResult:
-        """Ask the platform whose credentials these are. Raises `KoreError`, and
-        `ServiceUnreachable` without an answer."""
+        """Check the credentials with the platform.
+
+        Raises `KoreError`, and `ServiceUnreachable` without an answer.
+        """
         section = self._section_with(answers)
         return SetupResult(tuple(answers), section, self.identify(section))
 
@@ -112,7 +118,7 @@ class ChannelSetup:
         return section
 
     def identify(self, section: ChannelSection) -> ChannelIdentity:
-        """Return the account that the platform knows. Raises `KoreError`."""
+        """Return the account on the platform. Raises `KoreError`."""
         if self.spec.identify is None:
             return ChannelIdentity(
                 self.account or self.spec.first_account(section), self.spec.title
@@ -120,7 +126,7 @@ class ChannelSetup:
         return asyncio.run(self.spec.identify(section))
 
     def exported(self) -> list[StepAnswer]:
-        """Return the answers that environment variables hold; none unless they hold all."""
+        """Return the answers from environment variables, or an empty list unless all are set."""
         answers = []
         for step in self.spec.steps:
             names = [environment_variable(self.spec.name, step.key)] if self._has_own_names else []
@@ -132,7 +138,7 @@ class ChannelSetup:
         return answers
 
     def from_variable(self, name: str) -> SetupResult:
-        """Take the only credential from a named variable. Raises `KoreError`."""
+        """Use a named variable as the only credential. Raises `KoreError`."""
         text = os.environ.get(name, "").strip()
         if not text:
             raise ConfigError(
@@ -145,14 +151,16 @@ class ChannelSetup:
         return self.check([StepAnswer(self.spec.steps[0], text, name)])
 
     def from_lines(self, lines: Sequence[str]) -> SetupResult:
-        """Take the answers from lines of text, one for each step. Raises `KoreError`."""
+        """Use lines of text as answers, one per step. Raises `KoreError`."""
         steps = self.spec.steps
         texts = [*map(str.strip, lines), *[""] * len(steps)][: len(steps)]
         return self.check(list(map(StepAnswer, steps, texts)))
 
     def ask(self, talk: Dialogue) -> SetupResult:
-        """Ask the person until the platform accepts the answers; exported ones are offered first.
-        Raises `KoreError` without any."""
+        """Ask until the platform accepts the answers, offering exported ones first.
+
+        Raises `KoreError` without an accepted answer.
+        """
         exported = self.exported()
         names = ", ".join(str(answer.variable) for answer in exported)
         is_wanted = exported and talk.confirm(t("Use the token in {name}?", name=names))
@@ -173,8 +181,10 @@ class ChannelSetup:
         raise KoreError(t("no token given; nothing was written"))
 
     def _try(self, talk: Dialogue, answers: Sequence[StepAnswer]) -> SetupResult | None:
-        """Return None when the person has to be asked again. Without a network the answers can be
-        kept and checked later."""
+        """Check the answers; return None if the person has to be asked again.
+
+        Without a network, the answers can be stored and checked later.
+        """
         while True:
             try:
                 return self.check(answers)
@@ -191,8 +201,10 @@ class ChannelSetup:
                 return None
 
     def addition(self, connection: SetupResult, raw: Mapping[str, Any]) -> ConfigChange:
-        """Return what connects the account; `raw` is the configuration file as it stands. Raises
-        `ConfigError` for a further account where there is no first one."""
+        """Return the changes that connect the account; `raw` is the current configuration file.
+
+        Raises `ConfigError` for an additional account without a first one.
+        """
         if self.account is not None and ChannelSetup(self.spec, self.settings).configured() is None:
             raise ConfigError(
                 t("no account is connected yet"), hint=t("connect the first one without --name")
@@ -217,7 +229,7 @@ class ChannelSetup:
         return ConfigChange({(*self.key, "accounts"): accounts}, secrets)
 
     def removal(self, raw: Mapping[str, Any]) -> ConfigChange:
-        """Return what disconnects the account and forgets its credentials."""
+        """Return the changes that disconnect the account and remove its credentials."""
         keys = [step.key for step in self.spec.steps if self._is_secret(step)]
         config: dict[Key, Any]
         if self.account is None:
@@ -232,8 +244,7 @@ class ChannelSetup:
         return ConfigChange(config, {match[1]: None for match in references if match})
 
     def variable(self, step: SetupStep) -> str:
-        """Return the environment variable that people export a step's value as, which also names
-        it in secrets.json."""
+        """Return the environment variable for a step's value, also its name in secrets.json."""
         stored_as = own_setting(self.spec.section.model_fields[step.key]).stored_as
         return stored_as or f"{self.spec.name}_{step.key}".upper()
 
@@ -242,7 +253,7 @@ class ChannelSetup:
 
     @property
     def _has_own_names(self) -> bool:
-        """Return whether variables of Kore's own set this account's keys."""
+        """True if variables of Kore's own set this account's keys."""
         return self.account is None and self.spec.is_built_in
 
     def _raw_section(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -257,7 +268,7 @@ class ChannelSetup:
         return [entry for entry in listed if isinstance(entry, dict)]
 
     def _free_name(self, answer: StepAnswer, connection: SetupResult) -> str:
-        """Return a name for secrets.json; an exported variable of the same name would win."""
+        """Return a name for secrets.json that no exported variable overrides."""
         name = self.variable(answer.step)
         name = name if self.account is None else f"{name}_{self.account.upper()}"
         if os.environ.get(name, answer.text) == answer.text:

@@ -1,4 +1,4 @@
-"""Skeleton of a package that adds a channel: the example of the repository under another name."""
+"""Skeleton of a channel package: the example of the repository under another name."""
 
 from pathlib import Path
 
@@ -9,8 +9,10 @@ _NAME = "echo"
 
 
 def write_skeleton(name: str, folder: Path) -> list[Path]:
-    """Write a new package for the channel `name` and return its files. Raises `KoreError` when the
-    folder exists or cannot be written."""
+    """Write a new package for the channel `name` and return its files.
+
+    Raises `KoreError` if the folder exists or cannot be written.
+    """
     words = name.split("_")
     paths = []
     try:
@@ -32,6 +34,6 @@ def write_skeleton(name: str, folder: Path) -> list[Path]:
 
 
 def _example() -> Path:
-    """Return the example: in the wheel inside the package, in a checkout next to it."""
+    """Return the example folder: inside the package in a wheel, next to it in a checkout."""
     shipped = Path(__file__).parents[2] / "channel_skeleton"
     return shipped if shipped.is_dir() else Path(__file__).parents[3] / "examples" / "echo_channel"

@@ -1,4 +1,4 @@
-"""Questions in a terminal, one line each: nothing is drawn that a dumb terminal could not show."""
+"""Line-based dialogue in a terminal, which also works on dumb terminals."""
 
 import os
 import sys
@@ -10,22 +10,22 @@ from agent.i18n import t
 from agent.text.display_width import wrap_paragraphs
 
 BACK, SKIP = "<", "-"
-# Says what is wrong with an answer; None when nothing is.
+# Returns the problem with an answer, or None.
 Judge = Callable[[str], str | None]
 
 
 class Back(Exception):
-    """The person goes back to the step before."""
+    """Raised when the person returns to the previous step."""
 
 
 class Skip(Exception):
-    """The person leaves this step as it is."""
+    """Raised when the person skips the current step."""
 
 
 class Dialogue:
     """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
 
-    `answers` counts the questions that got an answer.
+    `answers` counts the answered questions.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Dialogue:
         print(text, flush=True)
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
-        """One line; empty means `default`. Asks again as long as `judge` objects."""
+        """Ask for a line, again while `judge` objects; an empty line is `default`."""
         text = f"{question} [{default}]" if default else question
         prompt = text + (" " if text.endswith(("?", "？")) else ": ")
         while True:
@@ -48,12 +48,14 @@ class Dialogue:
             self.say(objection)
 
     def secret(self, question: str) -> str:
-        """One line that is not shown while it is typed."""
+        """Ask for a line without echo."""
         return self._read(lambda: getpass(f"{question}: ", stream=None))
 
     def choose(self, question: str, options: Sequence[str], default: int = 0) -> int:
-        """The number of one of `options`, from 0; they are shown from 1, and a name is understood
-        when only one of them begins with it."""
+        """Ask for one of `options` and return its index.
+
+        The options are numbered from 1. A unique prefix of a name is accepted as well.
+        """
         for n, option in enumerate(options, 1):
             self.say(f"  {n:>2}  {option}")
 
@@ -88,12 +90,13 @@ class Dialogue:
         if answer == SKIP:
             raise Skip
         self.answers += 1
-        # What is pasted may hold what no file should: half of a pair, or a control character.
+        # A paste may contain characters that do not belong in a file: unpaired surrogates or
+        # control characters.
         return "".join(c for c in answer if c.isprintable())
 
 
 def _option_number(answer: str, options: Sequence[str]) -> int | None:
-    """Which of the options was meant, from 0; None when that is not clear."""
+    """Return the index of the chosen option, or None if the answer is ambiguous."""
     if answer.isdecimal():
         return int(answer) - 1 if 1 <= int(answer) <= len(options) else None
     prefix = answer.casefold()
@@ -102,5 +105,5 @@ def _option_number(answer: str, options: Sequence[str]) -> int | None:
 
 
 def is_interactive() -> bool:
-    """Whether a person sits at a terminal here."""
+    """Return whether a person is at a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""Waits for the first message: the person who opens the link with its code is the owner."""
+"""Pairing of the owner: the person who opens the link with its code."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @frozen
 class Candidate:
-    """The account that the future owner writes to."""
+    """Account of the channel that the future owner writes to."""
 
     spec: ChannelSpec[Any]
     identity: ChannelIdentity
@@ -35,7 +35,7 @@ class Candidate:
 
 
 async def invitation(settings: Settings, home: DataDir, candidate: Candidate) -> str | None:
-    """Return only the code, to be used later; None when there is an owner."""
+    """Return only the code, for later use; None if there is an owner."""
     from gateway.cli.service_link import open_service
 
     async with open_service(settings, home) as service:
@@ -45,10 +45,10 @@ async def invitation(settings: Settings, home: DataDir, candidate: Candidate) ->
 
 
 async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, say: Say) -> str:
-    """Show the link and wait until it is opened; a sentence about the owner.
+    """Show the link, wait until it is opened, and return a sentence about the owner.
 
-    Without a running Kore this process is it for so long: what is written meanwhile is answered.
-    Raises `KoreError` when no one opened it within the hour, or when the bot cannot receive.
+    Without a running Kore, this process serves the channels in the meantime and answers messages.
+    Raises `KoreError` if the link was not opened within the hour, or if the bot cannot receive.
     """
     if await ControlClient.connect(home.socket) is not None:
         return await _wait_for_running(home, candidate, say)
@@ -59,7 +59,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
 
 
 async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> str:
-    """The same through the Kore that is running, as soon as it knows the bot."""
+    """Wait through the running Kore, once it knows the bot."""
     has_notified = False
     while True:
         try:
@@ -67,7 +67,7 @@ async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> st
             if client is not None and candidate.address in (await client.status())["channels"]:
                 return await _wait(client, candidate, say)
         except ConnectionLost:
-            pass  # it is being restarted, which is what we wait for
+            pass  # it is being restarted, as expected here
         if not has_notified:
             say(
                 t(
@@ -105,7 +105,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
 async def _look_at_the_bot(
     service: Service, candidate: Candidate, reported: set[str], say: Say
 ) -> None:
-    """Say what hinders it, once. Raises `KoreError` when it will receive nothing any more."""
+    """Report each error of the bot once. Raises `KoreError` if it stopped receiving."""
     state = (await service.status())["channels"].get(candidate.address, {})
     error = state.get("last_error")
     if not error or state.get("state") == "polling":
@@ -132,7 +132,7 @@ def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
 
 
 def show_invitation(candidate: Candidate, code: str, say: Say) -> None:
-    """Show what makes a person the owner, with a QR code where the terminal is wide enough."""
+    """Show the invitation for the owner, with a QR code if the terminal is wide enough."""
     import os
 
     from gateway.cli.onboarding.qr import qr_lines

@@ -1,4 +1,4 @@
-"""Who the assistant is and whom it talks to: a few questions, written into the workspace."""
+"""Questions about the assistant and its person, stored in the workspace."""
 
 import re
 from collections.abc import Callable
@@ -15,11 +15,11 @@ _NAME = "Kore"
 _CALLED = "- Name, and how to address them:"
 _ZONE = "- Place and time zone:"
 _LANGUAGE = "- Language:"
-# From the default SOUL.md; an edited tone is kept.
+# Line of the default SOUL.md; an edited tone is preserved.
 _VOICE = re.compile(r"^Warm, plain and unhurried:.*$", re.MULTILINE)
 _IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTILINE)
 _NAME_CHARS = 60
-# What people choose, and what the model reads of it.
+# Tones: the label for people and the text for the model.
 _MANNERS = (
     (mark_for_translation("warm and direct, like a capable friend"), ""),
     (
@@ -39,7 +39,7 @@ _MANNERS = (
 
 @dataclass(slots=True)
 class Persona:
-    """Empty means: as it is."""
+    """Answers about the assistant and its person; empty values stay unchanged."""
 
     name: str = ""
     manner: str = ""
@@ -49,7 +49,7 @@ class Persona:
 
 
 def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
-    """The questions; what the workspace says already is what Enter keeps."""
+    """Ask the questions; Enter accepts the current values of the workspace."""
     match = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
     name = _plain(talk.ask(t("What should I be called?"), match[1] if match else _NAME))
     labels = [*(t(label) for label, _ in _MANNERS), t("in your own words")]
@@ -64,15 +64,14 @@ def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
     zone = talk.ask(
         t("Your time zone"), _value_after(profile, _ZONE) or machine_zone(), _judge_zone
     )
-    # Only now: who leaves the step out in the middle has answered nothing.
+    # Set the values only now, so that skipping the step halfway changes nothing.
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
 
 
 def write_persona(workspace: Path, persona: Persona) -> None:
-    """Write the answers into the workspace's files, each where the starter has a place for it.
+    """Write the answers to the files of the workspace, at the places of the starter files.
 
-    A file that a person rewrote, without that place, gets a line at its end. Raises
-    `ConfigError`.
+    In a file without such a place, a line is appended. Raises `ConfigError`.
     """
     identity, soul = workspace / "IDENTITY.md", workspace / "SOUL.md"
     if persona.name and persona.name != _NAME:
@@ -92,7 +91,7 @@ def write_persona(workspace: Path, persona: Persona) -> None:
 
 
 def machine_zone(folder: Path = Path("/etc")) -> str:
-    """The machine's time zone by name, such as Europe/Berlin; UTC when it does not say."""
+    """Return the machine's time zone by name, such as Europe/Berlin; UTC if unknown."""
     import os
 
     for name_given in (os.environ.get("TZ", "").lstrip(":"), _text(folder / "timezone").strip()):
@@ -142,7 +141,7 @@ def _edit(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _value_after(text: str, label: str) -> str:
-    """What stands behind a label of USER.md."""
+    """Return the value after a label in USER.md."""
     match = re.search(rf"^{re.escape(label)}[ \t]*(.*)$", text, re.MULTILINE)
     return match[1].strip() if match else ""
 
@@ -157,5 +156,5 @@ def _text(path: Path) -> str:
 
 
 def _plain(text: str, limit: int = _NAME_CHARS) -> str:
-    """One line that no markdown makes a heading of."""
+    """Return the text as one line that markdown does not turn into a heading."""
     return " ".join(text.split()).lstrip("#-*> ")[:limit]

@@ -1,4 +1,4 @@
-"""Which model answers: a provider from a list or a server found here, a key, and a live check."""
+"""Choice of the model: provider or local server, key, and a live check."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from gateway.ops.credential_checks import check_model_key
 
 NAME = "default"
 _MODELS_SHOWN = 15
-# A further address of the OpenAI kind: what it is, Kore need not know.
+# Vendor for any other OpenAI-compatible server.
 _OTHER = "openai"
 _OLLAMA = "ollama"
 _NEAR = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
@@ -27,8 +27,10 @@ Further = Literal["again", "key", "model", "address", "keep"]
 
 @frozen
 class ProviderChoice:
-    """A line of the list: a vendor, or None for the stand-in. `asks_address` for a server that was
-    not found, with `default_address` as the default."""
+    """Option of the provider list: a vendor, or None for the offline echo model.
+
+    `asks_address` marks a server that was not found; `default_address` is its default URL.
+    """
 
     label: str
     vendor: Vendor | None
@@ -39,7 +41,7 @@ class ProviderChoice:
 
 @frozen
 class ProviderSetup:
-    """An entry for model_list, and the secrets that it refers to."""
+    """Entry for model_list and the secrets that it refers to."""
 
     entry: Mapping[str, Any] | None
     secrets: Mapping[str, str]
@@ -48,7 +50,7 @@ class ProviderSetup:
 def ask_provider(
     talk: Dialogue, environ: Mapping[str, str], current: str | None
 ) -> ProviderSetup | None:
-    """What shall answer; None to keep `current`, the model that is configured."""
+    """Ask for the model; return None to keep `current`, the configured model."""
     talk.say(t("Looking for model servers on this machine …"))
     choices = list_choices(asyncio.run(discover_local_servers()), environ)
     keep_option = [t("keep {model}", model=current)] if current else []
@@ -61,7 +63,7 @@ def ask_provider(
 def list_choices(
     servers: Sequence[LocalServer], environ: Mapping[str, str]
 ) -> list[ProviderChoice]:
-    """What was found first, then keys at hand, then all the others."""
+    """Return the options: local servers, vendors with exported keys, then all others."""
     choices = [
         ProviderChoice(
             t("{name} on this machine ({models})", name=one.vendor, models=_name_some(one.models)),
@@ -93,7 +95,7 @@ def list_choices(
 
 
 def _details(talk: Dialogue, choice: ProviderChoice, environ: Mapping[str, str]) -> ProviderSetup:
-    """Model, address and key, until a real answer came or the person keeps it all the same."""
+    """Ask for model, address and key until a check succeeds or the person accepts a failure."""
     vendor = choice.vendor
     if vendor is None:
         return ProviderSetup(None, {})
@@ -103,7 +105,7 @@ def _details(talk: Dialogue, choice: ProviderChoice, environ: Mapping[str, str])
         model = _ask_model(talk, vendor, choice)
     key = environ[variable] if variable else _ask_key(talk, vendor, optional=choice.asks_address)
     if address is not None:
-        # Some list their models only for a key.
+        # Some servers require a key to list their models.
         choice = _with_models(talk, choice, vendor, address, key)
         model = _ask_model(talk, vendor, choice)
     while True:
@@ -128,7 +130,7 @@ def _details(talk: Dialogue, choice: ProviderChoice, environ: Mapping[str, str])
 
 
 def _ask_further(talk: Dialogue, failure: KoreError, choice: ProviderChoice) -> Further:
-    """What is done about a model that does not answer; what is likely to help stands first."""
+    """Ask for the next step after a failed check; the likely fix comes first."""
     ways: dict[Further, str] = {"again": t("try again")}
     if choice.vendor is not None and choice.vendor.key_variables:
         ways["key"] = t("another key")
@@ -142,7 +144,7 @@ def _ask_further(talk: Dialogue, failure: KoreError, choice: ProviderChoice) -> 
 
 
 def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
-    """Why the model does not answer; None when it does."""
+    """Return the error of a test request, or None on success."""
     try:
         asyncio.run(check_model_key(resolve_model(NAME, (config,), environ)))
     except KoreError as exc:
@@ -167,7 +169,7 @@ def _make_choice(
 
 
 def _free(vendor: Vendor, key: str, *, own: bool) -> str:
-    """A name for secrets.json: an exported variable of the same name would win over it."""
+    """Return a name for secrets.json that no exported variable overrides."""
     name = "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY"
     if own or not vendor.key_variables:
         return name
@@ -192,7 +194,7 @@ def _ask_address(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
 
 
 def _with_scheme(text: str) -> str:
-    """The address as people type it: a machine nearby speaks http, a name on the internet https."""
+    """Return the URL with a scheme: http for local hosts, https for others."""
     if not text or "://" in text:
         return text
     host = text.partition("/")[0]
@@ -205,7 +207,7 @@ def _with_scheme(text: str) -> str:
 def _with_models(
     talk: Dialogue, choice: ProviderChoice, vendor: Vendor, address: str, key: str
 ) -> ProviderChoice:
-    """The choice with the models that the server names."""
+    """Return the choice with the models of the server."""
     is_ollama = vendor.protocol == "ollama"
     models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
     if not models:
@@ -226,7 +228,7 @@ def _ask_model(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")
 
-    # A custom server has its vendor's protocol, but other models.
+    # A custom server uses the vendor's protocol with other models.
     usual = "" if choice.asks_address else vendor.default_model or ""
     return talk.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
 

@@ -1,19 +1,19 @@
-"""A QR code in a terminal: in half blocks where the encoding has them, else in plain letters."""
+"""QR codes for the terminal, in half blocks or in plain ASCII."""
 
 import codecs
 from collections.abc import Iterator, Sequence
 
-# Light modules around it; the norm asks for four, every reader is content with two.
+# Light modules around the code. The standard requires four; readers accept two.
 _BORDER = 2
 _RESET = "\x1b[0m"
-# 256 colours by number, which no theme changes: black on white, whatever the terminal's own are.
+# Colours 16 and 231 of the 256-colour palette, which themes do not change: black on white.
 _DARK, _LIGHT = "16", "231"
 
 
 def qr_lines(text: str, columns: int, *, encoding: str, colours: bool) -> list[str]:
-    """The lines to print; none where the terminal is too narrow for it.
+    """Return the lines of the code; an empty list if the terminal is too narrow.
 
-    Without `colours` a dark background is taken for granted: light modules are drawn.
+    Without `colours`, a dark background is assumed and the light modules are drawn.
     """
     import segno
 
@@ -35,7 +35,7 @@ def _has_blocks(encoding: str) -> bool:
 
 
 def _halves(rows: Sequence[Sequence[bool]], *, colours: bool) -> Iterator[str]:
-    """Two rows of modules to a line of text."""
+    """Yield one line of text for two rows of modules."""
     padded = [*rows, [False] * len(rows[0])] if len(rows) % 2 else list(rows)
     start, end = (f"\x1b[38;5;{_DARK};48;5;{_LIGHT}m", _RESET) if colours else ("", "")
     for upper, lower in zip(padded[::2], padded[1::2], strict=True):
@@ -44,12 +44,12 @@ def _halves(rows: Sequence[Sequence[bool]], *, colours: bool) -> Iterator[str]:
 
 
 def _half(upper: bool, lower: bool) -> str:
-    """The character that draws these halves."""
+    """Return the character for these halves."""
     return {(True, True): "█", (True, False): "▀", (False, True): "▄"}.get((upper, lower), " ")
 
 
 def _doubles(rows: Sequence[Sequence[bool]], *, colours: bool) -> Iterator[str]:
-    """A row to a line, two characters to a module, so that it is about square."""
+    """Yield one line per row with two characters per module, so that modules are about square."""
     for row in rows:
         if colours:
             cells = (f"\x1b[48;5;{_DARK if dark else _LIGHT}m  " for dark in row)

@@ -1,4 +1,4 @@
-"""`kore init` as a conversation: steps to go back to and to leave out, one writing at the end."""
+"""Setup wizard of `kore init`: steps can be repeated or skipped; files are written at the end."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ from gateway.runtime.workspace import ensure_workspace
 
 @dataclass(slots=True)
 class SetupPlan:
-    """`config` are keys of config.json, `secrets` names of secrets.json, as they shall become."""
+    """Changes to write: keys of config.json and names of secrets.json with their new values."""
 
     config: dict[Key, Any] = field(default_factory=dict)
     secrets: dict[str, str | None] = field(default_factory=dict)
@@ -39,8 +39,10 @@ class SetupPlan:
     model: str = ""
 
     def write(self, home: DataDir, path: Path, workspace: Path) -> None:
-        """Secrets, configuration, workspace, each file whole, in an order in which what was
-        written never refers to what was not. Raises `ConfigError`."""
+        """Write secrets, configuration and workspace, each file atomically. Raises `ConfigError`.
+
+        The order ensures that a written file never refers to one that is missing.
+        """
         with _without_interrupts():
             home.ensure()
             if self.secrets:
@@ -51,7 +53,7 @@ class SetupPlan:
 
 
 def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, Any]:
-    """The keys that make `entry` the model that answers; other entries stay."""
+    """Return the keys that make `entry` the active model; other entries stay."""
     listed = raw.get("model_list")
     others = [
         one
@@ -63,7 +65,7 @@ def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, An
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until the block has ended."""
+    """Delay Ctrl-C until the block has ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -78,7 +80,7 @@ _PLAIN = ("English", "Chinese, simplified", "Chinese, traditional")
 
 @frozen
 class SetupContext:
-    """Where the answers go: the folder, and the configuration as it stands (`raw`, as JSON)."""
+    """Target of the answers: the folder and the current configuration (`raw`, as JSON)."""
 
     home: DataDir
     settings: Settings
@@ -89,14 +91,14 @@ Step = Callable[[Dialogue, SetupPlan, SetupContext], None]
 
 
 def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
-    """Ask everything; nothing is written yet. Raises `KeyboardInterrupt`, `KoreError`."""
+    """Ask all questions without writing. Raises `KeyboardInterrupt`, `KoreError`."""
     plan, at = SetupPlan(), 0
     while at < len(_STEPS):
         began = talk.answers
         try:
             _STEPS[at](talk, plan, place)
         except Back:
-            # From the middle of a step to its beginning, from there to the step before.
+            # Go from the middle of a step to its beginning, and from there to the previous step.
             at -= 1 if talk.answers == began else 0
             at = max(at, 0)
         except Skip:
@@ -114,7 +116,7 @@ def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
         labels, question = _PLAIN, "Language"
     number = talk.choose(question, labels, LANGUAGES.index(current_locale()))
     language = LANGUAGES[number]
-    # One that this terminal has no letters for is for the chats.
+    # A language that this terminal cannot display is used for chats only.
     set_locale(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
     plan.persona.language = _LANGUAGES[number]
     configured = place.settings.agent.language
@@ -156,7 +158,7 @@ def _persona(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
 
 
 def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
-    """Nothing to ask: what holds commands here, and what would."""
+    """Report the sandbox for commands, or the one that could be used; ask nothing."""
     from gateway.ops.doctor.configuration import check_sandbox
 
     talk.say()

@@ -1,4 +1,4 @@
-"""The question of a session: exactly what would happen, and the keys that answer it."""
+"""Panel for the approval questions of a session: the exact action and the keys that answer it."""
 
 from collections.abc import Callable
 
@@ -21,18 +21,19 @@ from gateway.core.approval import ApprovalReply
 _SCROLLS = ("up", "down", "pageup", "pagedown", "home", "end")
 _KEYS = {"enter": "\r", "escape": "\x1b", "ctrl+c": "\x03"}
 
-# Of the tab's rows at most; the rest is the feed, and below it are the line and the status.
+# Maximum share of the tab's rows. The feed uses the rows above the panel; the input and the status
+# line are below it.
 _SHARE = 0.6
 _ROWS_BELOW = 4
-# Of the panel: its border, the keys and the line for words.
+# Rows inside the panel for its border, the keys and the text input.
 _ROWS_AROUND = 5
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """`show_first` of the open questions; `ReplyGiven` says what the person decided, `Typed` what
-    they wrote on meanwhile.
+    """Shows the first open approval question (`show_first`).
 
-    While the end of the question has not been on the screen, a key can only deny.
+    Posts `ReplyGiven` with the person's decision and `Typed` with text meant for the message input.
+    Until the end of the question has been on the screen, a key can only deny.
     """
 
     class ReplyGiven(Message):
@@ -61,7 +62,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def is_armed(self) -> bool:
-        """Whether a key counts as an answer."""
+        """True while an approval is open and key presses count."""
         return self._approval is not None and self._choice.is_armed()
 
     def compose(self) -> ComposeResult:
@@ -77,7 +78,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.watch(view, "scroll_y", self._show_choices, init=False)
 
     def show_first(self, approvals: list[ApprovalAsked]) -> None:
-        """Put the first question; an empty list closes the panel."""
+        """Show the first question; an empty list closes the panel."""
         first = approvals[0] if approvals else None
         self._open_count = len(approvals)
         if first is not None and self._approval is not None and first.nonce == self._approval.nonce:
@@ -94,13 +95,15 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._take_words(False)
 
     def fit(self, rows: int) -> None:
-        """Into a tab of so many rows: the question scrolls, its keys are always seen."""
+        """Limit the height for a tab of `rows` rows: the question scrolls, the keys do not."""
         most = min(round(rows * _SHARE), rows - _ROWS_BELOW)
         self.query_one(VerticalScroll).styles.max_height = max(1, most - _ROWS_AROUND)
 
     def arm(self) -> None:
-        """Keys that were typed so far were meant for something else; the pause begins when the
-        question is on the screen."""
+        """Ignore keys typed so far, because they were meant for something else.
+
+        The pause before keys count begins when the question is on the screen.
+        """
         self._choice.hold()
         self._show_choices()
         self.call_after_refresh(self._begin_pause)
@@ -125,7 +128,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self._choice.press(key, event.time):
             event.stop()
         elif event.is_printable and event.character:
-            # A letter that had waited alone was the first of a word.
+            # An earlier key that was still pending was the beginning of a word.
             event.stop()
             self.post_message(self.Typed(self._choice.take_back() + event.character))
             self.arm()
@@ -144,7 +147,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.call_after_refresh(self._show_choices)
 
     def _is_withheld(self, key: str) -> bool:
-        """Return whether a key would allow what has not been on the screen to its end."""
+        """Return whether a key would allow a question whose end has not been on the screen."""
         if self._is_seen() or not self._choice.is_armed():
             return False
         choices = [choice for choice in self._choice.choices if choice.key == key.lower()]
@@ -154,7 +157,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Return whether the end of the question has been on the screen."""
         view, question = self.query_one(VerticalScroll), self.query_one("#question", Static)
         if self._is_laid_out and question.size.width:
-            # Not the widget's height, which is that of the last layout.
+            # The widget's height is out of date: it comes from the previous layout.
             rows = question.get_content_height(view.size, self.screen.size, question.size.width)
             if view.scroll_offset.y + view.size.height >= rows:
                 self._has_shown_end = True
@@ -193,8 +196,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.arm()
 
     def _after_keys(self, call: Callable[[], None], rounds: int = 2) -> None:
-        """A busy program takes keys up late. They pass the queue of the app, then this one; one
-        that has been read and is in neither yet comes before the second round."""
+        """Run `call` after all pending keys, which a busy program processes late.
+
+        Keys pass through the queue of the app, then the queue of this widget. A key that has been
+        read but is in neither queue yet arrives before the second round.
+        """
         if rounds:
             self.app.call_later(self.call_later, self._after_keys, call, rounds - 1)
         else:

@@ -1,7 +1,7 @@
-"""The feed of a tab: thousands of entries as lines of one scroll view.
+"""Feed of a tab: thousands of entries as lines of one scroll view.
 
-A widget for each message would cost 400 ms a key with 200 of them (measured with textual 8.2).
-Here only what is seen is typeset; the height of everything else is estimated until then.
+One widget per message would cost 400 ms per key press with 200 messages (measured with textual
+8.2). This view renders only visible entries and estimates the height of the others.
 """
 
 import io
@@ -24,13 +24,13 @@ from gateway.cli.console.output.screen import break_lines
 from gateway.cli.tui.feed_content import FeedContent, FeedEntry
 
 _NARROWEST = 20
-# Of a text that is estimated; what is longer is typeset anyway once it is seen.
+# Length limit for a height estimate. A longer text is rendered anyway once it is visible.
 _MEASURED_CHARS = 20_000
 
 
 @dataclass(slots=True)
 class _Row:
-    """An entry as it stands in the feed. Without `strips` its height is an estimate."""
+    """Entry with its height in the feed. Without `strips`, the height is an estimate."""
 
     entry: FeedEntry
     height: int
@@ -38,9 +38,9 @@ class _Row:
 
 
 class Feed(ScrollView, can_focus=True):
-    """Shows a `FeedContent`; it stays at the end as long as the person is there."""
+    """Scroll view of a `FeedContent` that follows the end while the person is there."""
 
-    # With a bar that comes and goes all would be typeset anew.
+    # A scrollbar that appears and disappears would force a new layout of all entries.
     DEFAULT_CSS = "Feed { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
 
     def __init__(self, content: FeedContent, *, id: str | None = None) -> None:
@@ -64,7 +64,7 @@ class Feed(ScrollView, can_focus=True):
         )
 
     def show_news(self) -> None:
-        """Show what the content has become."""
+        """Show the current state of the content."""
         if self._edition != self._content.edition:
             self._edition, self._final_rows = self._content.edition, 0
             self._rows.clear()
@@ -78,8 +78,10 @@ class Feed(ScrollView, can_focus=True):
         self._lay_out()
 
     def find(self, needle: str, *, backwards: bool) -> bool:
-        """Go to the next entry that holds the words, from the first line that is seen on; False
-        when there is none."""
+        """Scroll to the next entry that contains the text; return False without a match.
+
+        The search starts at the first visible line.
+        """
         self.needle = needle.casefold()
         self.refresh()
         if not self.needle or not self._rows:
@@ -106,13 +108,12 @@ class Feed(ScrollView, can_focus=True):
         self._lay_out()
 
     def plain_text(self) -> str:
-        """All of it, as a pager shows it."""
+        """Return the whole feed as text for a pager."""
         self.typeset_all()
         return "\n".join(strip.text.rstrip() for row in self._rows for strip in self._typeset(row))
 
     def typeset_all(self) -> None:
-        """Put the real height of everything in the place of estimates; the same line stays on
-        top."""
+        """Replace all height estimates by real heights; the top line does not move."""
         if all(row.strips is not None for row in self._rows):
             return
         top = round(self.scroll_y)
@@ -163,14 +164,14 @@ class Feed(ScrollView, can_focus=True):
         self.is_at_end = new_value >= self.max_scroll_y
         first = self._row_at(round(new_value)) if self._rows else 0
         if any(row.strips is None for row in self._rows_in_view(first)):
-            # Those above the first line keep their estimates: nothing jumps.
+            # Entries above the first line keep their estimates, so that nothing jumps.
             self._lay_out()
 
     def _new_row(self, entry: FeedEntry) -> _Row:
         return _Row(entry, self._estimate(entry))
 
     def _lay_out(self) -> None:
-        """Give everything its place, and typeset what is seen."""
+        """Place all entries and render the visible ones."""
         if self.size.height == 0:
             return
         if (columns := max(_NARROWEST, self.size.width)) != self._columns:
@@ -191,7 +192,7 @@ class Feed(ScrollView, can_focus=True):
         self.refresh()
 
     def _forget_lines(self) -> None:
-        """The width is another: all is typeset anew, and the same entry stays on top."""
+        """Discard the rendered lines after a change of width; the top entry stays the same."""
         first = self._row_at(round(self.scroll_y)) if self._rows else 0
         for row in self._rows:
             row.strips, row.height = None, self._estimate(row.entry)
@@ -212,7 +213,7 @@ class Feed(ScrollView, can_focus=True):
             missing -= row.height
 
     def _rows_in_view(self, first: int) -> Iterator[_Row]:
-        # The first one may be seen in part.
+        # The first row may be visible in part.
         rest = self.size.height + self._rows[first].height
         for row in self._rows[first:]:
             if rest < 0:
@@ -224,7 +225,7 @@ class Feed(ScrollView, can_focus=True):
         self._starts = [0, *accumulate(row.height for row in self._rows)]
 
     def _row_at(self, line: int) -> int:
-        """The number of the row in which a line of the feed stands."""
+        """Return the index of the row that contains a line of the feed."""
         return min(bisect_right(self._starts, line) - 1, len(self._rows) - 1)
 
     def _typeset(self, row: _Row) -> list[Strip]:
@@ -253,7 +254,7 @@ class Feed(ScrollView, can_focus=True):
         return rows + (not entry.joined)
 
     def _marked(self, strip: Strip, line: int) -> Strip:
-        """With what is selected, and what is searched for, standing out."""
+        """Return the strip with the selection and the search match highlighted."""
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(line)) is not None:
             start, end = span
@@ -276,5 +277,5 @@ def _styled(strip: Strip, start: int, end: int, style: "object") -> Strip:
 
 
 def _theme() -> Theme:
-    """No black behind code on a light screen, and quotes not in the color of errors."""
+    """Return a theme without black behind code on light screens and with quotes not in red."""
     return Theme({"markdown.code": "bold cyan", "markdown.block_quote": "dim italic"})

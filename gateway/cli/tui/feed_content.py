@@ -1,5 +1,7 @@
-"""What a tab shows of its session: entries that stand, and what of the running turn is still in
-motion. A stored message takes the place of what streamed of it."""
+"""Content of a tab's feed: final entries and the live parts of the running turn.
+
+A stored message replaces its streamed text.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -34,15 +36,18 @@ from gateway.core.records import (
 Kind = Literal["user", "answer", "thought", "tool", "note"]
 _OUTPUT_LINES = 5
 _THINKING_CHARS = 600
-# What an answer of Kore itself is compared with: the beginning of what the turn has stored.
+# Length of the prefix for comparing a delivered text with the turn's stored replies.
 _COMPARED_CHARS = 200
 _MOST_CALLS = 500
 
 
 @dataclass(slots=True, eq=False)
 class FeedEntry:
-    """A stretch of the feed. `text` is what is searched, copied and measured; `render` makes what
-    is seen, when it is seen. One that is `joined` has no empty line above it."""
+    """Section of the feed.
+
+    `text` is for search, copying and height estimates; `render` builds the visible form on demand.
+    An entry that is `joined` has no empty line above it.
+    """
 
     kind: Kind
     text: str
@@ -52,14 +57,17 @@ class FeedEntry:
 
 @frozen
 class CallRecord:
-    """A call of a tool and what it came to, None while it runs."""
+    """Tool call and its result, None while it runs."""
 
     started: events.ToolStart
     result: events.ToolResulted | None = None
 
 
 class FeedContent:
-    """`take` every event of a session. `entries` only grow, unless the `edition` is another."""
+    """Builds the feed from the events of a session (`take`).
+
+    `entries` only grow; a change of `edition` means that they were reset.
+    """
 
     def __init__(self) -> None:
         self.edition = 0
@@ -77,7 +85,7 @@ class FeedContent:
         self._known_calls: dict[str, ToolCall] = {}
         self._shown_results: set[str] = set()
         self._replies: list[str] = []
-        # What is said of a turn below its last message.
+        # Lines about a turn that follow its last message.
         self._closing: list[FeedEntry] = []
         self._printed = LineBuffer()
         self._forget_live()
@@ -91,8 +99,7 @@ class FeedContent:
         self._agents = SubagentLines()
 
     def begin_again(self) -> None:
-        """The events come anew from the last stored message on: what was in motion is told
-        again."""
+        """Discard the live parts: the events repeat from the last stored message on."""
         self.approvals.clear()
         self._forget_live()
 
@@ -103,7 +110,7 @@ class FeedContent:
             case HistoryReset():
                 self._reset()
             case SessionChanged():
-                pass  # of the list of sessions
+                pass  # concerns only the list of sessions
             case SessionIdle() | TurnStored():
                 self.is_running = False
                 self._forget_live()
@@ -122,7 +129,7 @@ class FeedContent:
                 self._take_other(event)
 
     def live(self) -> Sequence[FeedEntry]:
-        """What may still change, in the order in which it is seen."""
+        """Return the entries that may still change, in display order."""
         entries = list(self._draft)
         if self._thinking:
             entries.append(_thinking(self._thinking[-_THINKING_CHARS:]))
@@ -135,11 +142,11 @@ class FeedContent:
         return entries
 
     def say(self, text: str, style: str = "dim") -> None:
-        """A line of the screen's own."""
+        """Add a line from the screen itself."""
         self.entries.append(_line("note", text, style))
 
     def show_output(self, text: str) -> None:
-        """What a command prints that the person runs by hand, cut anywhere."""
+        """Show output of a command that the person runs with `!`; `text` may end anywhere."""
         self._print(self._printed.feed(text))
 
     def close_output(self, ending: str | None) -> None:
@@ -172,12 +179,12 @@ class FeedContent:
         if text := message.text.strip():
             self._replies.append(text)
             self.entries += answer_entries(text)
-        # Ids are a reply's own: vendors use them again.
+        # Call ids are unique only within a reply: vendors reuse them.
         self._known_calls = {call.id: call for call in message.tool_calls}
         self._shown_results.difference_update(self._known_calls)
 
     def _take_result(self, message: Message) -> None:
-        """Of a turn that was not watched: what it looked like is known from the call alone."""
+        """Show a result of a turn that was not followed; its title comes from the call alone."""
         call = self._known_calls.get(message.tool_call_id or "")
         self._running.pop(message.tool_call_id or "", None)
         if call is None or call.id in self._shown_results:
@@ -258,7 +265,7 @@ class FeedContent:
     def _close_turn(self, done: events.Done) -> None:
         self.is_running = False
         self.approvals.clear()
-        # Its last message is yet to be stored, and stands above these.
+        # The last message is not stored yet, and its place is above these lines.
         if done.result.stopped == "cancelled":
             self._closing.append(_line("note", t("⏹ Stopped."), "yellow"))
         usage = done.result.usage
@@ -273,7 +280,7 @@ class FeedContent:
         self._closing.clear()
 
     def _deliver(self, event: Delivered) -> None:
-        """What Kore says itself, such as a command's answer, is among no messages."""
+        """Show a text that is not in the messages, such as the answer of a command."""
         if any(text[:_COMPARED_CHARS] in event.text for text in self._replies):
             return
         if event.text.strip() == t("⏹ Stopped."):
@@ -288,7 +295,7 @@ class FeedContent:
 
 
 def answer_entries(text: str) -> list[FeedEntry]:
-    """An answer, block by block: only what is looked at is typeset."""
+    """Return an answer as one entry per block, so that only visible blocks are rendered."""
     blocks = MarkdownBlocks()
     return [_answer(block) for block in (*blocks.feed(text), blocks.finish()) if block]
 

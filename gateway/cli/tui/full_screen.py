@@ -1,4 +1,4 @@
-"""`kore tui`: sessions side by side in the whole terminal."""
+"""Full-screen application of `kore tui`, with sessions in tabs."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ _OF_TABS = frozenset(
         "command_palette",
     }
 )
-# The footer leaves out those at the end first; the palette has them all.
+# Actions of the footer. It drops the last ones first; the palette lists all of them.
 _FOOTER_ACTIONS = (
     *("new_tab", "open_session", "step(1)", "search", "toggle_panel", "last_call"),
     *("close_tab", "pager"),
@@ -45,12 +45,15 @@ NewStatus = Callable[[], StatusLine]
 
 
 class FullScreen(App[None]):
-    """`service` outlives its owner; `sessions` are opened at the beginning, else a new one. What
-    went wrong inside is in `failure` when it has ended."""
+    """Application with one tab per session.
+
+    `service` survives a change of the process that owns the data. `sessions` open at the start;
+    without any, a new one does. `failure` is the exception that ended the application.
+    """
 
     CSS_PATH = "full_screen.tcss"
     TITLE = "Kore"
-    # Its own keys end it; Ctrl-C copies what is selected.
+    # The application has its own keys to quit; Ctrl-C copies the selection.
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = True
 
     def __init__(
@@ -70,7 +73,7 @@ class FullScreen(App[None]):
         self._folder = folder
         self._count = 0
         self._title_columns = 0
-        # Held here, because timers and workers still run while the widgets are being removed.
+        # References for timers and workers, which still run while the widgets are being removed.
         self._tabs = TabbedContent(id="sessions")
         self._panel = SidePanel(folder)
         self._panel.display = False
@@ -91,7 +94,7 @@ class FullScreen(App[None]):
             ("ctrl+end", "to_end", ""),
             *((f"alt+{number}", f"go_to({number})", "") for number in range(1, 10)),
         ):
-            # They come before those of the line that one writes in.
+            # These keys take precedence over the keys of the message input.
             self._bindings.bind(keys, action, words, show=bool(words), priority=True)
         self.bind("escape", "stop", description=t("Stop"))
         self._bindings.key_to_bindings.pop(self.COMMAND_PALETTE_BINDING, None)
@@ -113,7 +116,7 @@ class FullScreen(App[None]):
 
     @property
     def tab(self) -> SessionTab | None:
-        """The tab in front; None before the first is mounted and once the screen closes."""
+        """Active tab; None before the first is mounted and while the screen closes."""
         return next((tab for tab in self._all_tabs() if tab.id == self._tabs.active), None)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -129,7 +132,7 @@ class FullScreen(App[None]):
             yield SystemCommand(name, t(summary), lambda name=name: self._write(f"{name} "))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What belongs to the tabs waits while something stands above them."""
+        """Disable the actions of the tabs while a modal screen is open."""
         if isinstance(self.screen, ModalScreen) and action in _OF_TABS:
             return False
         return super().check_action(action, parameters)
@@ -255,7 +258,7 @@ class FullScreen(App[None]):
         self._write(f'@"{text}" ' if " " in text else f"@{text} ")
 
     def _handle_exception(self, error: Exception) -> None:
-        """A fault of ours goes where all of them go: nobody reads a traceback on this screen."""
+        """Store the exception and exit: a traceback would be unreadable on this screen."""
         if self.failure is None:
             self.failure = error
         if self.is_headless:
@@ -297,13 +300,13 @@ class FullScreen(App[None]):
             return None
 
     def _write(self, text: str) -> None:
-        """Put words into the line of the tab in front."""
+        """Insert text into the message input of the active tab."""
         if self.tab is not None:
             self.tab.input.insert(text)
             self.tab.input.focus()
 
     def _underline(self, _screen: Screen[Any]) -> None:
-        """The line below a title is drawn by its old width where the layout comes late."""
+        """Redraw the line below a title, which has its old width if the layout comes late."""
         if (tab := self.tab) is None or (label := self._label_of(tab)) is None:
             return
         if label.size.width != self._title_columns:

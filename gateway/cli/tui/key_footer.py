@@ -1,4 +1,4 @@
-"""The last line: the keys that count now, as many as fit whole."""
+"""Footer with the active keys that fit in one line."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,14 +8,17 @@ from textual.widget import Widget
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
-# Of the widget's look: a border before the key of the palette.
+# Width of the border before the key of the palette.
 _PALETTE_EDGE = 2
 _ESCAPE, _PALETTE = "stop", "command_palette"
 
 
 class KeyFooter(Footer):
-    """`actions` in the order in which they are shown; those at the end give way to Escape and the
-    palette first. `escape_words` says what Escape does now; without words it is left out."""
+    """Shows `actions` in their order, dropping the last ones first if space is short.
+
+    Escape and the palette take precedence. `escape_words` returns the current action of Escape; if
+    it is empty, Escape is omitted.
+    """
 
     def __init__(self, actions: tuple[str, ...], escape_words: Callable[[], str]) -> None:
         super().__init__(compact=True)
@@ -30,7 +33,7 @@ class KeyFooter(Footer):
         yield from self._fitting(keys)
 
     def check_words(self) -> None:
-        """Show another meaning of Escape, if it has one."""
+        """Refresh the footer if the action of Escape has changed."""
         if self._escape_words() != self._shown_words:
             self._compose_anew()
 
@@ -62,5 +65,5 @@ class KeyFooter(Footer):
 
 
 def _columns(key: FooterKey) -> int:
-    """With the blanks behind its name and behind itself."""
+    """Return the width of a key with the spaces after its name and its description."""
     return cell_len(key.key_display) + cell_len(key.description) + 2

@@ -1,4 +1,4 @@
-"""Where one writes: Enter sends, Up and Down bring back what was typed, Tab completes."""
+"""Message input: Enter sends, Up and Down recall earlier messages, Tab completes."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _MOST_OFFERED = 8
 
 
 class MessageInput(TextArea):
-    """`Sent` says what was typed, `Offered` what Tab would complete."""
+    """Text area that posts `Sent` with a message and `Offered` with the completions for Tab."""
 
     class Sent(Message):
         def __init__(self, text: str, pasted: list[tuple[int, int]]) -> None:
@@ -37,7 +37,7 @@ class MessageInput(TextArea):
         self._completions = completions
         self._pastes = pastes
         self._earlier: list[str] = []
-        # Where in what was typed before one stands; -1: in the line that is being written.
+        # Position in the earlier messages; -1 is the current draft.
         self._place = -1
         self._draft = ""
         self._offered: list[Completion] = []
@@ -74,7 +74,7 @@ class MessageInput(TextArea):
         self.insert(self._pastes.fold(event.text.replace("\r\n", "\n").replace("\r", "\n")))
 
     async def on_text_area_changed(self) -> None:
-        """What may be completed is shown while one types."""
+        """Update the completions while the person types."""
         document = self._document()
         is_open = self.has_focus and self._completions.may_follow(document)
         self._offer(await self._choices(document) if is_open else [])
@@ -105,7 +105,7 @@ class MessageInput(TextArea):
             return
         choice = self._offered[self._offer_at]
         row, column = self.cursor_location
-        # What is completed stands in one line.
+        # A completion never spans more than one line.
         self.replace(choice.text, (row, column + choice.start_position), (row, column))
 
     def _send(self) -> None:

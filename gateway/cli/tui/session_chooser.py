@@ -1,4 +1,4 @@
-"""Which session to open: all of them, the last used first, found by what they are called."""
+"""Dialog for opening a session: all sessions, most recent first, filtered by name."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _NAME_CHARS = 60
 
 
 class SessionChooser(ModalScreen[str | None]):
-    """Returns the id of the session that is chosen."""
+    """Returns the id of the selected session."""
 
     BINDINGS = [("escape", "dismiss", "")]  # noqa: RUF012 - textual's way
 

@@ -1,4 +1,4 @@
-"""A tab: one session with its feed, its question, and the line to write in."""
+"""Tab of one session with its feed, its approval panel and its message input."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -41,16 +41,15 @@ if TYPE_CHECKING:
 State = Literal["asks", "runs", "news", "idle", "away"]
 _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle": "", "away": "… "}
 _TITLE_CHARS = 24
-# The feed is painted so often at most while words stream in.
+# Interval between two repaints of the feed while text streams in.
 _FRAME_S = 1 / 20
-# The group of the commands that the person runs.
+# Worker group of the commands that the person runs.
 _BY_HAND = "by hand"
 NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
 
 
 class SessionTab(TabPane):
-    """Tells by `Changed` that its title or state is another, and by `Ordered` of a command that
-    the program itself carries out."""
+    """Posts `Changed` for a new title or state and `Ordered` for a command of the application."""
 
     class Changed(Message):
         def __init__(self, tab: "SessionTab") -> None:
@@ -81,7 +80,7 @@ class SessionTab(TabPane):
         self._is_status_stale = False
         self._queued = 0
         self._has_failed = False
-        # Held here, because workers still run while the widgets are being removed.
+        # References for workers, which still run while the widgets are being removed.
         self.feed = Feed(self.conversation.content)
         self._search_line = Input(
             id="search", placeholder=t("search; Enter goes on, Escape closes")
@@ -116,8 +115,8 @@ class SessionTab(TabPane):
         self.run_worker(self.refresh_status(), name="status of a session")
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        # A pane would bring itself to front: again, where the focus is reported after the person
-        # has gone on to another tab.
+        # A pane activates its tab on focus. If the focus is reported late, that would take the
+        # person back from the tab that they have switched to.
         event.prevent_default()
 
     def on_resize(self) -> None:
@@ -143,7 +142,7 @@ class SessionTab(TabPane):
 
     @property
     def escape_words(self) -> str:
-        """What Escape does now; empty where it does nothing."""
+        """Current action of Escape; empty if it does nothing."""
         panel = self._approval_panel
         if panel.has_focus:
             return t("No")
@@ -154,12 +153,12 @@ class SessionTab(TabPane):
         return t("Stop") if is_busy else ""
 
     def come_to_front(self) -> None:
-        """It is looked at from now on."""
+        """Paint the tab and give it the focus."""
         self._show()
         self._focus()
 
     def scroll_pages(self, pages: int) -> None:
-        """Through the question if there is one, else through the feed."""
+        """Scroll the open question, or the feed without a question."""
         panel = self._approval_panel
         view: Widget = panel.query_one(VerticalScroll) if panel.display else self.feed
         view.scroll_relative(y=pages * max(1, view.size.height - 2), animate=False)
@@ -170,7 +169,7 @@ class SessionTab(TabPane):
         search.focus()
 
     async def refresh_status(self) -> None:
-        """Ask how the session stands; while nobody answers, what is known stays."""
+        """Refresh the session status; without a connection, the last known status stays."""
         try:
             await self.status.refresh(self.conversation.service, self.conversation.lane)
             await self.conversation.look_up_name()
@@ -227,7 +226,7 @@ class SessionTab(TabPane):
         self.run_worker(self._reply(event), name="answer to a question")
 
     def close_search(self) -> bool:
-        """False when it was not open."""
+        """Return False if the search was not open."""
         search = self._search_line
         was_open, search.display = search.display, False
         if was_open:
@@ -248,7 +247,7 @@ class SessionTab(TabPane):
             await self.conversation.say(text, pasted)
         except KoreError as exc:
             self._complain(exc)
-            # What was refused is not lost.
+            # Put a rejected message back into the input.
             if not self.input.text:
                 self.input.text = text
         finally:
@@ -265,7 +264,7 @@ class SessionTab(TabPane):
         self._note_news()
 
     def stop_command(self) -> bool:
-        """Kill what the person runs by hand; False when nothing runs."""
+        """Kill the command that the person runs with `!`; return False if none runs."""
         return bool(self.workers.cancel_group(self, _BY_HAND))
 
     @property
@@ -290,7 +289,7 @@ class SessionTab(TabPane):
     def _take(self, event: SessionEvent | None) -> None:
         if event is not None:
             self.status.take(event)
-        # Not by what is seen to run: a quick turn begins and ends between two paintings.
+        # The visible state is not enough: a quick turn can begin and end between two repaints.
         self._is_status_stale |= isinstance(event, SessionStart | TurnStored | SessionIdle)
         self._note_news()
 
@@ -300,7 +299,7 @@ class SessionTab(TabPane):
             self.set_timer(_FRAME_S, self._show)
 
     def _show(self) -> None:
-        """Paint what has come in. A tab behind another one is painted when it comes to front."""
+        """Paint the new content. An inactive tab is painted when it becomes active."""
         self._is_due = False
         content = self.conversation.content
         if self._is_status_stale:

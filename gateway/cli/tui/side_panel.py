@@ -1,4 +1,4 @@
-"""What is beside the feed of a tab: calls, changed files, what runs, the window, the folder."""
+"""Side panel of a tab: calls, changed files, running tasks, context window and folder."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,8 +22,10 @@ _LINE_CHARS = 200
 
 
 class SidePanel(Vertical):
-    """`show_calls`, `show_tasks` and `show_window` of the tab that is in front. `ReadWanted` asks
-    to have something shown in full, `FileNamed` to name a file in the message."""
+    """Shows calls, tasks and the context window of the active tab.
+
+    Posts `ReadWanted` to show something in full and `FileNamed` to mention a file in the message.
+    """
 
     class ReadWanted(Message):
         def __init__(self, heading: str, renderable: RenderableType) -> None:
@@ -57,7 +59,7 @@ class SidePanel(Vertical):
                     yield _ShownFiles(self._folder)
 
     def show_calls(self, calls: Iterable[CallRecord]) -> None:
-        """The newest first."""
+        """Show the calls, newest first."""
         newest = list(reversed(list(calls)))
         if newest == self._calls:
             return
@@ -87,13 +89,13 @@ class SidePanel(Vertical):
         self.post_message(self.FileNamed(event.path))
 
     def _read_files(self) -> None:
-        """The tree itself sees no file that has come or gone since it was read."""
+        """Reload the tree, which does not detect new or deleted files."""
         if self.query_one(TabbedContent).active == "files":
             self.query_one(_ShownFiles).reload()
 
 
 def whole_call(record: CallRecord) -> RenderableType:
-    """A call with all of its arguments and all that it came to."""
+    """Render a call with all of its arguments and its whole result."""
     parts: list[RenderableType] = [
         Text(f"{without_ansi(str(name))}: {without_ansi(str(value))}", "dim")
         for name, value in record.started.arguments.items()
@@ -109,7 +111,7 @@ def whole_call(record: CallRecord) -> RenderableType:
 
 
 class _ShownFiles(DirectoryTree):
-    """Without what is hidden."""
+    """File tree without hidden files."""
 
     def filter_paths(self, paths: Iterable[Path]) -> Iterable[Path]:
         return [path for path in paths if not path.name.startswith(".")]

@@ -1,5 +1,7 @@
-"""What a tab does with its session: follow it, speak in it, answer it. It outlives the Kore that
-it is with: nothing is lost and nothing said twice."""
+"""Conversation of a tab: follow the session, send messages and answer questions.
+
+It survives a change of the Kore process: no event is lost and no message is sent twice.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
 
-# How often a Kore that went away is looked for.
+# Interval between two attempts to reconnect to Kore.
 _LOOK_S = 0.5
 _SENT_AGAIN = 240
 
@@ -34,9 +36,12 @@ OnEvent = Callable[[SessionEvent | None], None]
 
 @frozen
 class TabStart:
-    """How a tab begins: `options` go with every message; `project` makes what the model is told of
-    the folder, anew for each tab; `folder` keeps what was typed. `begin_command` begins one that is
-    run with `!`; without it there are none."""
+    """Start options of a tab.
+
+    `options` apply to every message. `project` builds the project context for the model, once per
+    tab. `folder` stores the input history. `begin_command` starts a command that was entered with
+    `!`; without it, such commands are unavailable.
+    """
 
     folder: Path
     options: MessageOptions = MessageOptions()
@@ -46,8 +51,11 @@ class TabStart:
 
 
 class TabConversation:
-    """`session` is None until something is said. `on_event` is called with each event that
-    was taken in, and with None when the connection is lost."""
+    """Follows a session and sends messages to it.
+
+    `session` is None until the first message. `on_event` is called with each event after it was
+    applied, and with None when the connection is lost.
+    """
 
     def __init__(
         self, service: Service, start: TabStart, session: str | None, on_event: OnEvent
@@ -58,7 +66,7 @@ class TabConversation:
         self.is_connected = True
         self.name = ""
         self._on_event = on_event
-        # The same place as that of every other client of the session: one queue.
+        # The lane is the same for all clients of the session, so that they share one queue.
         self._builder = MessageBuilder(
             _chat_of(session), start.options, start.project(), start.workdir
         )
@@ -76,8 +84,10 @@ class TabConversation:
         return self._builder.options
 
     async def follow(self) -> None:
-        """Take in what happens in the session, for as long as there is one. Raises `KoreError`
-        where the session cannot be read."""
+        """Apply the events of the session until cancelled.
+
+        Raises `KoreError` if the session cannot be read.
+        """
         await self._has_session.wait()
         while True:
             assert self.session is not None
@@ -96,8 +106,10 @@ class TabConversation:
             await asyncio.sleep(_LOOK_S)
 
     async def say(self, text: str, pasted: list[tuple[int, int]]) -> None:
-        """Send what was typed; `pasted` stretches of it were not. While nobody answers it is tried
-        again, and taken once. Raises `KoreError`."""
+        """Send a message and retry without a connection; it is accepted only once.
+
+        `pasted` are the spans that were not typed. Raises `KoreError`.
+        """
         async with self._speaking:
             await self._ensure_session()
             if (order := self._builder.expand_command(text)) is not None:
@@ -115,7 +127,7 @@ class TabConversation:
             self._builder = self._builder.without_options_of(text)
 
     async def run_by_hand(self, command: "UserCommand") -> None:
-        """Run a command of the person's; the model hears of it with the next message."""
+        """Run a command of the person; the model sees it with the next message."""
         try:
             await command.run()
         finally:
@@ -123,17 +135,17 @@ class TabConversation:
             self._builder.user_commands.append(command.context)
 
     async def answer(self, approval: ApprovalAsked, reply: ApprovalReply) -> bool:
-        """False when it has expired or was answered already. Raises `KoreError`."""
+        """Return False if the question has expired or was already answered. Raises `KoreError`."""
         return await self.service.answer_approval(
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
 
     async def stop(self) -> bool:
-        """Stop what runs; False when nothing does. Raises `KoreError`."""
+        """Stop the running turn; return False if none runs. Raises `KoreError`."""
         return self.session is not None and await self.service.stop_session(self.session)
 
     async def look_up_name(self) -> str:
-        """What the session is called. Raises `KoreError`."""
+        """Return the name of the session. Raises `KoreError`."""
         if self.session is not None:
             self.name = (await self.service.preview_session(self.session, 0, 0)).info.name
         return self.name
@@ -141,14 +153,14 @@ class TabConversation:
     async def _ensure_session(self) -> None:
         if self.session is None:
             self.session = await self._until_done(self.service.create_session)
-            # What was run by hand before goes along.
+            # Commands that ran before are part of the builder and stay with it.
             self._builder = replace(self._builder, chat_id=_chat_of(self.session))
         session, lane = self.session, self._builder.lane
         await self._until_done(lambda: self.service.bind_session(lane, session))
         self._has_session.set()
 
     async def _until_done(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A call that may be made again while the data changes its owner."""
+        """Make a call that is safe to repeat while the owner of the data changes."""
         for _ in range(_SENT_AGAIN):
             try:
                 return await call()

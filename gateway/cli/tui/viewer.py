@@ -1,4 +1,4 @@
-"""Something to read in full, above everything else; and the pager of the person's shell."""
+"""Viewer for long text above the other screens, and the person's pager."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _PAGER = "less -R"
 
 
 class Viewer(ModalScreen[None]):
-    """`title` in one line, and what is to be read."""
+    """Screen with a one-line `title` and scrollable content."""
 
     BINDINGS = [("escape,q", "dismiss", "")]  # noqa: RUF012 - textual's way
 
@@ -39,15 +39,17 @@ class Viewer(ModalScreen[None]):
 
 
 async def open_pager(app: App[None], text: str) -> str | None:
-    """Show a text in $PAGER, else in less, and wait until it is closed. What runs goes on. Returns
-    what is wrong when there is none."""
+    """Show a text in $PAGER or else in less, and wait until it is closed.
+
+    Running turns continue. Returns an error message if no pager exists.
+    """
     command = shlex.split(os.environ.get("PAGER") or _PAGER)
     program = shutil.which(command[0]) if command else None
     if program is None:
         return t("no pager found: set PAGER, or install less")
     with tempfile.NamedTemporaryFile(suffix=".txt") as file:
         await asyncio.to_thread(Path(file.name).write_text, text, "utf-8", "replace")
-        # Nothing is painted over it meanwhile.
+        # The application must not paint over the pager.
         with app.batch_update(), app.suspend():
             process = await asyncio.create_subprocess_exec(program, *command[1:], file.name)
             await process.wait()

@@ -1,4 +1,4 @@
-"""`kore acp`: Kore as the agent of an editor."""
+"""Command `kore acp`: Kore as the agent of an editor."""
 
 import argparse
 import asyncio
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_streams() -> None:
-    """Raises `ConfigError` for files: the library waits for what comes."""
+    """Raise `ConfigError` for files, because the library needs pipes."""
     for stream in (sys.stdin, sys.stdout):
         mode = os.fstat(stream.fileno()).st_mode
         if stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not stream.isatty()):
@@ -52,7 +52,7 @@ async def _serve(args: argparse.Namespace) -> int:
     from gateway.core.messages import MessageOptions
     from gateway.runtime.log_setup import open_logs
 
-    # It may have to ask a running Kore, in a loop of its own.
+    # It may have to ask a running Kore, in an event loop of its own.
     settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     home.ensure()
     # Standard output is for the protocol.

@@ -1,4 +1,4 @@
-"""`kore agents` and `kore tools`: the sub-agents that there are, and the tools they may use."""
+"""Commands `kore agents` and `kore tools`: sub-agents and the tools they may use."""
 
 import argparse
 import re
@@ -43,7 +43,7 @@ def add_agents_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_agents(args: argparse.Namespace) -> int:
-    """0, or `KoreError` for an unknown agent, a bad name or a file that is there already."""
+    """Return 0. Raises `KoreError` for an unknown agent, a bad name or an existing file."""
     if args.action == "new":
         return _new(args)
     from agent.settings import ToolSettings
@@ -96,7 +96,7 @@ def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
 def _show(agent: SubagentDefinition, tools: list[str]) -> None:
     from gateway.turns.agents.profiles import origin, summary_of, tools_in_words, warnings_of
 
-    # As it stands in the file, unless it is Kore's own.
+    # The text of the file, except for built-in agents.
     description = summary_of(agent) if agent.source == BUILT_IN else agent.description
     rows = [
         (mark_for_translation("description"), clean_lines(description)),
@@ -163,7 +163,7 @@ def _new(args: argparse.Namespace) -> int:
 
 
 def _quote(text: str) -> str:
-    """As a value in YAML."""
+    """Quote a text as a YAML value."""
     line = " ".join(text.split())
     plain = re.fullmatch(r"[A-Za-z0-9](?:[\w ,./()-]*[\w.)])?", line)
     escaped = line.replace("'", "''")
@@ -182,7 +182,7 @@ def add_tools_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_tools(args: argparse.Namespace) -> int:
-    """0. Raises `ConfigError` for a bad configuration or policy file."""
+    """Return 0. Raises `ConfigError` for a bad configuration or policy file."""
     from agent.settings import ToolSettings
     from agent.tools.registry import default_tools
     from gateway.access.roles import RoleRegistry

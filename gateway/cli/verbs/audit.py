@@ -1,4 +1,4 @@
-"""`kore audit`: who was allowed to do what, and whether the record of it is whole."""
+"""Command `kore audit`: show, search and verify the audit log."""
 
 import argparse
 import os
@@ -124,11 +124,11 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _follow(folder: Path, last_hash: str | None) -> Iterator[dict[str, Any]]:
-    """Entries behind the one that was seen last, as they are written; for ever."""
+    """Yield entries after the last one shown, as they are written, without end."""
     file = _wait_for_file(folder / CURRENT)
     present = list(_whole_lines(file))
     hashes = [entry.get("hash") for entry in present]
-    # When it is not among them, a new file has been begun since: all of it is new.
+    # If the hash is missing, a new file has been started since: all of its entries are new.
     yield from present[hashes.index(last_hash) + 1 if last_hash in hashes else 0 :]
     while True:
         time.sleep(_LOOK_S)
@@ -155,7 +155,7 @@ def _is_current(file: BufferedReader, path: Path) -> bool:
 
 
 def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
-    """The entries from here to the end; a line that is still being written stays unread."""
+    """Yield the entries up to the end; an incomplete line stays unread."""
     while line := file.readline():
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
@@ -165,7 +165,7 @@ def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
 
 
 def _moment(text: str) -> float:
-    """Unix time of "2h" (ago) or of a date in local time."""
+    """Return the Unix time of "2h" (ago) or of a date in local time."""
     if match := _SPAN.fullmatch(text):
         return time.time() - int(match[1]) * _UNITS_S[match[2]]
     try:

@@ -1,4 +1,4 @@
-"""`kore backup` and `kore restore`: copy all there is, and put a copy in its place."""
+"""Commands `kore backup` and `kore restore`."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def config_files(args: argparse.Namespace) -> dict[str, Path]:
-    """Where each of them lies: `--config` and `KORE_CONFIG` may name another configuration."""
+    """Return the path of each file; `--config` and `KORE_CONFIG` may move the configuration."""
     from gateway.cli.context import sources_of
 
     root = data_dir_of(args).root
@@ -38,7 +38,7 @@ def config_files(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def _counts_text(summary: "BackupSummary") -> str:
-    """What a copy holds."""
+    """Return the contents of a backup as text."""
     parts = (
         plural(summary.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
         plural(summary.counts["messages"], "{n:,} message", "{n:,} messages"),
@@ -105,7 +105,10 @@ def left_out(count: int) -> str:
 async def _backup(
     args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
 ) -> tuple["BackupSummary", list[str], int]:
-    """Without `own` the settings are not good enough to own the data: they are only copied."""
+    """Create the backup.
+
+    Without `own`, the settings are not valid enough to own the data, which is only copied then.
+    """
     from gateway.store.opening import copy_unowned
     from gateway.store.sqlite.backup import read_back
 
@@ -131,8 +134,11 @@ async def _backup(
 def _pack(
     args: argparse.Namespace, settings: "Settings", copy: Path, target: Path
 ) -> tuple[list[str], int]:
-    """The zip file, read back as well; the names of what is in it besides the database, and how
-    many files of the workspace are not."""
+    """Write and verify the zip file.
+
+    Returns the names of its contents besides the database, and the number of workspace files that
+    were left out.
+    """
     import zipfile
 
     from gateway.ops.backup_marks import MarkWriter
@@ -154,7 +160,7 @@ def _pack(
                     packed.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
             packing = ZipWriter(packed)
-            # A backup that holds itself has no end.
+            # A backup must not include itself.
             own = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
                 marks = MarkWriter(packed, workspace.resolve())
@@ -179,8 +185,10 @@ def _pack(
 def _pack_workspace(
     workspace: Path, packing: "ZipWriter", marks: "MarkWriter", without: list[tuple[int, int]]
 ) -> None:
-    """Its files but those `without`, by device and inode. Links lead elsewhere, and what they lead
-    to is not part of it."""
+    """Pack the workspace files except `without`, given by device and inode.
+
+    Links are skipped, because their targets are not part of the workspace.
+    """
     with open_folder_beneath(workspace, flags=LISTED) as root:
         walk = TreeWalk(root)
         for member in walk:
@@ -204,8 +212,10 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "BackupSummary":
-    """In the place of the database that the configuration names; what it holds now. Where the one
-    before it is kept is added to `previous`. Raises `StoreError`."""
+    """Replace the configured database and return a summary of the new contents.
+
+    The path of the previous database is added to `previous`. Raises `StoreError`.
+    """
     from gateway.store.sqlite.backup import mark_restored, put_in_place, read_back
 
     if settings.store.path is not None:
@@ -218,13 +228,13 @@ def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "Bac
 
     mark_restored(copy)
     cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-    # Row by row, and compared; a database that holds something is refused.
+    # Row by row, and compared; a database with contents is rejected.
     copy_store(whole_database(f"sqlite:///{copy}"), whole_postgres(settings.store.url), cipher)
     return read_back(copy)
 
 
 def _check_database(settings: "Settings") -> None:
-    """Before anything is replaced: a full database of a server is refused. Raises `StoreError`."""
+    """Reject a server database with contents before anything is replaced. Raises `StoreError`."""
     if settings.store.path is not None:
         return
     from gateway.store.cipher import cipher_of
@@ -250,7 +260,7 @@ def run_restore(args: argparse.Namespace) -> int:
         marks = unpack_backup(file, parts)
         try:
             summary = read_back(parts / DATABASE)
-        except StoreError as exc:  # of a file with an unknown name
+        except StoreError as exc:  # it names the unpacked temporary file
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []
@@ -262,7 +272,7 @@ def run_restore(args: argparse.Namespace) -> int:
         _ask(args)
         if not args.database_only:
             previous += _put_beside(parts, config_files(args), home)
-        # Where things lie is what the configuration says that holds from now on.
+        # From now on, the restored configuration determines the paths.
         settings = settings_of(args)
         now = _put_database(parts / DATABASE, settings, previous)
         if not args.database_only and (parts / WORKSPACE).is_dir():
@@ -278,8 +288,7 @@ def run_restore(args: argparse.Namespace) -> int:
 
 
 def _review(args: argparse.Namespace, parts: Path, coming: "Settings") -> None:
-    """Show what the configuration of the backup changes, and ask about each place that it moves.
-    Raises `KoreError`."""
+    """Show the changes of the configuration and ask about each moved path. Raises `KoreError`."""
     from gateway.ops.restore_review import review_restore
 
     review = review_restore(_present(args), coming, parts, config_files(args)[BESIDE[2]])
@@ -300,7 +309,7 @@ def _review(args: argparse.Namespace, parts: Path, coming: "Settings") -> None:
 
 
 def _present(args: argparse.Namespace) -> "Settings":
-    """The settings until now; the defaults if they do not load."""
+    """Return the current settings, or the defaults if they do not load."""
     from gateway.cli.context import sources_of
 
     try:
@@ -325,8 +334,7 @@ def _ask_for_yes(question: str) -> None:
 
 
 def _check(args: argparse.Namespace, parts: Path) -> "Settings":
-    """Before anything is replaced: whether the configuration of the backup would load here, and
-    what it says."""
+    """Return the settings of the backup, checked before anything is replaced."""
     from gateway.cli.context import sources_of
     from gateway.config.json_files.document import read_object
 
@@ -355,7 +363,7 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
             aside = home.backups / f"before-restore-{_stamp()}-{name}"
             write_atomic(aside, old)
             previous.append(str(aside))
-            # At once: what comes after it may fail.
+            # Print it immediately, because a later step may fail.
             print(
                 t("the previous {path} is saved as {aside}", path=path, aside=aside),
                 file=sys.stderr,
@@ -368,7 +376,7 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
 def _put_folder(
     source: Path, workspace: Path, marks: "Mapping[str, MarkLevel] | None"
 ) -> list[str]:
-    """The workspace of the backup, in the place of the one there is."""
+    """Replace the workspace by the one of the backup; return the path of the previous one."""
     from gateway.ops.backup_marks import put_marks
 
     previous = []

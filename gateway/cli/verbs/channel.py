@@ -1,4 +1,4 @@
-"""`kore channel`: the chats that Kore can be reached in."""
+"""Command `kore channel`: accounts on chat platforms."""
 
 import argparse
 import asyncio
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def add(args: argparse.Namespace) -> int:
-    """Connect an account: its credentials, its owner, what to do next. Raises `KoreError`."""
+    """Connect an account: credentials, owner and next steps. Raises `KoreError`."""
     from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip
 
     setup, talk = _setup(args), Dialogue()
@@ -116,7 +116,7 @@ def _setup(args: argparse.Namespace) -> "ChannelSetup":
 def _connect(
     args: argparse.Namespace, setup: "ChannelSetup", talk: "Dialogue"
 ) -> "tuple[SetupResult, bool]":
-    """Return the account's connection, and whether it has to be written down."""
+    """Return the account's connection, and whether it has to be saved."""
     from gateway.cli.onboarding.channel_setup import SetupResult
     from gateway.cli.onboarding.dialogue import is_interactive
 
@@ -145,7 +145,7 @@ def _connect(
 
 
 def _apply(change: "ConfigChange", path: Path, home: "DataDir") -> None:
-    """Write the secret first: a reference that leads nowhere would stop the gateway."""
+    """Write the secret first: a reference to a missing secret would stop the gateway."""
     from gateway.config.editing import change_config, change_secrets
 
     new = {name: value for name, value in change.secrets.items() if value is not None}
@@ -157,11 +157,11 @@ def _apply(change: "ConfigChange", path: Path, home: "DataDir") -> None:
 def _introduce(
     args: argparse.Namespace, setup: "ChannelSetup", identity: "ChannelIdentity", talk: "Dialogue"
 ) -> int:
-    """Find the owner, and say what to do next."""
+    """Find the owner, and print the next steps."""
     from gateway.cli.onboarding.owner import Candidate, invitation, show_invitation
 
     home = data_dir_of(args)
-    # Whatever else uses the port: this is no gateway that anybody has to find.
+    # Use any free port, because other programs need not find this temporary gateway.
     settings = settings_of(args, {"http.port": 0})
     candidate = Candidate(setup.spec, identity, args.name or identity.account)
     if args.no_wait:
@@ -205,7 +205,7 @@ def _wait_for_owner(
 
 
 def may_serve(args: argparse.Namespace) -> bool:
-    """Return whether an account waits for a gateway that is not there."""
+    """Return whether accounts are connected but no gateway is running."""
     return bool(_accounts(settings_of(args))) and asyncio.run(_states(data_dir_of(args))) is None
 
 
@@ -245,7 +245,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _accounts(settings: "Settings") -> list[tuple[str, str]]:
-    """Return the names of channels that are enabled, each with an account."""
+    """Return the enabled channels with their accounts."""
     accounts = []
     for spec in all_specs(settings):
         section = spec.section_of(settings)
@@ -256,7 +256,7 @@ def _accounts(settings: "Settings") -> list[tuple[str, str]]:
 
 
 async def _states(home: "DataDir") -> Mapping[str, Any] | None:
-    """Return how the channels of the running Kore are; None when none runs."""
+    """Return the states of the running Kore's channels; None if it is not running."""
     from gateway.control.client import ControlClient
 
     client = await ControlClient.connect(home.socket)

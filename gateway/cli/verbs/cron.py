@@ -1,4 +1,4 @@
-"""`kore cron`: jobs that come due by themselves: list, add, change, run now."""
+"""Command `kore cron`: scheduled jobs (list, add, change, run now)."""
 
 import argparse
 import asyncio
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises `KoreError` for what cannot be done."""
+    """Run the action and return 0. Raises `KoreError` on failure."""
     asyncio.run(_run(args))
     return 0
 
@@ -111,6 +111,6 @@ def _list(jobs: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
 
 
 def _state(job: Mapping[str, Any]) -> str:
-    """Why there is no next time."""
+    """Return the reason for a missing next run."""
     text = t(_STATES.get(job["state"], job["state"]))
     return f"{text}: {job['reason']}" if job["reason"] else text

@@ -1,4 +1,4 @@
-"""`kore doctor`: what is wrong here, and how to mend it."""
+"""Command `kore doctor`: find problems and suggest fixes."""
 
 import argparse
 import asyncio
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _render(check: Check, columns: int) -> str:
-    """A check in lines that begin below each other; `columns` 0 is no terminal."""
+    """Return a check as aligned lines; `columns` is 0 without a terminal."""
     texts = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
     lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in texts)
     body = wrap_paragraphs(lines, columns) if columns else lines
@@ -73,7 +73,7 @@ def _render(check: Check, columns: int) -> str:
 
 
 def _repair(args: argparse.Namespace) -> None:
-    """Each thing by itself, asked about unless `--yes` says that nothing is to be asked."""
+    """Apply each fix after a confirmation, which `--yes` skips."""
     import sys
 
     from gateway.cli.context import config_path
@@ -121,7 +121,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
 
 
 def _local(settings: Settings, home: DataDir) -> list[Check]:
-    """All that can be looked at without asking anybody."""
+    """Return the checks that need no network."""
     return [
         configuration.check_model(settings, os.environ),
         configuration.check_secrets(settings),
@@ -153,7 +153,7 @@ def _check_store(settings: Settings) -> Check:
 
 
 def _shared_files(settings: Settings) -> "SharedFiles":
-    """Raises `ConfigError`."""
+    """Open the shared files. Raises `ConfigError`."""
     from gateway.store.cipher import cipher_of
     from gateway.store.files.opening import open_shared_files
 
@@ -174,7 +174,7 @@ async def _ask_model(settings: Settings) -> Check:
 
 
 async def _ask_channel(spec: "ChannelSpec[Any]", settings: Settings) -> tuple[Check, float | None]:
-    """Ask a platform whose credentials these are; the second is its clock minus ours."""
+    """Check the credentials of a channel; also return the platform's clock minus ours."""
     name, section = f"{spec.name} call", spec.section_of(settings)
     if not section.enabled or not section.has_credentials or spec.identify is None:
         return Check(name, "ok", t("not tested: {title} is not enabled", title=spec.title)), None
@@ -186,7 +186,7 @@ async def _ask_channel(spec: "ChannelSpec[Any]", settings: Settings) -> tuple[Ch
 
 
 async def _owner(home: DataDir) -> list[Check]:
-    """The process that has the data, if one runs, and the failures of its turns."""
+    """Check the process that owns the data, and the failures of its turns."""
     try:
         service = await ControlClient.connect(home.socket)
         status = None if service is None else await service.status()

@@ -1,4 +1,4 @@
-"""`kore eval`: does the agent, with this model, do what the cases ask for?"""
+"""Command `kore eval`: run evaluation cases with a model or a script."""
 
 import argparse
 import asyncio
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every run of every case has passed, else 1. Raises `ConfigError`."""
+    """Return 0 if every run of every case has passed, else 1. Raises `ConfigError`."""
     subject, verdicts = asyncio.run(_verdicts(args))
     if args.json:
         print_json(
@@ -111,7 +111,7 @@ def _used(verdicts: "list[Verdict]") -> str:
 
 
 def _totals(verdicts: "list[Verdict]") -> dict[str, Any]:
-    """What the runs have used up; the cost is None where that of one is unknown."""
+    """Return the totals of all runs; the cost is None if the cost of a run is unknown."""
     costs = [verdict.cost_usd for verdict in verdicts]
     return {
         "steps": sum(verdict.steps for verdict in verdicts),

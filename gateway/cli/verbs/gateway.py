@@ -1,4 +1,4 @@
-"""`kore gateway`: the service, until it is told to stop."""
+"""Command `kore gateway`: run the service until it is stopped."""
 
 import argparse
 import asyncio
@@ -69,16 +69,16 @@ def run(args: argparse.Namespace) -> int:
         open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
 
     log_as(settings)
-    # One that stood by and was told to stop has nothing to finish.
+    # A standby process that is stopped has nothing to finish.
     with suppress(asyncio.CancelledError):
         asyncio.run(_serve(args, settings, home, log_as))
     return 0
 
 
 def _settings(args: argparse.Namespace) -> "Settings":
-    """Settings that can be used. Raises `ConfigError`: a start with a wrong file is none.
+    """Return valid settings. Raises `ConfigError`, because a start with invalid ones must fail.
 
-    What cannot be used, such as a model, is told here, once, and not to everybody who writes.
+    Problems such as an unusable model are reported here once, and not to every person who writes.
     """
     from gateway.cli.context import data_dir_of, settings_of
 
@@ -93,7 +93,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
 
 
 def check_settings(settings: "Settings") -> None:
-    """Raises `ConfigError` for what a process that serves people cannot use."""
+    """Raise `ConfigError` for settings that a serving process cannot use."""
     import os
 
     from gateway.channels.table import check_channels
@@ -107,7 +107,7 @@ def check_settings(settings: "Settings") -> None:
 
 
 def _require_anything(settings: "Settings") -> None:
-    """Raises `ConfigError` without any configuration: there is no channel to serve."""
+    """Raise `ConfigError` without any configuration, because no channel could be served."""
     import os
 
     from agent.providers.registry import OFFLINE
@@ -133,7 +133,7 @@ async def _serve(
     home: "DataDir",
     log_as: "Callable[[Settings], None]",
 ) -> None:
-    """Runs until SIGTERM or SIGINT, then drains; a second signal ends it at once."""
+    """Run until SIGTERM or SIGINT, then drain; a second signal exits immediately."""
     import os
     import signal
 
@@ -147,7 +147,7 @@ async def _serve(
             waiting.cancel()
             return
         if stopped.is_set():
-            # Nothing is lost: what is under way is in the journal.
+            # No work is lost, because running turns are in the journal.
             os._exit(1)
         stopped.set()
 
@@ -172,8 +172,7 @@ async def _serve(
 async def run_until(
     stopped: asyncio.Event, app: "Container", *more: "Coroutine[Any, Any, None]"
 ) -> None:
-    """What a process that serves people does besides, and `more` of it. SIGHUP has it read its
-    configuration again."""
+    """Run the background work of a serving process and `more`; SIGHUP reloads its configuration."""
     import signal
 
     from gateway.runtime.allocator import trim_regularly
@@ -181,7 +180,7 @@ async def run_until(
     reloader = app.reloader
     assert reloader is not None, "the configuration is watched"
     if not (sys.stdin and sys.stdin.isatty()):
-        # At a terminal it means that the window was closed.
+        # At a terminal, SIGHUP means that the window was closed.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
     freeze_after_start()
     async with asyncio.TaskGroup() as group:
@@ -192,11 +191,11 @@ async def run_until(
 
 
 async def _keep_workers(args: argparse.Namespace) -> None:
-    """Worker processes with the same folder and configuration."""
+    """Keep worker processes running with the same folder and configuration."""
     from gateway.cli.context import data_dir_of
     from gateway.workers.children import keep_workers
 
-    # With `-m` Python would take packages of the folder that Kore was started in for Kore's own.
+    # With `-m`, Python would import packages from the current folder instead of Kore's own.
     code = _WORKER.format(here=str(Path(__file__).parents[3]))
     command = [sys.executable, "-P", "-c", code, "worker", "--home", str(data_dir_of(args).root)]
     if args.config is not None:
@@ -213,7 +212,7 @@ def watched_config(
     *,
     notifies_owner: bool = True,
 ) -> "WatchedConfig":
-    """The files whose changes are taken in, by the log too."""
+    """Return the watched configuration, whose changes also apply to the log."""
     import os
 
     from gateway.cli.context import sources_of
@@ -233,7 +232,7 @@ def watched_config(
 
 
 async def _announce(service: "Service") -> None:
-    """The first sign of life; later ones are only of what goes wrong."""
+    """Log the first message; later messages are only about problems."""
     facts = await service.status()
     channels = ", ".join(facts["channels"]) or "none (none is enabled)"
     log.info(

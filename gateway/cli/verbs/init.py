@@ -1,4 +1,4 @@
-"""`kore init`: a first configuration and workspace; what exists is kept."""
+"""Command `kore init`: create a configuration and a workspace, preserving existing ones."""
 
 import argparse
 import asyncio
@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
-    """Ask, then write, then offer a channel."""
+    """Ask, write the answers, and offer to connect a channel."""
     from gateway.cli.onboarding.dialogue import Dialogue
     from gateway.cli.onboarding.wizard import SetupContext, converse
     from gateway.config.json_files.document import read_object
 
     args.live = False
-    # A file that is named but not there is about to be made.
+    # A named file that does not exist is about to be created.
     settings = settings_of(args) if path.exists() else _without_a_file(args)
     talk = Dialogue()
     talk.say(t("Kore {version}: a few questions; press Enter for the defaults.", version=VERSION))
@@ -80,7 +80,7 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
 
 
 def _connect_channel(talk: "Dialogue", args: argparse.Namespace) -> int:
-    """Offer a channel and to start the gateway; whatever happens, say what works now."""
+    """Offer to connect a channel and to start the gateway; in any case print what works now."""
     from gateway.cli.onboarding.dialogue import Back, Skip
     from gateway.cli.verbs import channel
 
@@ -107,7 +107,7 @@ def _connect_channel(talk: "Dialogue", args: argparse.Namespace) -> int:
 
 
 def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
-    """The last words on every path: what is usable, and the command for it."""
+    """Print the working features and their commands; this ends every path."""
     from gateway.config.model_entries import chosen_model, model_list
 
     settings = settings_of(args)
@@ -142,7 +142,7 @@ def _without_a_file(args: argparse.Namespace) -> "Settings":
 
 
 def starter_config(model: str | None) -> dict[str, Any]:
-    """A small config.json; a key is a reference to the vendor's variable, never the key itself."""
+    """Return a small config.json; a key is a reference to the vendor's variable, never the key."""
     entries = []
     if model is not None:
         entry = {"model_name": "default", "model": model}
@@ -154,7 +154,7 @@ def starter_config(model: str | None) -> dict[str, Any]:
 
 
 def _model_from_environment() -> str | None:
-    """The model of the first vendor whose key is in the environment."""
+    """Return the model of the first vendor with a key in the environment."""
     model = default_model(os.environ)
     return None if model == OFFLINE else model
 

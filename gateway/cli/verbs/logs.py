@@ -1,4 +1,4 @@
-"""`kore logs`: what the gateway logged, newest last; without a secret."""
+"""Command `kore logs`: log of the gateway, newest last, without secrets."""
 
 import argparse
 import json
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> "LoggingSection":
-    """A configuration that is wrong hides no log, which says so, too."""
+    """Return the logging settings; an invalid configuration must not hide the log."""
     try:
         return settings_of(args).logging
     except ConfigError as exc:
@@ -89,13 +89,13 @@ def _settings(args: argparse.Namespace) -> "LoggingSection":
 
 
 def _files(file: Path, most: int) -> list[Path]:
-    """Those that there are, the oldest first."""
+    """Return the existing files, oldest first."""
     names = [*(file.with_name(f"{file.name}.{n}") for n in range(most, 0, -1)), file]
     return [path for path in names if path.is_file()]
 
 
 def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
-    """A line as it is shown; None for one that is not asked for."""
+    """Return a function that formats a line, or returns None for a filtered line."""
     least = _LEVELS.index(args.level)
     redact = args.crash.redactor.clean
 
@@ -105,7 +105,7 @@ def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
             entry = json.loads(text)
             level = _LEVELS.index(entry["level"]) if entry["level"] in _LEVELS else len(_LEVELS)
         except (ValueError, KeyError, TypeError):
-            return None  # cut off by a full disk, or not ours
+            return None  # truncated by a full disk, or not from Kore
         if level < least:
             return None
         return str(redact(text if args.json else _readable(entry)))
@@ -130,7 +130,7 @@ def _when(stamp: Any) -> str:
 
 
 def _follow(file: Path, at: int) -> Iterator[bytes]:
-    """Whole lines as they are written, also over a change of files."""
+    """Yield complete lines as they are written, across rotated files."""
     stream, inode, rest = None, None, b""
     while True:
         if stream is None and file.exists():

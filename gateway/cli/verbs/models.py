@@ -1,4 +1,4 @@
-"""`kore models`: which models there are, and whether they answer."""
+"""Command `kore models`: list models and test them."""
 
 import argparse
 import asyncio
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 1 when a model that was tested cannot be used."""
+    """Run the action; the exit code is 1 if a tested model cannot be used."""
     return asyncio.run(_list(args) if args.action == "list" else _test(args))
 
 

@@ -1,4 +1,4 @@
-"""`kore pair` and `kore user`: who may write to Kore, and what is kept of each person."""
+"""Commands `kore pair` and `kore user`: access and stored data of people."""
 
 import argparse
 import asyncio
@@ -126,7 +126,7 @@ def _counts_text(data: Mapping[str, Any]) -> str:
 
 
 def _remaining_lines(who: str, data: Mapping[str, Any]) -> list[str]:
-    """What a deletion does not reach."""
+    """Return notes about data that a deletion does not reach."""
     lines = [
         t(
             "Not included: the audit log (kore audit search), your own backups, what "

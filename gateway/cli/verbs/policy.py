@@ -1,4 +1,4 @@
-"""`kore policy`: what would happen to a call, and which rule or standing answer says so."""
+"""Command `kore policy`: permission decisions, their rules, and permanent grants."""
 
 import argparse
 import asyncio
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 for any decision. Raises `ConfigError` for a bad policy file or an unknown role."""
+    """Return 0 for any decision. Raises `ConfigError` for a bad policy file or an unknown role."""
     if args.action in ("grants", "revoke"):
         return _run_grants(args)
     if args.action == "check" and not " ".join(args.words).strip():
@@ -71,7 +71,7 @@ def _case(args: argparse.Namespace, settings: "Settings") -> "PolicyCase":
 
 
 def _is_confined(settings: "Settings", home: "DataDir") -> bool:
-    """Whether a sandbox works here; what its try came to is kept in Kore's folder."""
+    """Return whether a sandbox works here; the result is stored in Kore's folder."""
     from agent.security.sandbox.selector import select_sandbox
     from gateway.runtime.sandbox import sandbox_options
 
@@ -134,14 +134,14 @@ def _describe_case(case: "PolicyCase") -> dict[str, Any]:
 
 
 def _tool(words: list[str], settings: "Settings") -> str | None:
-    """The tool that a single word names, so that no command is meant."""
+    """Return the tool if a single word names one, so that it is not a command."""
     from gateway.access.roles import known_tools_of
 
     return known_tools_of(settings).canonical(words[0]) if len(words) == 1 else None
 
 
 def _line(scopes: dict[str, Any]) -> str:
-    """`{"allow": True, "paths": ["docs/**"]}` as "allowed, paths docs/**"."""
+    """Format scopes: `{"allow": True, "paths": ["docs/**"]}` as "allowed, paths docs/**"."""
     words = ["allowed" if scopes["allow"] else "denied"]
     words += [name.replace("_", " ") for name in ("ask", "new_files_only") if name in scopes]
     for name in ("paths", "commands", "hosts"):
@@ -151,7 +151,7 @@ def _line(scopes: dict[str, Any]) -> str:
 
 
 def _run_grants(args: argparse.Namespace) -> int:
-    """0, or `KoreError` for a number that no grant has."""
+    """Return 0. Raises `KoreError` for an unknown grant number."""
     asyncio.run(_grants(args))
     return 0
 

@@ -1,4 +1,4 @@
-"""`kore status`, `kore reload` and `kore replay`: verbs for the service that runs."""
+"""Commands `kore status`, `kore reload` and `kore replay` for the running service."""
 
 import argparse
 import asyncio
@@ -46,7 +46,7 @@ def run_status(args: argparse.Namespace) -> int:
 async def _status_facts(args: argparse.Namespace) -> dict[str, Any]:
     from gateway.control.client import ControlClient
 
-    # Without the settings: a file that is wrong hides nothing of how it goes.
+    # Do not load the settings: an invalid file must not hide the status.
     home = data_dir_of(args)
     service = await ControlClient.connect(home.socket)
     if service is None:
@@ -68,7 +68,7 @@ def _fact_rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
 
 
 def _fact_text(name: str, value: Any) -> str:
-    """The names say what the numbers are."""
+    """Format a value according to the unit in its name."""
     if isinstance(value, bool):
         return t("yes") if value else t("no")
     if name.endswith("_at"):
@@ -76,7 +76,7 @@ def _fact_text(name: str, value: Any) -> str:
     if name.endswith("_s"):
         return str(timedelta(seconds=value))
     if name == "model_hint":
-        # The rest is reported when a conversation starts.
+        # The full text is shown at the start of a conversation.
         value = t(str(value)).partition(". ")[0].partition("。")[0]
     return clean(str(value))
 
@@ -145,7 +145,7 @@ async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
     from gateway.cli.service_link import NotRunning
     from gateway.control.client import ControlClient
 
-    # Without the settings: what the files say now may be just what is wrong.
+    # Do not load the settings: the files may be exactly what is wrong.
     client = await ControlClient.connect(data_dir_of(args).socket)
     if client is None:
         raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))

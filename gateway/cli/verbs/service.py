@@ -1,4 +1,4 @@
-"""`kore service`: keep the gateway running, from the start of the machine on."""
+"""Command `kore service`: run the gateway as a service that starts with the machine."""
 
 import argparse
 import os
@@ -78,7 +78,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _exported_variables() -> list[str]:
-    """Variables of this shell that Kore reads and a service does not get."""
+    """Return variables of this shell that Kore reads and a service does not get."""
     from agent.providers.vendors import VENDORS
     from gateway.config.key_catalog import all_keys, setting_at
 
@@ -113,7 +113,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _logs(args: argparse.Namespace) -> int:
-    """The journal's, else where the log file is."""
+    """Show the journal's log, or the path of the log file without a journal."""
     import subprocess
 
     from agent.security.sandbox.trusted_programs import find_trusted_program

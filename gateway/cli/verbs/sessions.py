@@ -1,4 +1,4 @@
-"""`kore sessions`: conversations listed, read, searched, forked, named, paused and exported."""
+"""Command `kore sessions`: list, show, search, fork, rename, pause and export sessions."""
 
 import argparse
 import asyncio
@@ -107,12 +107,12 @@ async def _search(service: Service, args: argparse.Namespace) -> None:
 
 
 def _quote_phrase(word: str) -> str:
-    """What the shell kept together stays together."""
+    """Quote a word with spaces, which was a single argument of the shell."""
     return f'"{word}"' if " " in word and '"' not in word else word
 
 
 def _highlight(hit: SearchHit) -> str:
-    """The snippet; what was searched for is bold in a terminal."""
+    """Return the snippet with matches in bold on a terminal."""
     begin, end = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
     pieces, at = [], 0
     for start, stop in hit.marks:
@@ -182,7 +182,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
 
 
 def _where(lane: str) -> str:
-    """The lane of a chat or terminal; a one-shot run has left its own for good."""
+    """Return the lane of a chat or terminal; a one-shot run does not return to its lane."""
     return "cli" if lane.startswith(ONCE) else lane
 
 

@@ -1,5 +1,4 @@
-"""`kore store`: another key for the stored messages, another database for all of them, and the mark
-of one that was restored."""
+"""Command `kore store`: change the encryption key, copy the database, mark a restored one."""
 
 import argparse
 import os
@@ -65,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @frozen
 class KeyName:
-    """The variable that holds a key, or None; `named_by` is the flag or setting that says so."""
+    """Name of the variable with a key, or None; `named_by` is the flag or setting it came from."""
 
     variable: str | None
     named_by: str = _SETTING
@@ -101,7 +100,7 @@ def _run_copy(args: argparse.Namespace) -> int:
             raise ConfigError(
                 t(
                     'found "{text}", expected {expected}',
-                    # What looks like an address may hold a password.
+                    # A text that looks like a URL may contain a password.
                     text=text if "@" not in text else "…",
                     expected=t("sqlite:///PATH or postgresql://USER@HOST/DATABASE"),
                 )
@@ -142,7 +141,7 @@ def _run_mark_restored(args: argparse.Namespace) -> int:
 
 
 async def _mark_restored(section: StoreSection, home: "DataDir") -> None:
-    """As its owner, so that no process from before the restore stores anything any more."""
+    """Mark the database as its owner, so that processes from before the restore cannot write."""
     from gateway.store.cipher import cipher_of
     from gateway.store.opening import open_store
     from gateway.store.repositories.execution import restored_backup
@@ -180,7 +179,7 @@ def _run_rekey(args: argparse.Namespace) -> int:
         shared = _shared_files(settings.store)
 
         def forget() -> None:
-            # What undo has kept with the old key, or without one, must not stay.
+            # Undo data that is encrypted with the old key, or not encrypted, must not remain.
             BlobStore(home.undo).clear()
             if shared is not None:
                 shared.undo.delete_others()
@@ -216,7 +215,10 @@ def _run_rekey(args: argparse.Namespace) -> int:
 
 
 def _shared_files(store: StoreSection) -> "SharedFiles | None":
-    """Raises `KoreError` while files in it wait to be sent: they are sealed with the old key."""
+    """Return the shared files.
+
+    Raises `KoreError` while files wait to be sent, because they are encrypted with the old key.
+    """
     if store.files is None:
         return None
     from gateway.store.files.opening import open_shared_files

@@ -1,4 +1,4 @@
-"""`kore trust`: let the files of a folder, and what it brings along, count as one's own."""
+"""Command `kore trust`: trust the files and the configuration of a folder."""
 
 import argparse
 import sys
@@ -53,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _confirmed(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path, str]:
-    """The configuration that the folder brings along, as it is now, once a person has agreed to
-    that and to the folder. Raises `KoreError`."""
+    """Return the digests of the folder's configuration once a person has confirmed the trust.
+
+    Raises `KoreError`.
+    """
     digests = show_configuration(folder, home, silent=args.yes)
     if not args.yes:
         if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`kore tui`: sessions side by side in the whole terminal."""
+"""Command `kore tui`: full-screen application with sessions in tabs."""
 
 import argparse
 import asyncio
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises `KoreError`."""
+    """Run the application. Raises `KoreError`."""
     try:
         import textual  # noqa: F401 - is it there?
     except ImportError:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _here(args: argparse.Namespace) -> int:
-    """With the data of this machine, whoever owns it."""
+    """Run with the data of this machine, independent of the owner process."""
     from gateway.cli.chat.project_options import place_of, project_of
     from gateway.cli.chat.service_connection import next_connection
     from gateway.cli.chat.start_folder import start_folder, with_trust
@@ -75,7 +75,7 @@ async def _here(args: argparse.Namespace) -> int:
     from gateway.core.messages import MessageOptions
     from gateway.runtime.log_setup import open_logs
 
-    # It may have to ask a running Kore, in a loop of its own.
+    # It may have to ask a running Kore, in an event loop of its own.
     settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     home.ensure()
     # The screen is for conversations.
@@ -112,7 +112,7 @@ async def _here(args: argparse.Namespace) -> int:
 
 
 async def _there(args: argparse.Namespace) -> int:
-    """With a Kore elsewhere."""
+    """Run with a remote Kore."""
     from gateway.cli.console.output.status_line import StatusLine
     from gateway.cli.tui.tab_conversation import TabStart
     from gateway.cli.verbs.server.attach import connection_to
@@ -146,7 +146,7 @@ async def _show(
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
         full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)
-        # Without a Kore there is nothing to show.
+        # Exit when the connection to Kore has ended for good.
         keeping.add_done_callback(lambda _: full_screen.exit())
         with _signals(full_screen.exit):
             await full_screen.run_async()
@@ -159,7 +159,7 @@ async def _show(
 
 @contextmanager
 def _signals(leave: "Callable[[], None]") -> "Iterator[None]":
-    """What ends the program leaves in order: the terminal is a terminal again."""
+    """Exit in order on signals, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leave)

@@ -1,4 +1,4 @@
-"""Which answer the keys at a question come to: a key alone says yes, a word says nothing."""
+"""Mapping of key presses to answers: a single key approves, a word does not."""
 
 import asyncio
 import math
@@ -11,18 +11,19 @@ _CTRL_C = "\x03"
 _ENTER = ("\r", "\n")
 _REFUSALS = ("\x1b", _CTRL_C, *_ENTER)
 _REFUSAL = QuestionOption("n", "", "deny")
-# What was typed for another purpose must not approve anything: keys count after this pause.
+# Text that was typed for another purpose must not approve anything: keys count after this pause.
 PAUSE_S = 0.4
-# "why" begins with no yes, but "yesterday" does: only a letter that nothing follows is one.
+# "yesterday" begins with the key for yes: a key counts only if no other key follows in time.
 ALONE_S = 0.3
 
 
 class KeyChoice:
-    """Feed it keys with `press`; `decide` is called with the choice, once for each `arm`.
+    """Maps keys (`press`) to a choice and calls `decide` once for each `arm`.
 
-    A refusal counts at once, also by Escape, Ctrl-C and Enter. Anything else counts when no other
-    key comes within `ALONE_S`, or when Enter follows it. `choices` are those of the question.
-    A screen that queues keys gives `after_keys`, which runs a call behind those already read.
+    A refusal counts immediately; Escape, Ctrl-C and Enter refuse too. Any other choice counts when
+    no other key follows within `ALONE_S`, or when Enter follows. `choices` belong to the open
+    question. A screen that queues keys passes `after_keys`, which runs a call after the keys
+    already read.
     """
 
     def __init__(
@@ -39,22 +40,24 @@ class KeyChoice:
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
-        """Reset on a new question or other typing: keys typed so far are no answer."""
+        """Reset for a new question or after other typing: earlier keys are not answers."""
         self.take_back()
         self._armed_at = time.monotonic() + PAUSE_S
 
     def hold(self) -> None:
-        """No key counts until `arm` and its pause: the question is not on the screen yet."""
+        """Ignore keys until `arm` and its pause: the question is not on the screen yet."""
         self.take_back()
         self._armed_at = math.inf
 
     def is_armed(self, at: float | None = None) -> bool:
-        """Whether the pause is over: a key read at this time (by default now) counts."""
+        """Return whether the pause is over for a key read at this time (by default now)."""
         return (time.monotonic() if at is None else at) >= self._armed_at
 
     def press(self, key: str, at: float | None = None) -> bool:
-        """Take a key; False when it is no answer and belongs to what is being written. `at` is the
-        `time.monotonic` at which it was read, where that may be long ago."""
+        """Process a key; return False if it is not an answer but part of the text being written.
+
+        `at` is the `time.monotonic` value at which the key was read, which may be long ago.
+        """
         if self._pending_key and key in _ENTER:
             self._agree()
             return True
@@ -73,7 +76,7 @@ class KeyChoice:
         return True
 
     def take_back(self) -> str:
-        """The letter of a choice that has not counted yet, and now never will; else nothing."""
+        """Cancel a pending choice and return its letter, or an empty string."""
         if self._timer is not None:
             self._timer.cancel()
         key, self._pending_key = self._pending_key, ""

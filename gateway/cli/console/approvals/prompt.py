@@ -1,4 +1,4 @@
-"""Questions before something is done: what exactly, and one key for the answer."""
+"""Approval prompt on a plain terminal: the exact action and one key as the answer."""
 
 import asyncio
 import codecs
@@ -30,7 +30,10 @@ _BACKSPACE = ("\x7f", "\b")
 def ask_at_terminal(
     keys: TextIO, screen: TextIO, interrupted: asyncio.Event
 ) -> Callable[[ApprovalAsked], Awaitable[ApprovalReply]]:
-    """Ask on a bare terminal, outside of a conversation. Ctrl-C denies and interrupts."""
+    """Return a function that asks on a plain terminal, outside of a conversation.
+
+    Ctrl-C denies and interrupts.
+    """
 
     async def ask(approval: ApprovalAsked) -> ApprovalReply:
         print(f"? {question_text(approval)}", file=screen)
@@ -50,7 +53,7 @@ def ask_at_terminal(
 
 
 class _Question:
-    """One question at the terminal, until its answer: a key, and perhaps a line behind it."""
+    """Approval question at the terminal: the answer is a key, optionally followed by a line."""
 
     def __init__(self, approval: ApprovalAsked, screen: TextIO, interrupted: asyncio.Event) -> None:
         self._approval = approval
@@ -90,7 +93,7 @@ class _Question:
             self._choice.arm()
 
     def _write(self, key: str, line: str) -> None:
-        """A key of the sentence for the model."""
+        """Process a key of the text for the model."""
         if key in _ENTER:
             self._print("\n  ")
             if self._approval.request.server_question is None:

@@ -1,4 +1,4 @@
-"""The questions that stand on the screen, one at a time, and the keys that answer them."""
+"""Queue of approval questions on the screen: one at a time, answered by keys."""
 
 from collections import deque
 from collections.abc import Callable
@@ -15,10 +15,11 @@ _ENTER = ("\r", "\n")
 
 
 class ApprovalQueue:
-    """`put` what is asked and `close` what is settled; `reply` is called with the person's word.
+    """Queue of open approval questions.
 
-    While it `takes_words`, the line that is written is what the model is told with a no, or what
-    the server is answered that asks.
+    Call `put` for a new question and `close` for a settled one; `reply` is called with the person's
+    answer. While it `takes_words`, the input line is the text for the model after a refusal, or the
+    answer to the server that asked.
     """
 
     def __init__(self, view: TurnView, reply: Reply) -> None:
@@ -38,20 +39,20 @@ class ApprovalQueue:
             self._ask()
 
     def close(self, nonce: str) -> bool:
-        """It is answered; whether that is still to be told."""
+        """Remove an answered question; return whether its answer still has to be shown."""
         self._next(nonce)
         was_withdrawn = nonce in self._withdrawn
         self._withdrawn.discard(nonce)
         return not was_withdrawn
 
     def withdraw(self) -> None:
-        """A stop withdraws all, and says so itself."""
+        """Withdraw all questions because of a stop, which reports this on its own."""
         for approval in list(self._open):
             self._withdrawn.add(approval.nonce)
             self._next(approval.nonce)
 
     def press(self, key: str) -> bool:
-        """A key while a question stands. Early keys were meant for something else."""
+        """Process a key while a question is open; keys during the pause do not count."""
         if not self.takes_words:
             return bool(self._open) and self._choice.press(key)
         if key in _ENTER:
@@ -63,7 +64,7 @@ class ApprovalQueue:
         return True
 
     def say(self, words: str) -> None:
-        """Deny what stands first, with these words for the model, or answer the server."""
+        """Deny the first question with this text for the model, or answer the server."""
         if self._open[0].request.server_question is None:
             self._settle(ApprovalReply("deny", words))
         elif words:
@@ -72,7 +73,7 @@ class ApprovalQueue:
             self.ask_again()
 
     def ask_again(self) -> None:
-        """The person would rather choose again."""
+        """Discard the text and let the person choose again."""
         self._take_words(False)
         self._choice.arm()
 

@@ -1,4 +1,4 @@
-"""A conversation in the terminal, which outlives the Kore that it is with."""
+"""Conversation in the terminal that survives a change of the Kore process."""
 
 import asyncio
 import os
@@ -26,15 +26,16 @@ from gateway.core.records import ConsoleLease
 
 _TRIES = 4
 _PAUSE_S = 0.5
-# A service, or the one that follows after a loss.
+# Connects to a service, or to its successor after a loss.
 Connect = Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]
 
 
 async def converse(connect: Connect, start: ReplOptions, folder: Path) -> None:
-    """Talk until the person leaves. `folder` keeps the history of what was typed.
+    """Run the conversation until the person leaves; `folder` stores the input history.
 
-    When the owner of the data goes away, its successor is looked for: several times, because one
-    that is being killed may still let callers in. Raises `KoreError` when there is none.
+    If the owner of the data stops, try to find its successor. Several attempts are made, because a
+    process that is being killed may still accept clients. Raises `KoreError` if there is no
+    successor.
     """
     screen = Screen(sys.stdout)
     prompt: Prompt | PlainPrompt = (
@@ -74,7 +75,8 @@ async def _converse(
                     await repl.run()
                     return
                 except* ConnectionLost as group:
-                    # Outside of this the data is let go of, in an orderly way.
+                    # Handle the loss outside as well, after the connection has been closed in
+                    # order.
                     lost = _first(group)
         except* ConnectionLost as group:
             lost = _first(group)
@@ -82,7 +84,7 @@ async def _converse(
         tries = 1 if repl is not None and repl.has_spoken else tries + 1
         if tries > _TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
-        # The same lane again: that is where the answer to an unfinished turn will come.
+        # Reuse the lane, because the answer of an unfinished turn will arrive there.
         if repl is not None:
             earlier, resumed = repl.current_lease, repl.resumption
         await asyncio.sleep(_PAUSE_S * (tries - 1))
@@ -93,7 +95,7 @@ async def _converse(
 
 
 async def _describe_successor(service: Service, lost: ConnectionLost) -> str:
-    """Who goes on with the conversation, in a line."""
+    """Return one line about the service that continues the conversation."""
     status = await service.status()
     if status.get("pid") == os.getpid():
         return t(
@@ -105,7 +107,7 @@ async def _describe_successor(service: Service, lost: ConnectionLost) -> str:
 
 
 def _first(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:
-    """The loss that says the most: several calls may have been under way."""
+    """Return the most informative loss; several calls may have been pending."""
     cause: BaseException = group.subgroup(HandedOver) or group
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]

@@ -1,4 +1,4 @@
-"""Commands that people write themselves: a markdown file each, sent as a message."""
+"""Custom commands: one markdown file each, sent as a message."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +17,12 @@ _SUMMARY_CHARS = 100
 
 @frozen
 class CustomCommand:
-    """`name` is without its slash; `body` may hold what `fill_in` knows, and `{args}`; `arguments`
-    are the names of its arguments. One that is not `is_trusted` came with a folder. With a `skill`
-    that is sent."""
+    """Custom command from a markdown file or a skill.
+
+    `name` has no slash. `body` may contain the placeholders of `fill_in` and `{args}`; `arguments`
+    are the names of its arguments. A command that is not `is_trusted` came with a folder. With a
+    `skill`, the skill is sent.
+    """
 
     name: str
     summary: str
@@ -30,7 +33,7 @@ class CustomCommand:
     skill: Skill | None = None
 
     def fill(self, arguments: str) -> str:
-        """What is sent. Arguments that have no place in the text stand behind it."""
+        """Return the message text; arguments without a placeholder are appended."""
         if self.skill is not None:
             from agent.skills.invocation import SkillInvocation
 
@@ -41,8 +44,11 @@ class CustomCommand:
 
 @frozen
 class CommandFolder:
-    """A folder of such files; `project`: it is in the working folder. Of a `plugin` the names begin
-    with its own."""
+    """Folder of custom commands.
+
+    `project` marks a folder inside the working folder. The names of a `plugin`'s commands start
+    with the name of the plugin.
+    """
 
     folder: Path
     project: bool
@@ -51,9 +57,11 @@ class CommandFolder:
 
 
 class CustomCommands:
-    """Reads them anew each time, for they are edited while one talks. A person's own go before
-    those of a project of the same name; `project:NAME` and `user:NAME` say which is meant. Skills
-    that people may call for come last."""
+    """Collection of all custom commands, read again for each call because files may be edited.
+
+    A person's own commands take precedence over project commands of the same name; `project:NAME`
+    and `user:NAME` select one explicitly. Skills that people may invoke come last.
+    """
 
     def __init__(
         self, folders: Sequence[CommandFolder], skills: Callable[[], Iterable[Skill]] = tuple
@@ -86,7 +94,7 @@ class CustomCommands:
 
 
 def _of_skill(skill: Skill) -> CustomCommand:
-    """A skill is sent whole, with the names of its files."""
+    """Return a command that sends the whole skill with the names of its files."""
     summary = _summary(skill.description, skill.argument_hint)[:_SUMMARY_CHARS]
     return CustomCommand(
         skill.name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
@@ -94,14 +102,14 @@ def _of_skill(skill: Skill) -> CustomCommand:
 
 
 def _summary(description: str, hint: str) -> str:
-    """What a command is for, and what is written after its name."""
+    """Return the description of a command, followed by its argument hint."""
     line = " ".join(description.lstrip("# ").split())
     parts = (line.rstrip(".:") if hint.strip() else line, " ".join(hint.split()))
     return ": ".join(filter(None, parts))
 
 
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
-    """Names and files: `git/commit.md` is called `git:commit`."""
+    """Yield command names and files: `git/commit.md` is `git:commit`."""
     above = (source.plugin,) if source.plugin else ()
     return islice(_walk(source.folder, above, source), _MOST)
 
@@ -115,7 +123,7 @@ def _walk(
     except OSError:
         return
     for entry in sorted_entries:
-        # A link that came with a folder may lead to what no model is to see.
+        # A link in an untrusted folder may point to a file that the model must not see.
         if not source.is_trusted and entry.is_symlink():
             continue
         name = entry.name.removesuffix(".md").replace(" ", "-")
@@ -130,7 +138,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     from agent.security.taint.file_marks import OpenFileMark, mark_level
     from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
-    # The folder above may be a link, too.
+    # A parent folder may be a link as well.
     if not source.is_trusted and path.resolve() != path.absolute():
         return None
     try:
@@ -139,7 +147,7 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
             text, _ = decode(file.read(SIZE_LIMIT_BYTES))
     except OSError:
         return None
-    # A command may have written it under taint, without an approval.
+    # A tainted command may have written the file without approval.
     if (level := mark_level(path, opened=mark)) == "unseen":
         return None
     document = read(text)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from gateway.core.records import WatchEvent
 
-# Up to this size, producers of events don't wait.
+# Number of buffered events from which on producers have to wait.
 LIMIT = 1024
 
 
 class EventBuffer:
-    """A bounded buffer of events; `EventHub` describes what happens when it is full."""
+    """Bounded buffer of events; `EventHub` describes the behaviour when it is full."""
 
     def __init__(self) -> None:
         self._events: deque[WatchEvent] = deque()
@@ -21,14 +21,14 @@ class EventBuffer:
         return bool(self._events)
 
     async def keep(self, event: WatchEvent) -> None:
-        """Returns when there is room for another one."""
+        """Add an event; return when there is room for another."""
         self._events.append(event)
         if len(self._events) >= LIMIT:
             self._room.clear()
             await self._room.wait()
 
     def take_all(self) -> Iterator[WatchEvent]:
-        """All of them, oldest first; afterwards none is held."""
+        """Remove and yield all events, oldest first."""
         while self._events:
             yield self._events.popleft()
         self._room.set()

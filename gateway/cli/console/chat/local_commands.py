@@ -1,4 +1,4 @@
-"""The commands that only a terminal has; all others are messages like any other."""
+"""Commands that only the terminal has; all others are sent as messages."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Pick = Callable[[Sequence[PickerItem], Preview], Awaitable[str | None]]
 
-# Those of every chat are listed for completion; the gateway answers them.
+# Completion also lists the commands of every chat, which the gateway answers.
 CONSOLE_COMMANDS = (
     ("/sessions", mark_for_translation("list the sessions")),
     ("/resume", mark_for_translation("resume a session: /resume ID, or choose from a list")),
@@ -55,7 +55,8 @@ BY_HAND = (
     "!command",
     mark_for_translation("run a shell command yourself; the model sees its output"),
 )
-# What begins like a command and is none: the stand-in model's own word, and a picture in markdown.
+# Prefixes that do not start a shell command: the scripted model's tool syntax and a markdown
+# picture.
 _NOT_BY_HAND = ("!tool ", "![")
 _WORD = re.compile(r"/[A-Za-z]{3,20}")
 _CLOSE = 0.75
@@ -88,7 +89,7 @@ _AGO = (
 )
 _SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
-# Columns that a terminal needs to show more of a session than what it is called.
+# Minimum terminal width in columns for more details than the name of a session.
 _WIDE = 72
 _PICKED_SESSIONS = 500
 _PREVIEWED = 6
@@ -96,7 +97,7 @@ Choose = Callable[[str], Awaitable[str | None]]
 
 
 def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
-    """All that can be typed, with the commands that people wrote themselves."""
+    """Return a table of all commands and keys, including custom commands."""
     groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
         (group, [(f"/{one.name}", one.summary) for one in commands if f"/{one.name}" not in _OWN])
         for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
@@ -116,14 +117,14 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
 
 
 def by_hand(text: str) -> str | None:
-    """The shell command of a `!` line; None for any other line."""
+    """Return the shell command of a `!` line, or None for any other line."""
     if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
         return None
     return text[1:].strip() or None
 
 
 def misspelt(text: str) -> str | None:
-    """What to say of a line that nearly is a command of the console; None for all others."""
+    """Return a suggestion for a line that looks like a misspelt command, or None."""
     word = next(iter(text.split()), "")
     if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or find_command(word[1:]):
         return None
@@ -131,14 +132,14 @@ def misspelt(text: str) -> str | None:
 
     names = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
     close = get_close_matches(word.casefold(), names, 1, _CLOSE)
-    # Words behind a command of the chats are judged there.
+    # A chat command with arguments is checked by the gateway.
     if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
         return None
     return t("Unknown command {word}; did you mean {meant}?", word=word, meant=close[0])
 
 
 class SessionCommands:
-    """`/sessions` and `/resume` on one lane."""
+    """Commands `/sessions`, `/resume` and `/export` for one lane."""
 
     def __init__(
         self, service: Service, screen: Screen, choose: Choose, pick: "Pick | None" = None
@@ -170,9 +171,10 @@ class SessionCommands:
         return sessions
 
     async def resume(self, lane: str, name: str) -> str | None:
-        """Put the lane into a session that is named, numbered or chosen; its id, or None.
+        """Bind the lane to a session given by id or number, or chosen by the person.
 
-        Raises `KoreError` for one that does not exist.
+        Returns the session id, or None if nothing was chosen. Raises `KoreError` for an unknown
+        session.
         """
         sessions: Sequence[SessionInfo] = ()
         if not name and self._pick is not None:
@@ -200,7 +202,7 @@ class SessionCommands:
         return session
 
     async def export(self, lane: str, name: str) -> None:
-        """Write the lane's session to a new file. Raises `KoreError` when that cannot be."""
+        """Write the lane's session to a new file. Raises `KoreError` on failure."""
         session = await self._service.bound_session(lane)
         if session is None:
             raise KoreError(t("nothing to export yet: this session is empty"))
@@ -234,7 +236,7 @@ class SessionCommands:
         return await pick(choices, self._first_and_last)
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
-        """How a session began and where it stands."""
+        """Return the first and the last messages of a session."""
         half = _PREVIEWED // 2
         preview = await self._service.preview_session(session, half, half)
         first, last = (
@@ -244,8 +246,11 @@ class SessionCommands:
         return [*first, *(["  " + t("… {n:,} more", n=between)] if last and between else []), *last]
 
     async def recall(self, session: str, *, answer_follows: bool = False) -> None:
-        """The last words of a session, so that one knows where one is. When the last answer is yet
-        to be delivered, it is not among them: it would be shown twice."""
+        """Show the last messages of a session.
+
+        With `answer_follows`, the last answer is omitted: it is still to be delivered and would be
+        shown twice.
+        """
         preview = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
             Text(
@@ -272,7 +277,7 @@ class SessionCommands:
 
 
 def _write(name: str, text: str) -> str:
-    """Create a private file; returns its full name. Raises `KoreError`."""
+    """Create a private file and return its absolute path. Raises `KoreError`."""
     file = Path.cwd() / Path(name).expanduser()
     try:
         with open(file, "x", encoding="utf-8", opener=_private) as stream:
@@ -295,7 +300,7 @@ def _line(excerpt: Excerpt) -> str:
 
 
 def ago(elapsed_s: float) -> str:
-    """How long something is over, in a word or two."""
+    """Return an elapsed time as short text."""
     for size_s, template in _AGO:
         if elapsed_s >= size_s:
             return t(template, n=int(elapsed_s // size_s))

@@ -1,4 +1,4 @@
-"""Who speaks in this terminal, and how their words become messages."""
+"""Builder for the messages of a terminal conversation."""
 
 import getpass
 import os
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 CHANNEL = "cli"
 ACCOUNT = "local"
-# The latest commands that the model is told of, each bounded by itself.
+# Number of recent commands to report to the model. Each has its own size limit.
 _KEPT_RUNS = 8
 
 
 @frozen
 class MessageBuilder:
-    """One chat of the console channel.
+    """Builder for the messages of one chat of the console channel.
 
-    `options` go with every message (see `InboundMessage`). With the next one go what is new in
-    `project`, and the `user_commands` that were run with `!` since the last. Files of the
-    `workdir` go along where they are named.
+    `options` apply to every message (see `InboundMessage`). The next message also carries the
+    changes in `project` and the `user_commands` that ran with `!` since the previous message. Files
+    of the `workdir` are attached if the text mentions them.
     """
 
     chat_id: str
@@ -50,11 +50,11 @@ class MessageBuilder:
         return Route(CHANNEL, ACCOUNT, self.chat_id).lane
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
-        """What the line points at with `@`."""
+        """Return the files that a line mentions with `@`."""
         return self.workdir.mentions(text, pasted) if self.workdir is not None else None
 
     def expand_command(self, text: str) -> "UserLine | None":
-        """What is sent for a command that is a prompt."""
+        """Return the text to send for a command that is a prompt, or None."""
         return self.workdir.expand_command(text) if self.workdir is not None else None
 
     def build(
@@ -74,7 +74,7 @@ class MessageBuilder:
         )
 
     def take_back(self, message: InboundMessage) -> None:
-        """It was refused: what it was to bring along goes with the next one."""
+        """Queue the extras of a rejected message for the next message."""
         runs = [*message.options.run, *self.user_commands]
         self.user_commands.clear()
         self.user_commands.extend(runs)
@@ -82,13 +82,13 @@ class MessageBuilder:
             self.forget()
 
     def without_options_of(self, text: str) -> "MessageBuilder":
-        """From a command on that chooses it, the conversation's own choice counts."""
+        """Drop options of the command line that a command in `text` replaces."""
         unset = MessageOptions()
         values = {name: getattr(unset, name) for name in _options_replaced_by(text)}
         return replace(self, options=replace(self.options, **values))
 
     def forget(self) -> None:
-        """What was told of the folder may have left the window: it is told again."""
+        """Send the project context again, because it may have left the context window."""
         if self.project is not None:
             self.project.forget()
         if self.workdir is not None:
@@ -123,7 +123,7 @@ class MessageBuilder:
 
 
 def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
-    """What a command says of itself goes along with what is told of the folder."""
+    """Merge the context of a command into the project update."""
     context = order.context if order is not None else {}
     if not context:
         return news
@@ -135,7 +135,7 @@ def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
 
 
 def _options_replaced_by(text: str) -> tuple[str, ...]:
-    """The options of the command line whose place a command of the conversation takes."""
+    """Return the command-line options that a conversation command replaces."""
     match text.split():
         case ["/model", _, *_]:
             return ("model",)
@@ -151,7 +151,7 @@ def _options_replaced_by(text: str) -> tuple[str, ...]:
 
 
 def _login() -> str:
-    # A user id without an account, as containers have it.
+    # Containers may use a user id without an account.
     with suppress(KeyError, OSError):
         return getpass.getuser()
     return ""

@@ -1,4 +1,4 @@
-"""What is still to come in a console's chat: answers to its own messages, and work of others."""
+"""Pending answers of a console chat: to its own messages and from turns of other clients."""
 
 from agent import events
 from gateway.core.messages import InboundMessage
@@ -14,15 +14,16 @@ _WORK = (
 
 
 class PendingAnswers:
-    """`add` what is sent, `notice` what happens, `settle` what is delivered; true until all came.
+    """Tracks unanswered messages: true until every answer has been delivered.
 
-    `has_foreign_turn`: another client's turn, or an earlier one, is under way.
+    Call `add` for a sent message, `notice` for each event and `settle` for each delivery.
+    `has_foreign_turn`: a turn of another client, or an earlier turn, is running.
     """
 
     def __init__(self) -> None:
         self.has_foreign_turn = False
         self._texts: dict[str, str] = {}
-        # What was typed while something else ran, and has stood far above its answer since.
+        # Input typed during another turn, which is now far above its answer on the screen.
         self._lines: dict[str, str] = {}
         self._has_ended = True
 
@@ -31,26 +32,29 @@ class PendingAnswers:
 
     @property
     def next_text(self) -> str:
-        """The oldest message that has no answer; empty when there is none."""
+        """Oldest message without an answer; empty if there is none."""
         return next(iter(self._texts.values()), "")
 
     @property
     def queued_count(self) -> int:
-        """How many messages wait for one that has its turn now."""
+        """Number of messages that wait for the running turn."""
         return len(self._texts) - (bool(self._texts) and not self.has_foreign_turn)
 
     def add(self, message: InboundMessage, text: str, line: str = "") -> None:
-        """`line` is what was typed while something else ran; commands answer without a turn."""
+        """Add a sent message; `line` is the input if it was typed during another turn.
+
+        Commands get their answer without a turn.
+        """
         self._texts[message.event_id] = text
         if line and not text.startswith("/"):
             self._lines[message.event_id] = line
 
     def remove(self, message: InboundMessage) -> None:
-        """It was refused: no answer will come."""
+        """Remove a rejected message, which will not be answered."""
         del self._texts[message.event_id]
 
     def clear(self) -> None:
-        """Wait no longer for anything."""
+        """Stop waiting for all answers."""
         self._texts.clear()
         self.has_foreign_turn = False
 
@@ -59,10 +63,10 @@ class PendingAnswers:
         self.has_foreign_turn |= isinstance(event, _WORK) and not self._texts
 
     def follow(self, event: WatchEvent) -> str:
-        """The line whose turn begins with this event, to be shown again; empty for any other."""
+        """Return the input line to show again if its turn begins with this event; else empty."""
         if isinstance(event, events.Done):
             self._has_ended = True
-        # A turn that waited for an answer begins a second time.
+        # A turn that waited for an answer sends a second start event.
         elif isinstance(event, events.SessionStart) and self._has_ended:
             self._has_ended = False
             first = next((one for one in self._texts if one in self._lines), "")
@@ -70,7 +74,7 @@ class PendingAnswers:
         return ""
 
     def settle(self, delivered: Delivered) -> bool:
-        """Take off what this delivery closes; whether it closes anything."""
+        """Remove the messages that a delivery answers; return whether it completes an answer."""
         beside = delivered.kind == "notice" and delivered.event_id is None
         if beside or not delivered.last:
             return False

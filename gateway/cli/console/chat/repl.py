@@ -1,4 +1,4 @@
-"""One conversation with one Kore: read a message, show its turn, read the next one."""
+"""Read-eval-print loop of a conversation: read a message, show its turn, repeat."""
 
 import os
 import sys
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 @frozen
 class ReplOptions:
-    """Which session to begin with: `session`, a new one (`is_new`), else the last; or `choose`."""
+    """Start options of a conversation.
+
+    The first session is `session`, a new one (`is_new`), or else the last; `choose` lets the person
+    select.
+    """
 
     session: str | None = None
     is_new: bool = True
@@ -44,14 +48,17 @@ class ReplOptions:
     project: "ProjectContext | None" = None
     workdir: ConsoleWorkdir | None = None
     command: str = "kore"
-    # Begins a command that is run with `!`; without it there are none.
+    # Starts a command that was entered with `!`; if it is None, such commands are unavailable.
     begin_command: "Callable[[str, Show], UserCommand] | None" = None
 
 
 @frozen
 class Resumption:
-    """What is left of a conversation whose service was lost: what was typed and may not have
-    reached it, or waited to be done, and what was shown of answers that are not complete."""
+    """Remaining work of a conversation that lost its service.
+
+    `unsent` input may not have reached the service, `lines` are waiting to be run, and `unanswered`
+    is the visible part of incomplete answers.
+    """
 
     unsent: Sequence[UnsentInput]
     lines: Sequence[str]
@@ -59,7 +66,7 @@ class Resumption:
 
 
 class Repl:
-    """One conversation with one service."""
+    """Conversation with one service."""
 
     def __init__(
         self,
@@ -70,7 +77,7 @@ class Repl:
         prompt: Prompt | PlainPrompt,
         resumed: Resumption | None = None,
     ) -> None:
-        """`resumed`: what the conversation with an earlier service has left."""
+        """`resumed` is the remaining work of the conversation with the previous service."""
         self._service = service
         self._lease = lease
         self._options = start
@@ -92,12 +99,12 @@ class Repl:
 
     @property
     def session(self) -> str | None:
-        """The session that this lane is in; None until the first message makes one."""
+        """Current session of this lane; None until the first message creates one."""
         return self._turn_screen.session or self._session
 
     @property
     def current_lease(self) -> ConsoleLease:
-        """Where this conversation stands, for a successor that goes on with it."""
+        """Lease with the current state, for a successor to continue the conversation."""
         stage = self._turn_screen
         return replace(
             self._lease,
@@ -108,18 +115,18 @@ class Repl:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether anything was heard from the service."""
+        """True once an event has arrived from the service."""
         return self._turn_screen.has_events
 
     @property
     def resumption(self) -> Resumption:
-        """For a successor's conversation."""
+        """Remaining work, for the conversation with the next service."""
         unsent = [*self._unsent, *self._turn_screen.unsent]
         stage = self._turn_screen
         return Resumption(unsent, stage.waiting_lines, stage.unanswered)
 
     async def run(self) -> None:
-        """Returns when the person leaves. Raises what the service raises, in a group."""
+        """Run until the person leaves. Raises the errors of the service in an exception group."""
         facts = await self._service.status()
         own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")))
@@ -135,7 +142,7 @@ class Repl:
             if self._options.choose:
                 await self._command("/resume")
             await self._talk()
-        # /new and /fork have put this lane into another one.
+        # /new and /fork may have bound this lane to another session.
         if session := await self._service.bound_session(self._turn_screen.lane):
             await self._say_what_runs(session)
             self._screen.print(
@@ -161,7 +168,7 @@ class Repl:
             prompt.status = status.line if utf8 else lambda wide: to_ascii(status.line(wide))
 
     async def _say_what_runs(self, session: str) -> None:
-        """What is left behind in the background, and what becomes of it."""
+        """Print the background tasks of the session and whether they stop or continue."""
         tasks = await self._service.background_tasks(session)
         if not tasks:
             return

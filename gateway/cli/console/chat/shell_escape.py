@@ -1,7 +1,7 @@
-"""`!command`: what the person runs here with their own hand, beside all that the model does.
+"""Shell escape `!command`: commands that the person runs directly.
 
-It has their rights and their environment, no sandbox and no policy, as in any other terminal. What
-it prints is shown as it comes, and told to the model with the person's next message.
+A command has the rights and the environment of the person, without sandbox or policy, as in any
+other terminal. Its output is shown live and is added to the person's next message for the model.
 """
 
 import codecs
@@ -31,16 +31,19 @@ from gateway.cli.console.output.text import seconds
 if TYPE_CHECKING:
     from gateway.config import Settings
 
-_STOPPED = "stopped by the person"  # as the model reads it
+_STOPPED = "stopped by the person"  # text for the model
 _LONG_S = 1.0
-# Takes what a command prints, cut anywhere.
+# Receives command output in chunks with arbitrary boundaries.
 Show = Callable[[str], None]
 
 
 @frozen
 class Shell:
-    """Where commands run and how much of their output the model is told; `redactor` takes secrets
-    out of it, for the screen as well."""
+    """Settings for shell escapes: working folder, output limit and secret redaction.
+
+    `limit_bytes` limits the output for the model. `redactor` removes secrets, on the screen as
+    well.
+    """
 
     folder: Path
     limit_bytes: int
@@ -56,7 +59,7 @@ class Shell:
 
 
 class UserCommand:
-    """One command: `run` it to its end, or cancel that, and it is killed with all it started."""
+    """Shell command of the person; cancelling `run` kills it with all its child processes."""
 
     def __init__(self, shell: Shell, command: str, show: Show) -> None:
         self._shell = shell
@@ -75,7 +78,7 @@ class UserCommand:
         self._ended_at = _STOPPED
 
     async def run(self) -> None:
-        """What goes wrong is told by `ending`."""
+        """Run the command to its end; errors are reported by `ending`."""
         try:
             ended = await self._commands.run(self._line, None, self._take)
             code = ended.exit.code or 0
@@ -88,7 +91,7 @@ class UserCommand:
 
     @property
     def ending(self) -> str | None:
-        """How it ended, for the person; None when that needs no words."""
+        """Result of the command for the person; None for a quick success with output."""
         took = time.monotonic() - self._began_at
         if self._ended_at == "exit code 0" and self._output.total_bytes and took < _LONG_S:
             return None
@@ -97,7 +100,7 @@ class UserCommand:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What the next message brings along: a text for the model, and what is in it."""
+        """Context for the next message: text for the model and its taint labels."""
         text = render_prompt(
             "ran_by_hand",
             folder=self._shell.folder,
@@ -117,7 +120,7 @@ class UserCommand:
 
 
 class _UserEnvironment(Unconfined):
-    """The person's own environment, as in any terminal."""
+    """Unsandboxed environment with the person's own variables."""
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:

@@ -1,6 +1,6 @@
-"""Where turns happen: events go to the view, keys to the part that handles them.
+"""Screen of running turns: events update the view, keys go to their handlers.
 
-A turn has the whole screen and the keyboard without echo; between turns the prompt has both.
+A turn uses the whole screen and reads the keyboard without echo; between turns the prompt has both.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """Until the block ends Ctrl-C calls this; what ends the program cancels the running task."""
+    """Handle Ctrl-C with `on_interrupt`; SIGTERM and SIGHUP cancel the current task."""
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     if main is not None:
-        # Leave in order: a terminal that stays without echo is hard to mend.
+        # Exit in order, because a terminal without echo is hard to repair.
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, main.cancel)
     try:
@@ -60,7 +60,10 @@ _TICK_S = 0.1
 
 @frozen
 class UnsentInput:
-    """A message that its service did not confirm; `text` and `line` as for `TurnScreen.submit`."""
+    """Message without confirmation from its service.
+
+    `text` and `line` are as for `TurnScreen.submit`.
+    """
 
     message: InboundMessage
     text: str
@@ -68,7 +71,10 @@ class UnsentInput:
 
 
 class TurnScreen:
-    """`async with stage.open(...)`, then `submit` and `until_idle` in turns."""
+    """Screen for the turns of a lane.
+
+    Use `async with stage.open(...)`, then alternate `submit` and `until_idle`.
+    """
 
     def __init__(
         self,
@@ -78,7 +84,7 @@ class TurnScreen:
         prompt: Prompt | PlainPrompt,
         unanswered: str = "",
     ) -> None:
-        """`unanswered` as for `TurnView`."""
+        """`unanswered` is as for `TurnView`."""
         self._service = service
         self._builder = speaker
         self._screen = screen
@@ -95,9 +101,9 @@ class TurnScreen:
         self._all_answered = asyncio.Event()
         self._sending = asyncio.Lock()
         self.has_events = False
-        # Commands of the console itself that were typed while a turn ran.
+        # Console commands that were typed while a turn ran.
         self.queued_commands: deque[str] = deque()
-        # Lines that were typed meanwhile and neither queued nor submitted yet.
+        # Lines that were typed during a turn and are neither queued nor submitted yet.
         self._typed_lines: list[str] = []
         self.session: str | None = None
         self.delivered = 0
@@ -111,15 +117,18 @@ class TurnScreen:
 
     @property
     def unanswered(self) -> str:
-        """What was streamed of answers that were not delivered yet."""
+        """Streamed text of answers that were not delivered yet."""
         return self._view.unanswered
 
     @asynccontextmanager
     async def open(
         self, unfinished: bool, delivered: int | None = None, *, again: bool = False
     ) -> AsyncIterator[None]:
-        """Watch the lane. `unfinished`: an earlier turn is still to be shown; `delivered`: the
-        last delivery that needs no showing, by its number; `again`: after a loss."""
+        """Watch the lane until the block ends.
+
+        `unfinished`: an earlier turn is still to be shown. `delivered`: number of the last delivery
+        that need not be shown. `again`: the connection was lost before.
+        """
         self._pending.has_foreign_turn = unfinished
         self.delivered, self._is_again = delivered or 0, again
         watching = self._service.watch(self.lane, self._builder.options.cwd, delivered)
@@ -131,8 +140,10 @@ class TurnScreen:
             pump.cancel()
 
     async def submit(self, text: str, line: str = "") -> None:
-        """Send a message of this console; its turn is shown by `until_idle`. `line`: what was typed
-        while something else ran."""
+        """Send a message of this console; `until_idle` shows its turn.
+
+        `line` is the input if it was typed during another turn.
+        """
         pasted = self._prompt.pastes.spans(text)
         if (order := self._builder.expand_command(text)) is not None:
             text = order.text
@@ -142,8 +153,8 @@ class TurnScreen:
         for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
         self._pending.add(message, text, line)
-        # Also when the watch notices the loss first and ends this: it may be stored or not, and a
-        # successor knows it if it is.
+        # Record the message in case the watch notices the loss first and cancels this call. It may
+        # already be stored; in that case a successor recognises it.
         self.unsent.append(unsent := UnsentInput(message, text, line))
         try:
             await self._service.submit(message)
@@ -160,16 +171,16 @@ class TurnScreen:
         self.footer.use_options(self._builder.options)
 
     async def send_again(self, unsent: "UnsentInput") -> None:
-        """What a service that is gone may not have stored."""
+        """Send a message that the previous service may not have stored."""
         self._pending.add(unsent.message, unsent.text, unsent.line)
         await self._service.submit(unsent.message)
 
     def misspelt(self, text: str) -> str | None:
-        """What to say of a line that nearly is a command of the console."""
+        """Return a suggestion for a line that looks like a misspelt console command."""
         return misspelt(text) if self._builder.expand_command(text) is None else None
 
     async def until_idle(self) -> None:
-        """Show what runs until nothing of ours does any more."""
+        """Show running work until nothing of this console is pending."""
         if not (self.busy or self._buffer):
             return
         with self._live():
@@ -181,7 +192,7 @@ class TurnScreen:
                         await self._all_answered.wait()
 
     async def run(self, begin: "Callable[[Show], UserCommand]") -> None:
-        """Show a command that the person runs by hand; the model hears with the next message."""
+        """Show a command that the person runs; the model sees it with the next message."""
         command = begin(self._view.show_output)
         with self._live():
             self._command = work = self._group.create_task(command.run())
@@ -198,7 +209,7 @@ class TurnScreen:
 
     @contextmanager
     def _live(self) -> Iterator[None]:
-        """The screen and the keys are those of the work; what is typed comes back to the prompt."""
+        """Give screen and keys to the running work; typed text returns to the prompt afterwards."""
         self._is_live = True
         self._view.begin()
         self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
@@ -254,7 +265,7 @@ class TurnScreen:
             self.interrupt()
             return
         self._typed_lines.append(text)
-        # In the order in which they were typed.
+        # Process lines in the order in which they were typed.
         async with self._sending:
             with self._refusals():
                 try:
@@ -270,18 +281,19 @@ class TurnScreen:
                 if self._command or by_hand(text) or own:
                     self.queued_commands.append(text)
                     if not self._is_live:
-                        # The turn has ended meanwhile: the prompt is up, and would wait.
+                        # The turn has ended in the meantime, so that the prompt is active and would
+                        # wait.
                         self._prompt.leave()
                     return
                 await self.submit(text, line)
 
     @property
     def waiting_lines(self) -> Sequence[str]:
-        """What was typed while something ran and has not been done yet."""
+        """Lines that were typed during other work and have not been processed yet."""
         return [*self.queued_commands, *self._typed_lines]
 
     async def _outcome_text(self, text: str) -> str:
-        """What becomes of a message that is typed while a turn runs."""
+        """Return a note about the handling of a message that is typed during a turn."""
         if self._command or by_hand(text):
             return f"  ({t('queued')})"
         word = text.split()[0]
@@ -297,7 +309,7 @@ class TurnScreen:
             if await self._service.stop_turn(self.lane):
                 return
             if self._stop_early:
-                # Nothing runs and nothing has begun since the last Ctrl-C: do not wait any longer.
+                # No turn is running and none has started since the last Ctrl-C: stop waiting.
                 self._pending.clear()
                 self._stop_early = False
                 self._all_answered.set()
@@ -317,7 +329,7 @@ class TurnScreen:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """What the service refuses is said; only that it is gone ends the conversation."""
+        """Show errors of the service; only a lost connection ends the conversation."""
         try:
             yield
         except KoreError as exc:
@@ -330,7 +342,7 @@ class TurnScreen:
             async for event in watched:
                 self.has_events = True
                 if isinstance(event, events.FileChanged) and not self._is_live:
-                    # Not worth leaving the line that a person writes.
+                    # A changed file is not important enough to interrupt the person's typing.
                     continue
                 self._pending.notice(event)
                 if self._is_live:
@@ -348,7 +360,7 @@ class TurnScreen:
         match event:
             case events.Compacted():
                 self._builder.forget()
-                # Who typed /compact reads it in the answer.
+                # A person who typed /compact reads the result in the answer.
                 if not self._pending.next_text.startswith("/compact"):
                     self._view.take(event)
             case events.SessionStart(session_id=session):
@@ -368,8 +380,11 @@ class TurnScreen:
                 self._view.take(event)
 
     def _deliver(self, event: Delivered) -> None:
-        """What may be a repeat is known here to be one or not, unless an earlier program had this
-        lane: an owner that was killed sends again what it had not marked as sent."""
+        """Show a delivery unless it is a repeat.
+
+        This console knows which deliveries are repeats, except if an earlier program used this
+        lane: an owner that was killed sends again all deliveries that it had not marked as sent.
+        """
         is_repeat = event.maybe_duplicate and event.seq <= self.delivered
         if not (self._is_again and is_repeat):
             self._view.take(replace(event, maybe_duplicate=False) if self._is_again else event)
@@ -380,6 +395,8 @@ class TurnScreen:
 
     @property
     def busy(self) -> bool:
-        """Whether something runs here that is still to be shown, or has to be answered: a sub-agent
-        in the background asks while no turn runs."""
+        """True while work is still to be shown or a question has to be answered.
+
+        A background sub-agent may ask while no turn runs.
+        """
         return bool(self._pending) or bool(self._approvals)

@@ -1,4 +1,4 @@
-"""Where a conversation works: what its terminal offers of the place, and shows of it."""
+"""Working folder of a conversation: file mentions, custom commands and project context."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from gateway.core.messages import Media
 
 
-# Commands of the terminal that are a prompt of ours.
+# Terminal commands that expand to a built-in prompt.
 OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 
 @dataclass(slots=True)
 class ConsoleWorkdir:
-    """`folder` is where relative paths begin; no model sees `blocked_paths`.
+    """Working folder of a console; relative paths start at `folder`.
 
-    `open_project` makes a project that shows what is named, `models` lists names of models; both
-    take a while. `context_window` is that of a model, in tokens; `model_title` is its name for
-    people.
+    The model does not see `blocked_paths`. `open_project` opens a project that shows mentioned
+    files, `models` lists model names; both are slow. `context_window` returns the window of a model
+    in tokens, `model_title` its display name.
     """
 
     folder: Path
@@ -42,7 +42,7 @@ class ConsoleWorkdir:
     _project: "ProjectContext | None" = field(default=None, init=False)
 
     def own_commands(self) -> list[tuple[str, str]]:
-        """Commands from files, each with its slash, and what is said of it."""
+        """Return the custom commands, each with its slash and its summary."""
         return [(f"/{custom.name}", custom.summary) for custom in self.custom_commands.all()]
 
     def project(self) -> "ProjectContext":
@@ -55,7 +55,7 @@ class ConsoleWorkdir:
             self._project.forget()
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
-        """The files behind each `@path` of a line; None when there are none."""
+        """Return the files behind each `@path` of a line, or None without any."""
         if "@" not in text or text.startswith("/"):
             return None
         from gateway.cli.console.input.file_mentions import find_mentions
@@ -63,8 +63,7 @@ class ConsoleWorkdir:
         return find_mentions(text, self.folder, self.blocked_paths, pasted)
 
     def expand_command(self, text: str) -> "UserLine | None":
-        """What is sent for a line that begins with `/review`, `/init` or a command of a person's
-        own; None for any other."""
+        """Return the text for `/review`, `/init` or a custom command; None for other lines."""
         if not text.startswith("/"):
             return None
         name, _, rest = text[1:].strip().partition(" ")
@@ -84,15 +83,17 @@ class ConsoleWorkdir:
 
 @frozen
 class UserLine:
-    """A text that stands for a command, which is a `foreign_command` when it came with a
-    folder."""
+    """Text that replaces a command.
+
+    `foreign_command` is set for a command that came with a folder.
+    """
 
     text: str
     foreign_command: CustomCommand | None = None
 
     @property
     def context(self) -> dict[str, Any]:
-        """What the model is told beside the text, and what that makes of the conversation."""
+        """Additional text for the model and its taint labels."""
         from agent.prompts import render_prompt
 
         if self.foreign_command is None:
@@ -106,7 +107,7 @@ class UserLine:
 
 
 def remarks(mentions: "FileMention") -> list[str]:
-    """What a person is told of what they named."""
+    """Return remarks for the person about the files that they mentioned."""
     lines = []
     attached = [path.name + "/" * path.is_dir() for path in (*mentions.files, *mentions.pictures)]
     if attached:
@@ -119,12 +120,12 @@ def remarks(mentions: "FileMention") -> list[str]:
 
 
 def not_text_remark(path: Path) -> str:
-    """For the person; the model is told how to read it."""
+    """Return a remark for the person; the model gets instructions for reading the file."""
     return t("{path} is not text; the model can open it with a tool", path=path)
 
 
 def media_of(pictures: "Iterable[Path]") -> "tuple[Media, ...]":
-    """Pictures as a message carries them: where they are, and what is in them now."""
+    """Return pictures as attachments with their paths and current contents."""
     return tuple(media for path in pictures if (media := _media(path)) is not None)
 
 
@@ -138,7 +139,7 @@ def _media(path: Path) -> "Media | None":
 
     try:
         data = file_io.read(path, LIMIT_BYTES)
-    except ToolError:  # it is gone since it was named
+    except ToolError:  # deleted since the line was typed
         return None
     return Media(
         "photo",

@@ -1,4 +1,4 @@
-"""What Tab offers: commands and what stands behind them, and the files behind an `@`."""
+"""Tab completion for commands, their arguments, and files after an `@`."""
 
 import asyncio
 import re
@@ -26,12 +26,12 @@ _CHOICES: dict[str, Sequence[str]] = {
     "/verbose": get_args(Trace),
     "/thinking": ("on", "off", "default", "show", "hide"),
 }
-# A word that may be chosen, and what is said of it.
+# Completion and its description.
 Word = tuple[str, str]
 
 
 class CompletionPlace(Protocol):
-    """Where the console works: `gateway.cli.console.chat.workdir.ConsoleWorkdir`."""
+    """Working folder of the console: `gateway.cli.console.chat.workdir.ConsoleWorkdir`."""
 
     @property
     def folder(self) -> Path: ...
@@ -43,7 +43,10 @@ class CompletionPlace(Protocol):
 
 
 class Completions(Completer):
-    """`commands` are named with their slash. `service` is asked for sessions, once there is one."""
+    """Completer for commands and files.
+
+    `commands` include their slash. `service` lists the sessions, once it is set.
+    """
 
     def __init__(self, commands: Sequence[Word], place: CompletionPlace | None) -> None:
         self.commands = commands
@@ -53,11 +56,11 @@ class Completions(Completer):
         self._models: Sequence[str] | None = None
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
-        """Nothing: all of it may have to wait for something."""
+        """Return nothing, because all completions may have to wait for I/O."""
         return ()
 
     def may_follow(self, document: Document) -> bool:
-        """Whether what is being typed is something that is completed."""
+        """Return whether the text before the cursor may have completions."""
         before = document.text_before_cursor
         return any((_FILE.search(before), _COMMAND.fullmatch(before), _ARGUMENT.fullmatch(before)))
 
@@ -102,8 +105,10 @@ class Completions(Completer):
 
 
 def fitting(words: Sequence[Word], letters: str) -> Iterator[Word]:
-    """Those that begin with the letters, then those in which, or in what is told of which, a word
-    does."""
+    """Yield the words with this prefix, then other matches at the beginning of a word.
+
+    The latter may be in the word itself or in its description.
+    """
     low = letters.casefold()
     first = [word for word in words if word[0].casefold().startswith(low)]
     yield from first
@@ -117,6 +122,6 @@ def fitting(words: Sequence[Word], letters: str) -> Iterator[Word]:
 def _as_file(path: str, start: int) -> Completion:
     ends = "" if path.endswith("/") else " "
     blank = any(letter.isspace() for letter in path)
-    # A folder's name stays open, so that what is in it can be chosen next.
+    # Leave the quotes of a folder open, so that a file in it can be chosen next.
     text = f'"{path}' + ('"' if ends else "") if blank else path
     return Completion(text + ends, start, display=path)

@@ -1,4 +1,4 @@
-"""The files of a folder, found by a few of their letters, also in a very large one."""
+"""Fuzzy file search in a folder, fast even in very large folders."""
 
 import asyncio
 import os
@@ -17,8 +17,11 @@ _LISTED = 2_000
 
 
 class FileIndex:
-    """`find` what a person may mean; the folder is read in the background and again when its list
-    has become old. What git ignores is left out, and `blocked` paths are."""
+    """Index of a folder's files for fuzzy search (`find`).
+
+    The folder is read in the background, and again when the list is too old. Files that git ignores
+    and `blocked` paths are omitted.
+    """
 
     def __init__(self, folder: Path, blocked: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -28,8 +31,10 @@ class FileIndex:
         self._reading: asyncio.Task[None] | None = None
 
     async def find(self, letters: str, most: int = 30) -> list[str]:
-        """The best first; folders end with a slash. Below another folder (`/`, `~/`, `../`) the
-        names that go on like this."""
+        """Return paths, best match first; folders end with a slash.
+
+        For a path outside of the folder (`/`, `~/`, `../`), return the names with this prefix.
+        """
         if letters.startswith(("/", "~", "./", "../")):
             return await asyncio.to_thread(self._list_folder, letters, most)
         await self._refresh()
@@ -44,7 +49,7 @@ class FileIndex:
         if self._reading is None and time.monotonic() - self._read_at > _FRESH_S:
             self._reading = asyncio.create_task(self._read(), name="files of the folder")
         if self._reading is not None and not self._index.paths:
-            # The first caller waits for the list; later ones get the older list.
+            # The first caller waits for the list; later callers get the older list.
             await asyncio.wait({self._reading})
 
     async def _read(self) -> None:
@@ -56,7 +61,7 @@ class FileIndex:
                 seeker, lambda: _Index(tuple(islice(seeker.files(), _MOST))), _LOOKING_S
             )
         except ToolError:
-            pass  # a folder that is gone, or cannot be read, has no files to offer
+            pass  # A missing or unreadable folder has no files.
         finally:
             self._read_at = time.monotonic()
             self._reading = None
@@ -86,7 +91,7 @@ class FileIndex:
 
 
 class _Index:
-    """Paths and the folders that they are in, in order, and the same without capitals."""
+    """Sorted paths of files and their parent folders, also in lower case."""
 
     def __init__(self, files: Sequence[str]) -> None:
         folders = {above for path in files for above in _folders(path)}
@@ -95,8 +100,11 @@ class _Index:
         self._low = [path.casefold() for path in self.paths]
 
     def matching(self, letters: str) -> Iterator[str]:
-        """Those whose name begins with the letters, whose name or path holds them, and those that
-        hold them in this order; each once. Short paths come first."""
+        """Yield each matching path once, short paths first.
+
+        The order is: names with this prefix, names or paths with this substring, and paths with
+        these characters in this order.
+        """
         folded = letters.casefold()
         yielded = set[int]()
         for places in (
@@ -122,7 +130,7 @@ class _Index:
         yield from ends
 
     def _with_letters(self, folded: str) -> Iterator[int]:
-        # No letter is skipped twice: this cannot take longer than the paths are long.
+        # Each gap excludes the next letter, so that matching is linear in the length of the paths.
         pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in folded))
         hits = [n for n, path in enumerate(self._low) if pattern.match(path)]
         yield from sorted(hits, key=lambda n: len(self._low[n]))

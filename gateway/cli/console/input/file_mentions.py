@@ -1,4 +1,4 @@
-"""`@path` in a line: the files that the model is to be shown with it."""
+"""File mentions: `@path` in a line adds a file to the message."""
 
 import re
 from collections.abc import Sequence
@@ -7,21 +7,24 @@ from pathlib import Path
 
 from agent.records import frozen
 
-# At the beginning of a word: me@example.com names no file.
-# Of an MCP server: `@server:uri`.
+# Resource of an MCP server: `@server:uri`.
 _RESOURCE = re.compile(r"[A-Za-z0-9][\w-]*:")
+# A mention is at the beginning of a word: me@example.com is not a mention.
 _MENTION = re.compile(r'(?:(?<=[\s(\[{,;:])|^)@(?:"([^"\n]+)"|([^\s"]+))')
-# What a sentence puts behind a name.
+# Punctuation that may follow a name in a sentence.
 _BEHIND = ".,;:!?)]}'\"…"
-# Looks like a path, not a person's name: has a folder or a suffix.
+# Name with a folder or a suffix, so that it is a path and not a person's name.
 _LIKE_A_PATH = re.compile(r"[^/]+/.|.*[^.]\.\w{1,8}$")
 
 
 @frozen
 class FileMention:
-    """`files` hold text or are folders, `pictures` are for the eye; of `binary` ones the model is
-    told how to read them; `blocked` are not shown; `missing` are words that look like a path and
-    lead nowhere."""
+    """Mentioned files by kind.
+
+    `files` are text files or folders, `pictures` are images. For `binary` files the model gets
+    instructions for reading them; `blocked` files are not shown. `missing` are words that look like
+    a path of a file that does not exist.
+    """
 
     files: list[Path] = field(default_factory=list)
     pictures: list[Path] = field(default_factory=list)
@@ -33,8 +36,11 @@ class FileMention:
 def find_mentions(
     text: str, folder: Path, blocked: Sequence[str], pasted: Sequence[tuple[int, int]] = ()
 ) -> FileMention:
-    """What a line names. Outside of the folder only what was typed counts: `pasted` stretches of
-    the text may be anybody's words."""
+    """Return the files that a line mentions.
+
+    Files outside of the folder count only in typed text: the `pasted` spans may come from other
+    people.
+    """
     mentions = FileMention()
     root = folder.resolve()
     for match in _MENTION.finditer(text):
@@ -68,7 +74,7 @@ def _kind(real: Path, mentions: FileMention) -> list[Path]:
 
 
 def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
-    """The file that is meant; signs behind it may belong to the sentence."""
+    """Return the mentioned file; trailing punctuation may belong to the sentence."""
     while name:
         try:
             path = folder / Path(name).expanduser()

@@ -1,4 +1,4 @@
-"""What was typed in earlier conversations: this folder's lines are nearest, all others behind."""
+"""Input history, with the lines of the current folder first."""
 
 import os
 import time
@@ -11,14 +11,16 @@ from prompt_toolkit.history import History
 _LIMIT_BYTES = 1_000_000
 _KEPT_LINES = 5_000
 Fold = Callable[[str], str]
-# The folder ("" where none was noted) and what was typed there.
+# The folder ("" if unknown) and the input.
 _Entry = tuple[str, str]
 
 
 class ConsoleHistory(History):
-    """A 0600 file, shared by all folders; `whole` puts back what a placeholder stands for, and
-    `fold` is what is shown of a line. A history that cannot be written is no reason to lose the
-    message."""
+    """Input history in a 0600 file that all folders share.
+
+    `whole` expands placeholders, and `fold` returns the display form of a line. Write errors are
+    ignored, because they must not cost the message.
+    """
 
     def __init__(self, path: Path, folder: str, fold: Fold = str, whole: Fold = str) -> None:
         super().__init__()
@@ -28,7 +30,7 @@ class ConsoleHistory(History):
         self._whole = whole
 
     def load_history_strings(self) -> Iterable[str]:
-        """Newest first, each line once: those of this folder, then those of all others."""
+        """Return each line once, newest first: lines of this folder, then of all others."""
         entries = list(self._entries())[-_KEPT_LINES:]
         own = [text for folder, text in reversed(entries) if folder == self._folder]
         others = [text for folder, text in reversed(entries) if folder != self._folder]
@@ -40,7 +42,7 @@ class ConsoleHistory(History):
             lines = "".join(f"+{line}\n" for line in self._whole(string).split("\n"))
             folder = self._folder.replace("\n", " ")
             text = f"\n# {time.time():.0f} {folder}\n{lines}"
-            # One write: several consoles may have the file open.
+            # Use a single write, because several consoles may have the file open.
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 os.write(fd, text.encode("utf-8", "replace"))
@@ -52,7 +54,7 @@ class ConsoleHistory(History):
             yield from _parse(self._path.read_text("utf-8", errors="replace"))
 
     def _shorten(self) -> None:
-        """Keep the newer half of a file that has become long."""
+        """Reduce a file that is too long to its newer half."""
         with suppress(FileNotFoundError):
             if os.path.getsize(self._path) <= _LIMIT_BYTES:
                 return

@@ -1,4 +1,4 @@
-"""What the keyboard says while a turn runs: answers, a stop, and the next message."""
+"""Keyboard handling while a turn runs: answers, a stop, and the next message."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -19,9 +19,9 @@ _LIMIT_CHARS = 100_000
 
 
 class KeyHandler(Protocol):
-    """A part that acts on keys; `answer` returns whether it wanted the key.
+    """Handler for keys; `answer` returns whether it used the key.
 
-    `take_back` is the letter that it wanted and that begins a word after all.
+    `take_back` returns a used key that turns out to be the beginning of a word.
     """
 
     def answer(self, key: str) -> bool: ...
@@ -33,9 +33,10 @@ class KeyHandler(Protocol):
 
 
 class TypeAhead:
-    """A line that is typed while something else fills the screen.
+    """Input line that is typed while other work fills the screen.
 
-    Enter sends it; what is not sent when the turn ends is `text`, the beginning of the next prompt.
+    Enter sends it. Text that is not sent when the turn ends is in `text` and becomes the beginning
+    of the next prompt.
     """
 
     def __init__(self, taker: KeyHandler) -> None:
@@ -78,7 +79,7 @@ class TypeAhead:
 
     def _send_answer(self, key: Key, text: str) -> bool:
         letter = {"escape": "\x1b", "enter": "\r", "text": text}.get(key, "")
-        # In the middle of a sentence, a key is no answer.
+        # In the middle of a sentence, a key does not answer a question.
         return not self.text and len(letter) == 1 and self._handler.answer(letter)
 
 
@@ -90,7 +91,7 @@ def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
         buffer = event.current_buffer
         completion = buffer.complete_state and buffer.complete_state.current_completion
         if completion and completion.text.endswith((" ", "/")):
-            # It was put in already, and something is to follow.
+            # The completion is already inserted, and more input follows.
             buffer.complete_state = None
             if completion.text.endswith("/"):
                 buffer.start_completion()
@@ -137,5 +138,5 @@ def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
 
 
 def plain_lines(text: str) -> str:
-    """Line ends of a paste, which a terminal may send as carriage returns."""
+    """Return a paste with normalised line ends; terminals may send carriage returns."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,4 +1,4 @@
-"""Long texts that were pasted: a few words stand for them on the line, and all of it is sent."""
+"""Placeholders for long pasted texts, which are sent in full."""
 
 from collections import OrderedDict
 
@@ -10,20 +10,25 @@ _STORED_CHARS = 20_000_000
 
 
 class Pastes:
-    """`fold` what was pasted, `whole` a line before it is sent. Of very many the oldest go."""
+    """Store of pasted texts; the oldest are dropped when it is full.
+
+    Use `fold` for a paste and `whole` for a line before it is sent.
+    """
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._pieces: OrderedDict[str, None] = OrderedDict()
 
     def fold(self, text: str) -> str:
-        """What stands for the text on the line: itself, when it is short."""
+        """Return the placeholder of a text, or the text if it is short."""
         self._note(text)
         return self._fold(text)
 
     def recall(self, text: str) -> str:
-        """What stands for a line of an earlier conversation. One that is short was typed, for all
-        that is known: typed again, it means the files that it names."""
+        """Return the placeholder for a line of the history, or the line if it is short.
+
+        A short line is assumed to be typed, so that its file mentions count when it is sent again.
+        """
         folded = self._fold(text)
         if folded != text:
             self._note(text)
@@ -44,18 +49,18 @@ class Pastes:
         return self._keep(summary, text)
 
     def whole(self, line: str) -> str:
-        """The line with all that its placeholders stand for."""
+        """Return the line with all placeholders expanded."""
         for mark, text in self._texts.items():
             if mark in line:
                 line = line.replace(mark, text)
         return line
 
     def mark_before(self, line: str) -> str:
-        """The placeholder that the line ends with, or ''."""
+        """Return the placeholder at the end of the line, or an empty string."""
         return next((mark for mark in self._texts if line.endswith(mark)), "")
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where in a whole line stands what was pasted and not typed."""
+        """Return the spans of an expanded line that were pasted and not typed."""
         spans = []
         for piece in self._pieces:
             at = line.find(piece) if piece else -1

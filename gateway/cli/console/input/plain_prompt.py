@@ -1,4 +1,4 @@
-"""The prompt of a terminal that can do nothing: whole lines, as the terminal hands them over."""
+"""Prompt for a dumb terminal, which delivers whole lines."""
 
 import asyncio
 import os
@@ -11,12 +11,12 @@ from gateway.cli.console.input.keys import OnKey
 from gateway.cli.console.input.pastes import Pastes
 
 _READ_BYTES = 65_536
-# Ctrl-O, which such a terminal hands over as any letter.
+# Ctrl-O, which a dumb terminal delivers as an ordinary character.
 _UNFOLD = "\x0f"
 
 
 class PlainPrompt:
-    """The same as `prompt.Prompt`, without history, completion and drafts."""
+    """Replacement for `prompt.Prompt` without history, completion and drafts."""
 
     def __init__(self, source: TextIO, out: TextIO) -> None:
         self._fd = source.fileno()
@@ -26,14 +26,14 @@ class PlainPrompt:
         self._has_ended = False
         self._waiting: asyncio.Future[str | None] | None = None
         self.draft = ""
-        self.pastes = Pastes()  # of which there are none here
+        self.pastes = Pastes()  # always empty here
 
     def quiet(self) -> AbstractContextManager[None]:
-        """Nothing: this terminal edits its lines itself."""
+        """Do nothing, because the terminal provides line editing."""
         return nullcontext()
 
     async def read(self, question: str = "> ") -> str | None:
-        """A line; None after `leave`. Raises `EOFError`, `KeyboardInterrupt`."""
+        """Return a line, or None after `leave`. Raises `EOFError`, `KeyboardInterrupt`."""
         self._out.write(question)
         self._out.flush()
         loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ class PlainPrompt:
             self._waiting = None
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because the prompt has no resources to release."""
 
     def leave(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -55,7 +55,7 @@ class PlainPrompt:
             self._waiting.set_result(None)
 
     def keep_draft(self) -> None:
-        """Whole lines only: the terminal itself keeps what is typed."""
+        """Do nothing, because the terminal buffers unfinished lines."""
 
     def interrupt(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -63,7 +63,7 @@ class PlainPrompt:
 
     @contextmanager
     def keys(self, on_key: OnKey) -> Iterator[None]:
-        """Lines become keys with an Enter behind them until the block ends."""
+        """Send each line to `on_key` as single keys and an Enter, until the block ends."""
         loop = asyncio.get_running_loop()
 
         def on_ready() -> None:
@@ -95,7 +95,7 @@ class PlainPrompt:
         if self._waiting is None or self._waiting.done():
             return
         if self._lines and _UNFOLD in self._lines[0]:
-            # As if it had been typed on a line of its own; what stood beside it is read next.
+            # Handle it like a line of its own; the next call reads the rest of the line.
             rest = self._lines.popleft().replace(_UNFOLD, "")
             self._lines.extendleft([rest] if rest.strip() else [])
             self._waiting.set_result("/output")

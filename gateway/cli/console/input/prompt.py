@@ -1,4 +1,4 @@
-"""The line that a person types on: history, several lines, completion of commands."""
+"""Prompt with history, multi-line input and command completion."""
 
 import asyncio
 import os
@@ -37,19 +37,25 @@ _KEYS: dict[str, Key] = {
 }
 _ESCAPE_S = 0.1
 _MENU_ROWS = 8
-# On the text alone: coloured blanks would fill the line, and a full line wraps and scrolls what
-# is above it away when the window becomes narrower.
+# Style only the text: coloured blanks would fill the line, and a full line wraps when the window
+# becomes narrower, which scrolls the content above it away.
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class _Output(Vt100_Output):
-    """Asks no terminal where its cursor stands: the last line stands below what is typed, not at
-    the bottom of the window, and no answer to that question is left on the screen."""
+    """Output that does not query the cursor position.
+
+    The bottom toolbar is directly below the input instead of at the bottom of the window, and no
+    reply to the query is left on the screen.
+    """
 
     def erase_down(self) -> None:
-        """From the second cell on, and the first one by itself: tmux takes an erase that begins in
-        the corner for a cleared screen, and moves a copy of all of it into its history."""
+        """Erase from the second cell on, and then the first cell.
+
+        tmux treats an erase that begins in the corner as a cleared screen and copies all of it into
+        its history.
+        """
         self.write_raw("\x1b7\x1b[C\x1b[J\x1b8\x1b[X")
 
     def get_rows_below_cursor_position(self) -> int:
@@ -57,10 +63,10 @@ class _Output(Vt100_Output):
 
 
 class Prompt:
-    """Reads lines while nothing runs, and bare keys while something does.
+    """Reads lines between turns and single keys during a turn.
 
-    `draft` is what the next line begins with, `folder` where the conversation works. In lines and
-    drafts a placeholder may stand for what was pasted, see `pastes`. `mark` stands before a line.
+    `draft` is the beginning of the next line, `folder` the working folder of the conversation. In
+    lines and drafts a placeholder may replace a paste, see `pastes`. `mark` is the prompt symbol.
     """
 
     def __init__(
@@ -102,19 +108,22 @@ class Prompt:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """No echo and no line editing by the terminal, between the readers too: what is typed
-        in a gap waits for the next one."""
+        """Disable echo and line editing of the terminal, also between two reads.
+
+        Input that arrives in a gap is available to the next read.
+        """
         with self._input.raw_mode():
-            # The terminal has turned each Enter before now into the end of a line.
+            # The terminal has converted each earlier Enter into a line feed.
             early = self._input.read_keys()
             store_typeahead(self._input, [_as_enter(key) for key in early])
             yield
 
     async def read(self, question: str = "") -> str | None:
-        """A message; None after `leave`. Raises `EOFError` (Ctrl-D), `KeyboardInterrupt`.
+        """Return a message, or None after `leave`.
 
-        What is typed when it is cancelled is not lost: a line that was ended comes with the next
-        call, another one becomes the draft."""
+        Raises `EOFError` (Ctrl-D) and `KeyboardInterrupt`. Input is not lost on cancellation: a
+        finished line is returned by the next call, an unfinished one becomes the draft.
+        """
         if self._unread_line is not None:
             line, self._unread_line = self._unread_line, None
             return line
@@ -139,7 +148,7 @@ class Prompt:
             self._line = None
 
     async def pick(self, choices: Sequence["PickerItem"], preview: "Preview") -> str | None:
-        """Choose one on the whole screen; None when cancelled."""
+        """Choose an item on the whole screen; return None if cancelled."""
         from gateway.cli.console.input.session_picker import Picker
 
         return await Picker(choices, preview).run(self._input, self._session.output)
@@ -148,13 +157,13 @@ class Prompt:
         await self.completions.close()
 
     def leave(self) -> None:
-        """End `read`; what was typed so far becomes the draft."""
+        """End `read`; the current input becomes the draft."""
         self._leaving = True
         if self._session.app.is_running and not self._session.app.is_done:
             self._leave_at_once()
 
     def keep_draft(self) -> None:
-        """`read` is about to be cancelled: what was typed so far becomes the draft."""
+        """Store the current input as the draft, because `read` is about to be cancelled."""
         if self._session.app.is_running and not self._session.app.is_done:
             self.draft = self._session.default_buffer.text
             self._session.app.erase_when_done = True
@@ -164,25 +173,27 @@ class Prompt:
             self._session.app.exit(exception=KeyboardInterrupt())
 
     def _unfold(self) -> None:
-        """As if it was typed on a line of its own."""
+        """Return `/output` from `read`, as if it had been typed."""
         self.draft = self._session.default_buffer.text
         self._session.app.erase_when_done = True
         self._session.app.exit(result="/output")
 
     def _make_room(self) -> None:
-        """Rows for the menu only while there is one, or may be one at the next letter."""
+        """Reserve rows for the completion menu only if it is open or may open at the next key."""
         buffer = self._session.default_buffer
         before = self._session.reserve_space_for_menu
         if buffer.complete_state:
             self._session.reserve_space_for_menu = _MENU_ROWS
         elif before and not self.completions.may_follow(buffer.document):
             self._session.reserve_space_for_menu = 0
-            # What is drawn never becomes lower by itself.
+            # The renderer does not reduce its height on its own.
             self._session.app.renderer.erase(leave_alternate_screen=False)
 
     def _go_up(self) -> None:
-        """Erase what was drawn from where it begins now: a narrower window has wrapped it. A key
-        may come before the signal does."""
+        """Erase the prompt from its current first row, after a narrower window wrapped it.
+
+        A key may arrive before the resize signal.
+        """
         renderer, output = self._session.app.renderer, self._session.output
         last_screen, before = renderer.last_rendered_screen, renderer._last_size
         columns = output.get_size().columns
@@ -207,7 +218,7 @@ class Prompt:
 
     @contextmanager
     def keys(self, on_key: OnKey) -> Iterator[None]:
-        """Without echo: every key goes to `on_key` until the block ends."""
+        """Send every key to `on_key` without echo, until the block ends."""
         loop = asyncio.get_running_loop()
         flush: asyncio.TimerHandle | None = None
 
@@ -218,7 +229,7 @@ class Prompt:
                 if after_escape and key == "enter":
                     key = "newline"
                 after_escape = key == "escape"
-                # Alt comes as an Escape in front of the key, in the same batch.
+                # Alt is sent as an Escape before the key, in the same batch.
                 if key is not None and not (after_escape and n < len(keys)):
                     on_key(key, text)
 
@@ -227,7 +238,7 @@ class Prompt:
             if flush is not None:
                 flush.cancel()
             press(self._input.read_keys())
-            # A lone Escape is known as such only when nothing follows it.
+            # An Escape is a key of its own only if nothing follows it.
             flush = loop.call_later(_ESCAPE_S, lambda: press(self._input.flush_keys()))
 
         with self._input.raw_mode(), self._input.attach(on_ready):
@@ -246,8 +257,10 @@ class Prompt:
 
 
 def rewraps(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal is one that wraps its lines anew for another width. In any other one,
-    going up further would erase other output."""
+    """Return whether the terminal wraps its lines again at another width.
+
+    In any other terminal, moving up further would erase other output.
+    """
     if environ.get("STY"):
         return False
     variables = ("TMUX", "VTE_VERSION", "KITTY_WINDOW_ID", "ALACRITTY_WINDOW_ID", "WT_SESSION")
@@ -257,7 +270,7 @@ def rewraps(environ: Mapping[str, str]) -> bool:
 
 
 def wrapped_rows(cells: Sequence[int], columns: int) -> int:
-    """How many rows characters of these widths take."""
+    """Return the number of rows for characters of these widths."""
     rows, used = 1, 0
     for width in cells:
         if used + width > columns:
@@ -267,7 +280,7 @@ def wrapped_rows(cells: Sequence[int], columns: int) -> int:
 
 
 def _cells(row: Mapping[int, Char]) -> list[int]:
-    """The width of what stands in each column; blanks at the end of a row were not drawn."""
+    """Return the width of the character in each column; trailing blanks were not drawn."""
     last = max((at for at, char in row.items() if char.char != " "), default=-1)
     return [row[at].width if at in row else 1 for at in range(last + 1)]
 

@@ -1,4 +1,4 @@
-"""Choosing a session on the whole screen: what is typed filters, a preview shows the one chosen."""
+"""Full-screen session picker with a filter and a preview."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ _MOVES = (("up", -1), ("down", 1), ("c-p", -1), ("c-n", 1), ("pageup", -10), ("p
 
 @frozen
 class PickerItem:
-    """One to choose from: what it is, what it is called, and when it was."""
+    """Selectable session with its name and its age."""
 
     id: str
     name: str
@@ -40,7 +40,10 @@ Preview = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Picker:
-    """`await Picker(choices, preview).run(input, output)`: the id chosen, or None."""
+    """Full-screen session picker.
+
+    `await Picker(choices, preview).run(input, output)` returns the id, or None if cancelled.
+    """
 
     def __init__(self, choices: Sequence[PickerItem], preview: Preview) -> None:
         self._choices = choices
@@ -106,7 +109,7 @@ class Picker:
         self._at = 0
 
     async def _look(self, app: Application[str | None]) -> None:
-        """Fetch the preview of whatever is chosen, as the choice moves."""
+        """Load the preview of the selected session after each change."""
         while True:
             await self._has_drawn.wait()
             self._has_drawn.clear()

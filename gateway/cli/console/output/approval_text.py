@@ -1,4 +1,4 @@
-"""Approvals in words: the question, the time that is left, and the answer."""
+"""Texts for approvals: the question, the time left, and the answer."""
 
 from collections.abc import Sequence
 
@@ -19,23 +19,23 @@ _VERDICTS: dict[Answer, str] = {
 
 
 def question_text(approval: ApprovalAsked) -> str:
-    """The question, whole, as plain text."""
+    """Return the whole question as plain text."""
     view = approval.view
     return "\n  ".join([view.title, *(line.text for line in view.lines)])
 
 
 def time_left(left_s: float | None) -> str:
-    """How long the question still waits; nothing when it waits until it is answered."""
+    """Return the time until the question expires; an empty string if it never does."""
     return "" if left_s is None else f"  ({t('{time} left', time=seconds(left_s))})"
 
 
 def words_hint(approval: ApprovalAsked) -> str:
-    """What the line is for that is to be written."""
+    """Return the hint for the text input."""
     return t(SAY_WHY if approval.request.server_question is None else WRITE_ANSWER)
 
 
 def server_verdict(answer: Answer) -> str:
-    """What was said to a server."""
+    """Return the answer that was given to a server."""
     return t("not answered") if answer == "deny" else t("answered")
 
 

@@ -1,4 +1,4 @@
-"""Signs for terminals that do not speak UTF-8: what they cannot show gets a plain stand-in."""
+"""ASCII replacements for terminals without UTF-8."""
 
 import codecs
 from typing import TextIO
@@ -17,12 +17,12 @@ def speaks_utf8(out: TextIO) -> bool:
 
 
 def to_ascii(text: str) -> str:
-    """The text with the stand-ins of all signs that have one."""
+    """Return the text with all replaceable characters as ASCII."""
     return "".join(_PLAIN.get(letter, letter) for letter in text)
 
 
 def make_plain(out: TextIO) -> None:
-    """From now on what `out` cannot encode becomes a plain sign, or a question mark."""
+    """Replace characters that `out` cannot encode, with a question mark as the last resort."""
     codecs.register_error(_NAME, _stand_in)
     reconfigure = getattr(out, "reconfigure", None)
     if reconfigure is not None:

@@ -1,4 +1,4 @@
-"""What was shown in a few lines, and can be shown whole."""
+"""Outputs that were shown in shortened form and can be expanded."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,8 +17,10 @@ HINT = " (Ctrl-O)"
 
 
 class CollapsedOutputs:
-    """`keep` results and thoughts as they pass; `unfold` gives the newest of which not all was
-    shown, then the one before."""
+    """Recent results and thoughts that were not shown in full.
+
+    `unfold` expands the most recent one; each further call goes one back.
+    """
 
     def __init__(self) -> None:
         self._outputs: deque[tuple[int, Callable[[], RenderableType]]] = deque(maxlen=_MOST_OUTPUTS)
@@ -35,7 +37,7 @@ class CollapsedOutputs:
             self._put(len(text), lambda: Text("✻ " + "\n  ".join(lines), "dim italic"))
 
     def unfold(self) -> RenderableType | None:
-        """None when there is nothing more."""
+        """Return the next output, or None if there are no more."""
         if self._next >= len(self._outputs):
             return None
         self._next += 1

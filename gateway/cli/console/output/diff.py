@@ -1,4 +1,4 @@
-"""A unified diff in colours, with what changed within a line standing out."""
+"""Unified diffs in colour, with changes within a line highlighted."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ _STYLES = (
     ("-", "red"),
 )
 _WORDS = re.compile(r"\w+|\s+|.", re.DOTALL)
-# Lines that have less in common are another text, not a changed one.
+# Minimum similarity of a changed line; below it, the line counts as replaced.
 _ALIKE = 0.5
 _LINE_CHARS = 500
 _COMPARED = 400
-# Columns of a line, from the mark in front of it on.
+# Column ranges of a line, counted from its diff marker.
 _Spans = Sequence[tuple[int, int]]
 
 
 def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
-    """A unified diff in colours; `limit_lines` None shows all of it."""
+    """Return a unified diff in colour; with `limit_lines` None, the whole of it."""
     lines = escape_for_approval(text).rstrip("\n").split("\n")
     output = Text()
     spans = _changed_spans(lines[: _COMPARED if limit_lines is None else limit_lines])
@@ -48,12 +48,12 @@ def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
 
 
 def is_long(text: str) -> bool:
-    """Whether `diff` leaves something out of it."""
+    """Return whether `diff` shortens this text."""
     return text.rstrip("\n").count("\n") >= LIMIT_LINES
 
 
 def _changed_spans(lines: Sequence[str]) -> dict[int, _Spans]:
-    """For each line the stretches that its counterpart does not have."""
+    """Return the ranges of each line that its counterpart does not contain."""
     spans: dict[int, _Spans] = {}
     for old, new in _pairs(lines):
         if max(len(lines[old]), len(lines[new])) <= _LINE_CHARS:
@@ -62,7 +62,7 @@ def _changed_spans(lines: Sequence[str]) -> dict[int, _Spans]:
 
 
 def _pairs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Lines that went and the lines that came in their places."""
+    """Yield pairs of a removed line and the added line that replaces it."""
     n = 0
     while n < len(lines):
         removed_end = _run(lines, n, "-")
@@ -80,7 +80,7 @@ def _run(lines: Sequence[str], begin: int, mark: str) -> int:
 
 
 def _is_head(lines: Sequence[str], n: int) -> bool:
-    """Whether a line is one of the two that name the file."""
+    """Return whether a line is part of the two-line file header."""
     first = n if lines[n].startswith("--- ") else n - 1
     pair = lines[first : first + 2] if first >= 0 else []
     return len(pair) == 2 and pair[0].startswith("--- ") and pair[1].startswith("+++ ")

@@ -1,4 +1,4 @@
-"""The last lines of a turn's tail: what the keys would do now, what is typed, how things stand."""
+"""Footer of a turn: available keys, typed text and status line."""
 
 import time
 from collections.abc import Callable
@@ -22,8 +22,12 @@ _FRAMES_A_SECOND = 10
 
 
 class Footer:
-    """`typed_text` is the line that is being written, `approval` the question that the keys
-    answer; `count_queued` counts the messages that wait for what runs. `clock` tells seconds."""
+    """Footer below the live output.
+
+    `typed_text` is the current input line, `approval` the question that the keys answer.
+    `count_queued` returns the number of messages waiting for the running turn. `clock` returns
+    seconds.
+    """
 
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
@@ -38,12 +42,12 @@ class Footer:
         self._is_armed: Callable[[], bool] = bool
 
     def begin(self) -> None:
-        """The work begins, or begins anew."""
+        """Start or restart the timer."""
         self._began_at = self._clock()
 
     @property
     def worked_s(self) -> float:
-        """How long the work has taken, in seconds; the clock rests while a person is asked."""
+        """Working time in seconds, without the time that a question was open."""
         until = self._asked_at if self.approval else self._clock()
         return max(0.0, until - self._began_at)
 
@@ -54,7 +58,7 @@ class Footer:
         self._is_armed = is_armed
 
     def settle(self) -> None:
-        """The question is answered or withdrawn."""
+        """Close the question after an answer or a withdrawal."""
         if self.approval is not None:
             self._began_at += self._clock() - max(self._asked_at, self._began_at)
             self.approval = None
@@ -91,7 +95,7 @@ class Footer:
         if left_s is not None:
             left_s = max(0.0, left_s - (self._clock() - self._asked_at))
         choices = f"{t('Enter sends the line below, then:')} " if self.typed_text else ""
-        # Keys that were meant for something else do not count, and one sees when they do.
+        # Keys pressed too early were meant for something else; the style shows when keys count.
         style, note = "dim", "  (…)"
         if self._is_armed():
             style, note = "bold", time_left(left_s)
@@ -99,7 +103,7 @@ class Footer:
         return self._indented(text)
 
     def _indented(self, text: Text) -> Padding:
-        """Each line of it begins where the lines of the question do."""
+        """Return the text with each line indented like the question."""
         width = max(20, self._screen.console.width - 1) - 2
         return Padding(break_lines(text, width), (0, 0, 0, 2), expand=False)
 

@@ -1,4 +1,4 @@
-"""What a program prints, which arrives in pieces cut anywhere, as lines."""
+"""Line buffer for program output that arrives in chunks."""
 
 from collections import deque
 
@@ -8,8 +8,11 @@ _LINE_CHARS = 10_000
 
 
 class LineBuffer:
-    """`feed` it pieces; whole lines come out, and `latest` is the newest of them with the one that
-    is being written. A carriage return begins a line anew, as on any terminal."""
+    """Splits output into lines (`feed`).
+
+    `latest` are the newest lines including the unfinished one. A carriage return restarts the line,
+    as on any terminal.
+    """
 
     def __init__(self, most_lines: int = 0) -> None:
         self._recent: deque[str] = deque(maxlen=most_lines)
@@ -25,7 +28,7 @@ class LineBuffer:
         return lines
 
     def finish(self) -> list[str]:
-        """The line that was not ended, if there is one."""
+        """Return the unfinished line, if there is one."""
         rest, self._rest = self._rest, ""
         return [last_printed(rest)] if rest else []
 

@@ -1,4 +1,4 @@
-"""Markdown as an answer is shown: at the margin, tight, its line ends kept, its code coloured."""
+"""Markdown rendering of answers: flush left, compact, with line breaks and coloured code."""
 
 import re
 from typing import ClassVar
@@ -23,7 +23,7 @@ _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
 
 
 class _LeftHeading(Heading):
-    """A heading at the margin: an answer is not a title page."""
+    """Heading that is left-aligned, because an answer is not a title page."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -32,7 +32,7 @@ class _LeftHeading(Heading):
 
 
 class _Paragraph(Paragraph):
-    """A paragraph whose Chinese goes on where the line has room, not at the next blank."""
+    """Paragraph that breaks Chinese text at the end of a line and not at the next blank."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = self.justify
@@ -40,7 +40,7 @@ class _Paragraph(Paragraph):
 
 
 class _TightCode(CodeBlock):
-    """Code without empty lines of its own: those between two blocks are enough."""
+    """Code block without empty lines of its own; the space between blocks is enough."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
@@ -48,7 +48,7 @@ class _TightCode(CodeBlock):
 
 
 class _Table(TableElement):
-    """A table that leaves nothing out: what has no blanks wraps anywhere."""
+    """Table that omits nothing: text without blanks wraps anywhere."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for renderable in super().__rich_console__(console, options):
@@ -59,7 +59,7 @@ class _Table(TableElement):
 
 
 class _Markdown(Markdown):
-    """Line ends stay line ends, as in every chat: an answer is not typeset."""
+    """Markdown that preserves line breaks, as in every chat."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -71,26 +71,26 @@ class _Markdown(Markdown):
     }
 
     def __init__(self, text: str) -> None:
-        # Addresses are spelled out: a link whose text is another address would deceive.
+        # URLs are shown in full: a link text that is another URL would be deceptive.
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
         self.markup = text
-        # No HTML: it would be dropped, and <Button> is a word that should be shown.
+        # Without HTML, because it would be dropped, and <Button> is text that should be shown.
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self.parsed = parser.parse(text)
         for block in self.parsed:
-            # An entity such as `&#x202e;` is one plain word until it is parsed.
+            # An entity such as `&#x202e;` is ordinary text until it is parsed.
             block.content = escape_invisible(block.content)
             for token in block.children or ():
                 token.content = escape_invisible(token.content)
                 if token.type == "softbreak":
                     token.type = "hardbreak"
                 elif token.type == "image":
-                    # Nothing is fetched: its words, and where it is.
+                    # Pictures are not downloaded: show the alternative text and the URL.
                     source = token.attrs.get("src", "")
                     token.content = f"{token.content} ({source})".strip()
                     token.type = "text"
 
 
 def render_markdown(text: str) -> RenderableType:
-    # A signal is told by a line of its own.
+    # A signal has its own line.
     return _Markdown(escape_invisible(_PROMISE.sub("", text)))

@@ -1,4 +1,4 @@
-"""Markdown that arrives in pieces, cut into blocks that will not change any more."""
+"""Splitter for streamed markdown: blocks that will not change any more."""
 
 import re
 
@@ -6,10 +6,10 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 
 
 class MarkdownBlocks:
-    """Feed it deltas; finished blocks come out once and for all, the rest stays in `tail`.
+    """Splits markdown deltas into final blocks; `tail` is the unfinished text.
 
-    A block ends at a blank line that is followed by text at the margin, or with its fence: what
-    is indented may still belong to a list.
+    A block ends at a blank line before text at the margin, or at the end of its fence: indented
+    text may still belong to a list.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class MarkdownBlocks:
 
     @property
     def open_fence(self) -> str | None:
-        """The line that opened the fence in which the tail stands."""
+        """Opening line of the fence that contains the tail."""
         return self._opening if self._fence else None
 
     def feed(self, text: str) -> list[str]:
@@ -37,7 +37,7 @@ class MarkdownBlocks:
         return finished
 
     def finish(self) -> str:
-        """The rest; afterwards it is empty."""
+        """Return the tail and reset the splitter."""
         rest = self.tail
         self.__init__()  # type: ignore[misc]  # back to the start
         return rest

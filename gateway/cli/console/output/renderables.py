@@ -1,4 +1,4 @@
-"""How things look: markdown, diffs, tool calls, questions."""
+"""Rich renderables for markdown, diffs, tool calls and questions."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -17,7 +17,7 @@ _LINE_STYLES = {"code": "bold", "reason": "dim", "note": "yellow"}
 
 
 class _Outcome:
-    """What a call came to, under it: lines that wrap stay indented."""
+    """Result below a tool call; wrapped lines stay indented."""
 
     def __init__(self, lines: Sequence[str], style: str) -> None:
         self._text = Text("\n".join(lines))
@@ -47,7 +47,10 @@ def unfinished_call(started: events.ToolStart) -> RenderableType:
 def tool_outcome(
     started: events.ToolStart | None, result: events.ToolResulted, hint: str = ""
 ) -> RenderableType:
-    """`hint` stands behind what says that lines were left out."""
+    """Render a call with its result.
+
+    `hint` follows the note that lines were omitted.
+    """
     line = started_line(started) if started else result.name
     head = tool_call(result.name, line.removeprefix(result.name).strip())
     if result.is_error:
@@ -58,7 +61,7 @@ def tool_outcome(
 
 
 def question(approval: events.ApprovalAsked) -> RenderableType:
-    """Every line of a question."""
+    """Render all lines of a question."""
     view = approval.view
     parts: list[RenderableType] = [
         Text.assemble(("? ", "bold yellow"), (view.title, "bold")),

@@ -1,8 +1,8 @@
-"""The terminal as two regions: what stands for good, and a live tail below it.
+"""Terminal screen with permanent output and a live tail below it.
 
-Finished things are printed once and scroll away as in any program. Only the tail is painted
-again, in a single write each time, so that nothing flickers and scrolling back stays useful.
-Without a capable terminal (`live` is false) there is no tail and no control code at all.
+Permanent output is printed once and scrolls away as in any program. Only the tail is repainted,
+with a single write each time, so that nothing flickers and scrolling back stays useful. A terminal
+without the required features (`live` is false) gets neither a tail nor control codes.
 """
 
 import math
@@ -35,46 +35,46 @@ class Screen:
 
     @property
     def rows(self) -> int:
-        """How many rows the tail may take."""
+        """Maximum number of rows of the tail."""
         return max(3, self.console.height - _MARGIN_ROWS)
 
     def render(self, renderable: RenderableType, style: str | None = None) -> list[str]:
-        """Lines, one column narrower than the terminal, so that none of them wraps."""
+        """Return lines one column narrower than the terminal, so that none of them wraps."""
         width = max(20, self.console.width - 1)
         if isinstance(renderable, Text) and not renderable.no_wrap:
             renderable = break_lines(renderable, width)
         with self.console.capture() as captured:
             self.console.print(renderable, style=style, width=width)
-        # Padding would wrap when the window becomes narrower, and litter what is copied.
+        # Padding would wrap in a narrower window and be part of copied text.
         return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
 
     def render_block(self, renderable: RenderableType, style: str | None = None) -> list[str]:
-        """The same without the blank lines around it."""
+        """Return the lines without surrounding blank lines."""
         lines = self.render(renderable, style)
         filled = [n for n, line in enumerate(lines) if without_ansi(line).strip()]
         return lines[filled[0] : filled[-1] + 1] if filled else []
 
     def print(self, renderable: RenderableType = "", style: str | None = None) -> None:
-        """For good, above the tail."""
+        """Print permanent output above the tail."""
         self._write("\n".join(self.render(renderable, style)) + "\n")
 
     def print_block(self, renderable: RenderableType, style: str | None = None) -> None:
-        """The same without blank lines around it."""
+        """Print permanent output without surrounding blank lines."""
         if lines := self.render_block(renderable, style):
             self._write("\n".join(lines) + "\n")
 
     def print_lines(self, lines: Sequence[str]) -> None:
-        """Lines as they are, however long: what is copied from them is what was printed."""
+        """Print lines unchanged at any length, so that copied text equals the output."""
         self._write("\n".join(lines) + "\n")
 
     def begin_tail(self, compose: Callable[[], Sequence[str]]) -> None:
-        """From now on the tail shows what `compose` returns, whenever something is written."""
+        """Show the lines of `compose` as the tail, updated with every write."""
         if self.live:
             self._compose = compose
             self.refresh()
 
     def refresh(self) -> None:
-        """Paint the tail again; one that is too long loses its beginning."""
+        """Repaint the tail; a tail that is too long loses its beginning."""
         if self._compose is not None:
             self._write("")
 
@@ -94,7 +94,7 @@ class Screen:
     def _erase(self) -> str:
         if not self._painted:
             return ""
-        # A window that became narrower has wrapped what was painted.
+        # A window that became narrower has wrapped the painted lines.
         columns = max(1, self.console.width)
         widths = (cell_len(without_ansi(line)) for line in self._painted)
         rows = sum(max(1, math.ceil(width / columns)) for width in widths)
@@ -102,7 +102,7 @@ class Screen:
 
 
 class Cell:
-    """A text of a table, broken as `break_lines` does for the column that it gets."""
+    """Table cell whose text is broken with `break_lines` at the column width."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class Cell:
 
 
 def break_lines(text: Text, columns: int) -> Text:
-    """The text with the line ends that it needs; rich would break Chinese at blanks only."""
+    """Return the text with line breaks; rich would break Chinese text at blanks only."""
     if text.plain.isascii():
         return text
     lines: list[Text] = []

@@ -1,4 +1,4 @@
-"""The status line: model, mode, how full the window is, cost, and what waits or runs besides."""
+"""Status line: model, mode, window usage, cost, queued messages and background tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,18 +15,19 @@ from gateway.core.messages import MessageOptions
 from gateway.core.records import SessionEvent
 
 _BAR = 8
-# Columns from which the gauge has a bar.
+# Minimum width in columns for the bar of the gauge.
 _WIDE = 60
 _FULL, _FREE = "█", "░"
 Window = Callable[[str], int]
 
 
 class StatusLine:
-    """`take` what happens and `refresh` between turns; `line` is what fits in a row.
+    """Status line of a conversation.
 
-    `options` are those of the command line, which come before a conversation's own choice; `mode`
-    and `model` hold without a choice. `window` tells a model's window in tokens, `title`
-    what it is called.
+    Call `take` for each event and `refresh` between turns; `line` returns the text for one row.
+    `options` of the command line take precedence over the conversation's own settings; `mode` and
+    `model` are the defaults. `window` returns the context window of a model in tokens, `title` its
+    display name.
     """
 
     def __init__(
@@ -56,16 +57,17 @@ class StatusLine:
             self._used = 0
 
     def use_options(self, options: MessageOptions) -> None:
-        """A command of the conversation has taken the place of an option."""
+        """Replace the options after a command of the conversation has overridden one."""
         self._options = options
 
     def take(self, event: SessionEvent) -> None:
         match event:
-            # Not where one begins: a turn that waited for an answer begins again, and counts on.
+            # Do not reset at the start: a turn that waited for an answer starts again and continues
+            # its count.
             case events.Done():
                 self._turn = Usage()
             case events.UsageReport(usage=usage, session_cost_usd=cost):
-                # What the last call was shown and said is what the next one is shown.
+                # Input and output of the last call are the input of the next call.
                 self._used = usage.input - self._turn.input + usage.output - self._turn.output
                 self._turn = usage
                 self._cost = cost if cost is not None else self._cost
@@ -85,7 +87,10 @@ class StatusLine:
         return str(self._options.mode or self._state.get("mode") or self._mode)
 
     def line(self, columns: int, queued: int = 0) -> str:
-        """As many parts as fit, the most wanted first; `queued` was typed since `refresh`."""
+        """Return as many parts as fit, the most important first.
+
+        `queued` is the number of messages typed since `refresh`.
+        """
         parts: list[str] = []
         room = columns - 2
         for part in self._parts(columns, queued):
@@ -96,11 +101,11 @@ class StatusLine:
 
     @property
     def background(self) -> Sequence[str]:
-        """What goes on beside the conversation."""
+        """Background tasks of the conversation."""
         return self._background
 
     def lines(self) -> list[str]:
-        """All parts, one below the other, for a screen that has room."""
+        """Return all parts as separate lines, for a screen with enough room."""
         parts = self._parts(_WIDE, 0)
         names = (t("model"), t("mode"), t("window"), t("cost"), t("waiting"), t("tasks"))
         return [f"{name}: {part}" for name, part in zip(names, parts, strict=True) if part]

@@ -1,4 +1,4 @@
-"""Who works for this conversation just now: a line for each sub-agent, with what it does."""
+"""Status lines of the sub-agents that work for a conversation."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class _Member:
 
 
 class SubagentLines:
-    """`take` what sub-agents tell; `lines` shows those that are at work."""
+    """Collects events of sub-agents (`take`); `lines` shows the active ones."""
 
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}

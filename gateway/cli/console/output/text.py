@@ -1,4 +1,4 @@
-"""Plain words for what happens in a turn, safe to print on any terminal."""
+"""Plain-text descriptions of turn events, safe for any terminal."""
 
 import json
 import re
@@ -22,12 +22,12 @@ _LINE_CHARS = 200
 
 
 def without_ansi(text: str) -> str:
-    """What a program printed, without its colours and cursor movements."""
+    """Return program output without colours and cursor movements."""
     return escape_invisible(_ANSI.sub("", text))
 
 
 def last_printed(line: str) -> str:
-    """A line as it stands in the end on a terminal: what was written over is gone."""
+    """Return the final text of a line, without overwritten parts."""
     return without_ansi(line.rstrip("\r").rpartition("\r")[2])
 
 
@@ -44,12 +44,12 @@ def call_line(name: str, arguments: Mapping[str, Any], label: str = "") -> str:
 
 
 def started_line(started: events.ToolStart) -> str:
-    """Return a call that starts in one line."""
+    """Return a line for a call that starts."""
     return call_line(started.name, started.arguments, started.label)
 
 
 def outcome(result: events.ToolResulted) -> list[str]:
-    """What a tool call came to, in at most a few lines."""
+    """Return the result of a tool call in a few lines."""
     prints = result.kind == "execute"
     lines = _content_lines(result)
     took = f" ({seconds(result.elapsed_s)})" if result.elapsed_s >= 1 else ""
@@ -67,7 +67,7 @@ def outcome(result: events.ToolResulted) -> list[str]:
 
 
 def leaves_out(result: events.ToolResulted) -> bool:
-    """Whether `outcome` shows less than there is."""
+    """Return whether `outcome` shortens the result."""
     lines, rows = _content_lines(result), outcome(result)
     return len(lines) > len(rows) or any(len(line) > _LINE_CHARS for line in lines)
 
@@ -78,7 +78,7 @@ def _content_lines(result: events.ToolResulted) -> list[str]:
 
 
 def event_line(event: events.Event) -> str | None:
-    """One line about an event beside the answer itself; None for what needs no words."""
+    """Return a line for an event outside of the answer, or None for other events."""
     match event:
         case events.Notice(text=text):
             return escape_invisible(text)
@@ -112,7 +112,7 @@ def event_line(event: events.Event) -> str | None:
 
 
 def _step(report: events.FromAgent) -> str | None:
-    """A step of a sub-agent in one line, for screens without a live area."""
+    """Return a step of a sub-agent in one line, for screens without a live area."""
     event = report.event
     name = escape_invisible(f"{report.agent} ({report.number})")
     match event.get("type"):
@@ -130,12 +130,12 @@ def step_line(event: Mapping[str, Any]) -> str:
 
 
 def complaint(error: KoreError) -> str:
-    """An error as a person reads it: a sentence, and the way out below it."""
+    """Return an error as a sentence, with the hint below it."""
     return escape_invisible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
 
 
 def seconds(elapsed_s: float) -> str:
-    """`0.4 s`, `12 s`, `3:07 min`."""
+    """Format a duration: `0.4 s`, `12 s`, `3:07 min`."""
     if elapsed_s < 10:
         return f"{elapsed_s:.1f} s"
     if elapsed_s < 60:
@@ -144,6 +144,6 @@ def seconds(elapsed_s: float) -> str:
 
 
 def shorten(text: str, *, joined: bool = True) -> str:
-    """The text as one line of bearable length."""
+    """Return the text as one line of limited length."""
     line = " ".join(text.split()) if joined else text
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"

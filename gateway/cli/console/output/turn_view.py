@@ -1,4 +1,4 @@
-"""A turn on the screen: each event to what stands for good and what the live tail shows."""
+"""View of a turn: permanent output and a live tail."""
 
 import re
 from collections import deque
@@ -32,15 +32,16 @@ _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
 
 
 class TurnView:
-    """`take` every event, `tick` about ten times a second, `end` when the turn is over.
+    """Shows the events of a turn.
 
-    `unanswered`: what an earlier view on this screen has shown of answers that were not delivered.
+    Call `take` for every event, `tick` about ten times a second, and `end` when the turn is over.
+    `unanswered`: text of undelivered answers that an earlier view on this screen has shown.
     """
 
     def __init__(self, screen: Screen, unanswered: str = "") -> None:
         self._screen = screen
         self.footer = Footer(screen)
-        # What the last turns have said: a delivery may come when the next turn has begun.
+        # Streamed texts of the last turns: a delivery may arrive after the next turn has begun.
         self._spoken_texts: deque[str] = deque([unanswered], maxlen=_MOST_TURNS)
         self._is_resumed = bool(unanswered)
         self.unanswered = unanswered
@@ -65,18 +66,20 @@ class TurnView:
         self._screen.begin_tail(self._tail)
 
     def end(self) -> None:
-        """The tail goes; what was unfinished in it stays."""
+        """Remove the tail and print its unfinished parts permanently."""
         self._flush()
         self._screen.end_tail()
         self._reset()
 
     def say(self, text: str, style: str = "dim") -> None:
-        """A line of the console itself."""
+        """Print a line from the console itself."""
         self._screen.print(Text(text), style)
 
     def unfold(self) -> bool:
-        """Show whole what was shown in a few lines: the newest, then the one before. False when
-        there is nothing more."""
+        """Expand the most recent shortened output; each further call goes one back.
+
+        Returns False if there are no more.
+        """
         output = self._collapsed.unfold()
         if output is not None:
             self._flush()
@@ -123,7 +126,7 @@ class TurnView:
                 self._show_event(event)
 
     def ask(self, approval: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
-        """Show a question; the foot says what the keys answer until it is taken back."""
+        """Show a question; the footer lists its keys until it is settled."""
         self._flush()
         if self._last == "text":
             self._screen.print()
@@ -132,12 +135,12 @@ class TurnView:
         self._shown_diff = approval.request.diff
         self.footer.ask(approval, is_armed)
         if not self._screen.live:
-            # There is no foot that would say it.
+            # The choices need a line of their own, because only a live screen has a footer.
             choices = f"  {choices_text(approval)}{time_left(approval.expires_s)}"
             self._screen.print(Text(choices, "bold"))
 
     def ask_words(self, asks: bool) -> None:
-        """The foot says that a sentence for the model is to be written, or no longer."""
+        """Show or hide the hint in the footer to write text for the model."""
         self.footer.asks_words = asks
         if asks and self.footer.approval is not None and not self._screen.live:
             self._screen.print(Text(f"  {words_hint(self.footer.approval)}", "bold"))
@@ -146,7 +149,7 @@ class TurnView:
         self._screen.refresh()
 
     def show_output(self, text: str) -> None:
-        """What a command prints that the person runs by hand: it stands for good, as it comes."""
+        """Print output of a command that the person runs, permanently and without delay."""
         if lines := self._printed.feed(text):
             self._flush()
             self._screen.print_lines(lines)
@@ -213,7 +216,7 @@ class TurnView:
         self._tools.clear()
         self._output.clear()
         if done.result.stopped == "cancelled":
-            # The delivery says so too, but perhaps after the next turn has begun.
+            # The delivery reports this too, but perhaps after the next turn has begun.
             self.say(t(_STOPPED), "yellow")
             self._spoken_texts.append(t(_STOPPED))
         usage = done.result.usage
@@ -232,12 +235,12 @@ class TurnView:
         if delivered.last and delivered.kind == "final":
             self.unanswered = ""
             if self._is_resumed:
-                # A later answer may have the same words.
+                # A later answer may have the same text.
                 self._is_resumed = False
                 self._spoken_texts[0] = ""
 
     def _show_news(self, delivered: Delivered) -> None:
-        """Show what has not been streamed already."""
+        """Show the parts of a delivery that were not streamed already."""
         streamed = [_bare(text) for text in self._spoken_texts]
         blocks = [
             block
@@ -257,7 +260,7 @@ class TurnView:
             self._last = None
 
     def _flush(self) -> None:
-        """What is in the tail of the answer stands from now on."""
+        """Print the unfinished part of the answer permanently."""
         if rest := self._blocks.finish():
             self._print_block(rest)
 
@@ -292,14 +295,14 @@ class TurnView:
         return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
 
     def _set(self, tail: str) -> list[str]:
-        """The tail as rows; it is typeset again only when it or the window has changed."""
+        """Return the tail as rows, rendered again only after a change of text or window."""
         key = (tail, self._screen.console.width)
         if self._rendered_block[0] != key:
             self._rendered_block = (key, self._screen.render_block(renderables.markdown(tail)))
         return self._rendered_block[1]
 
     def _shortened_tail(self) -> str:
-        """What of the tail can be seen, and what is needed to typeset that."""
+        """Return the visible end of the tail with the lines needed to render it."""
         tail = self._blocks.tail
         lines = tail[-_TAIL_CHARS:].split("\n")
         if len(lines) <= self._screen.rows and len(tail) <= _TAIL_CHARS:
@@ -310,13 +313,13 @@ class TurnView:
         head = tail.split("\n", 2)[:2]
         if len(head) == 2 and _TABLE_RULE.fullmatch(head[1]):
             return "\n".join([*head, *visible[2:]])
-        # What is indented belongs to a line at the margin.
+        # Indented text belongs to a line at the margin.
         first = next((n for n, line in enumerate(visible) if line[:1].strip()), 0)
         return "\n".join(visible[first:])
 
 
 def _bare(text: str) -> str:
-    """The text without what the stream and the delivery may differ in."""
+    """Return the text without parts that may differ between stream and delivery."""
     return _BESIDE_WORDS.sub("", text)
 
 

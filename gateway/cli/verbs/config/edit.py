@@ -1,4 +1,4 @@
-"""`kore config set`, `unset` and `edit`: changes that are checked before they are written."""
+"""Commands `kore config set`, `unset`, `edit` and `revert`, which check changes before writing."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ from gateway.runtime.paths import DataDir
 
 
 def set(args: argparse.Namespace, sources: Sources) -> int:
-    """Put one value into the file."""
+    """Set a value in the file."""
     file = _file(args, sources)
     text = args.value if args.value is not None else _ask_value(args.key)
     if is_foreign(file):
@@ -35,7 +35,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
         change = editing.setting(sources, file, path, editing.parse_argument(path, text))
         change.write(sources)
     value: Any = masked(editing.parse_argument(path, text), path)
-    if "args" in path:  # where what stands before says what it is
+    if "args" in path:  # the preceding argument determines whether a value is a secret
         value = inside(masked(editing.content_of(file, change.text)), path)
     location = (
         f" (in {sources.secrets_file} as {', '.join(change.secrets)})" if change.secrets else ""
@@ -46,7 +46,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
 
 
 def unset(args: argparse.Namespace, sources: Sources) -> int:
-    """Take one value out of the file; what layers below say holds again."""
+    """Remove a value from the file, so that lower layers apply again."""
     file = _file(args, sources)
     if is_foreign(file):
         return foreign.set_in_foreign_file(args, file, None)
@@ -55,7 +55,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
         before = editing.text_of(file)
         change = editing.unsetting(sources, file, path)
         change.write(sources)
-        # Only now: a file never refers to what is not there.
+        # Delete secrets only after the file, which must never refer to a missing secret.
         removed = editing.drop_orphans(sources, file, before)
     if removed and not args.json:
         print(
@@ -65,7 +65,10 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
 
 
 def edit(args: argparse.Namespace, sources: Sources) -> int:
-    """Open the file in an editor. What does not hold is kept beside it, and the file as it was."""
+    """Open the file in an editor.
+
+    An invalid version is saved as a draft, and the file stays unchanged.
+    """
     file = _file(args, sources)
     aside = editing.draft_path(file)
     before = editing.text_of(file)
@@ -73,12 +76,12 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
         notice = t("{path}: continuing from this draft; delete it to start over", path=aside)
         print(notice, file=sys.stderr)
     else:
-        with file_lock(file):  # which makes the folder, too
+        with file_lock(file):  # also creates the folder
             write_atomic(aside, before)
     try:
         _run_editor(aside, before)
     except KoreError:
-        if read_text(aside) == before:  # nothing to go on with
+        if read_text(aside) == before:  # no changes to continue with
             aside.unlink()
         raise
     text = _read(aside)
@@ -112,7 +115,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
 
 
 def revert(args: argparse.Namespace, sources: Sources) -> int:
-    """Put back the last file that a gateway ran with; what stands there is kept for `edit`."""
+    """Restore the last file that a gateway used; the current one becomes the draft for `edit`."""
     file, good = sources.own_file, DataDir(sources.home).last_good_config
     text = read_text(good)
     if text is None:
@@ -139,7 +142,7 @@ def _file(args: argparse.Namespace, sources: Sources) -> Path:
 
 
 def _ask_value(key: str) -> str:
-    """The value from the terminal, unseen when it is a secret, or from a pipe."""
+    """Read the value from the terminal, without echo for a secret, or from a pipe."""
     if not sys.stdin.isatty():
         return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
     try:
@@ -193,7 +196,7 @@ def _read(file: Path) -> str:
 def _report(
     args: argparse.Namespace, sources: Sources, change: editing.ConfigEdit, message: str
 ) -> int:
-    """What was done; then what is still wrong, and what beats it."""
+    """Report the change, remaining problems, and settings that take precedence."""
     from gateway.ops.config_check import check_usable
     from gateway.runtime.secrets import redactor_of
 
@@ -205,7 +208,8 @@ def _report(
             args.crash.redactor = redactor_of(settings, os.environ)
             key = tuple(str(getattr(args, "key", "")).split("."))
             place = settings.places.get(key[:2])
-            # A ${NAME} in the file is read from there, and is no second place.
+            # A ${NAME} in the file is read from the variable, which does not count as a second
+            # place.
             is_reference = has_reference(inside(editing.content_of(change.file, change.text), key))
             if place and place != str(change.file) and args.action == "set" and not is_reference:
                 notes.append(t("{place} also sets it and takes precedence", place=place))

@@ -1,4 +1,4 @@
-"""`kore config import`, and changes in files of other programs that these still read."""
+"""Command `kore config import`, and changes to files of other programs."""
 
 import argparse
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NAMES = {"main": "defaultModel"}
 
 
 def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
-    """Write what they say into our own file, for good; theirs stay as they are."""
+    """Copy the settings of other programs into our own file; their files stay unchanged."""
     chosen_file = Path.cwd() / args.file.expanduser() if args.file else None
     files = {chosen_file: None} if chosen_file else _foreign_files(sources)
     if not files:
@@ -70,8 +70,10 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
 
 
 def set_in_foreign_file(args: argparse.Namespace, file: Path, text: str | None) -> int:
-    """Change one value in their file, by their key or by ours where they have one for it; None
-    takes it out. Order, comments and unknown keys stay."""
+    """Change a value in a foreign file, by its own key or by an equivalent key of ours.
+
+    None removes the value. Order, comments and unknown keys stay.
+    """
     with file_lock(file):
         content = editing.content_of(file, editing.text_of(file))
         key = _their_key(args.key, content) if file.name == ".kode.json" else args.key
@@ -101,8 +103,11 @@ def set_in_foreign_file(args: argparse.Namespace, file: Path, text: str | None) 
 
 
 def _foreign_files(sources: Sources) -> dict[Path, bytes | None]:
-    """Those that are read live: the owner's own, and what is trusted of this folder, as it was
-    when it was found to be so."""
+    """Return the files that are read live, with the content of project files.
+
+    These are the owner's own files and the trusted files of this folder. The content is the version
+    that was checked for trust.
+    """
     projects = project_files(sources.cwd, sources.environ)
     contents: dict[Path, bytes | None] = {}
     for path in foreign_files(sources.home, sources.cwd, sources.environ):
@@ -119,7 +124,7 @@ def _present(content: Any, key: Key) -> Any:
 
 
 def _merge(present: Any, theirs: Any) -> Any:
-    """Lists of models and maps of servers grow; what is set already wins. None: nothing is new."""
+    """Merge lists of models and maps of servers; existing values win. None means no change."""
     if isinstance(present, list) and isinstance(theirs, list):
         names = {one.get("model_name") for one in present if isinstance(one, dict)}
         additions = [one for one in theirs if one["model_name"] not in names]
@@ -140,7 +145,7 @@ def _their_key(key: str, content: Mapping[str, Any]) -> str:
 
 
 def _their_name(name: str, content: Mapping[str, Any]) -> str:
-    """How they call a model: in one shape by the name of its profile, in the other by its own."""
+    """Return a model's name in their file: of its profile in one format, its own in the other."""
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
         names_by_key = {str(one): str(one) for one in profiles}

@@ -1,4 +1,4 @@
-"""`kore config`: is the configuration right, what does it come to, and how is it changed?"""
+"""Command `kore config`: check, show and change the configuration."""
 
 import argparse
 import os
@@ -87,7 +87,7 @@ def _show(args: argparse.Namespace) -> int:
     from gateway.runtime.secrets import describe
 
     settings = describe(settings_of(args))
-    # An address may hold a password too.
+    # A URL may contain a password too.
     print_json(args.crash.redactor.clean_data(settings))
     return 0
 
@@ -110,7 +110,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _without_empty(value: Any) -> Any:
-    """Entries of a list, such as models, without their empty keys."""
+    """Return a value in which the entries of a list, such as models, have no empty keys."""
     if not isinstance(value, list):
         return value
     empty: tuple[Any, ...] = (None, [], {})
@@ -163,7 +163,7 @@ def _get(args: argparse.Namespace) -> int:
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every key of the schema, with stars for secrets."""
+    """Return every key of the schema, with secrets masked."""
     from gateway.cli.context import settings_of
     from gateway.config.key_catalog import all_keys
     from gateway.runtime.secrets import describe

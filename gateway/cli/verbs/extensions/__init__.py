@@ -1,1 +1,1 @@
-"""Verbs for what others make: MCP servers, skills, plugins and markets."""
+"""Commands for extensions: skills, plugins and markets."""

@@ -1,4 +1,4 @@
-"""How skills, plugins and markets are shown: a list, or one of them; JSON for programs."""
+"""Output of skills, plugins and markets as lists or details, or as JSON."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ def print_list(
     columns: Mapping[str, Callable[[_Item], str]],
     empty: str,
 ) -> None:
-    """A table, or the sentence `empty` where there is nothing."""
+    """Print a table, or the sentence `empty` without items."""
     if args.json:
         print_json([facts(one) for one in items])
     elif not items:
@@ -29,7 +29,7 @@ def print_list(
 
 
 def print_one(title: str, description: str, rows: Iterable[tuple[str, str]]) -> None:
-    """One of them in detail."""
+    """Print an item in detail."""
     print(clean(title.strip()))
     if description:
         print(f"  {clean_lines(description)}")
@@ -38,5 +38,5 @@ def print_one(title: str, description: str, rows: Iterable[tuple[str, str]]) -> 
 
 
 def short(text: str) -> str:
-    """A description as it fits into a table."""
+    """Return a description that fits into a table."""
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

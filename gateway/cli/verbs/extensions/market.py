@@ -1,4 +1,4 @@
-"""`kore market`: lists of plugins: added, searched, updated, and made from a folder."""
+"""Command `kore market`: add, search, update and create lists of plugins."""
 
 import argparse
 from pathlib import Path
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises `KoreError`."""
+    """Return 0. Raises `KoreError`."""
     from gateway.plugins.market import Markets
 
     markets = Markets(data_dir_of(args).plugins)

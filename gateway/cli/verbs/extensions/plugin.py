@@ -1,4 +1,4 @@
-"""`kore plugin`: shown before it is installed, switched on and off, updated, audited, removed."""
+"""Command `kore plugin`: install, enable, update, audit and remove plugins."""
 
 import argparse
 import sys
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 when an audit finds a difference. Raises `KoreError`."""
+    """Return 0, or 1 if an audit finds a difference. Raises `KoreError`."""
     from gateway.plugins.installation import PluginInstaller
 
     installer = PluginInstaller(data_dir_of(args).plugins)
@@ -85,15 +85,17 @@ def _install_from(
     more: Mapping[str, Any],
     around: tuple[str, ...],
 ) -> None:
-    """A plugin, after those that it needs; each is shown and decided about by itself. `around`
-    are the plugins that need it."""
+    """Install a plugin after its dependencies, with a separate confirmation for each.
+
+    `around` are the plugins that need it.
+    """
     from gateway.plugins.errors import PluginError
     from gateway.plugins.market import Markets
 
     with installer.fetched(source, **more) as review:
         name = review.manifest.name
         for need in review.manifest.dependencies:
-            # One that came before may have brought it along.
+            # An earlier dependency may have installed it.
             is_missing = need in installer.missing(review.manifest)
             if not is_missing or need.partition("@")[0] in (*around, name):
                 continue
@@ -115,7 +117,7 @@ def _decide(
     *,
     is_need: bool = False,
 ) -> None:
-    """Show what a plugin brings, ask, and install it. Programs hear only of the one they named."""
+    """Show a plugin, ask, and install it; JSON output covers only the requested plugin."""
     if not args.json:
         _print_review(review)
     installer.check_name(review)

@@ -1,4 +1,4 @@
-"""What a plugin wants to know is asked in the terminal; without one its variables answer."""
+"""Options of a plugin, from environment variables or asked in the terminal."""
 
 import os
 import sys
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 def ask_options(
     options: "Sequence[PluginOption]", before: Collection[str], *, only_required: bool
 ) -> "Mapping[str, Value]":
-    """The answers to what was not answered `before`. Raises `PluginError` when a required one is
-    missing."""
+    """Return answers to options that have none `before`.
+
+    Raises `PluginError` if a required answer is missing.
+    """
     from gateway.plugins.errors import PluginError
 
     answers: dict[str, Value] = {}
@@ -43,7 +45,7 @@ def ask_options(
 
 
 def _ask(option: "PluginOption") -> "Value | None":
-    """Until the answer can be used; nothing typed is the default."""
+    """Ask until the answer is valid; an empty answer is the default."""
     from gateway.plugins.errors import PluginError
 
     if option.description:

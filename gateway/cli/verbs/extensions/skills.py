@@ -1,4 +1,4 @@
-"""`kore skills`: the skills of this folder, whether a file is one, and a new one to edit."""
+"""Command `kore skills`: list, validate and create skills."""
 
 import argparse
 from pathlib import Path
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 for a skill that has warnings. Raises `KoreError`."""
+    """Return 0, or 1 for a skill with warnings. Raises `KoreError`."""
     actions = {"list": _list, "show": _show, "validate": _validate, "new": _new}
     return actions[args.action](args)
 

@@ -1,1 +1,1 @@
-"""`kore mcp`: what it does, and its logins."""
+"""Command `kore mcp` and OAuth logins of MCP servers."""

@@ -1,4 +1,4 @@
-"""`kore mcp login` and `logout`: a page in the browser, and the way back from it."""
+"""Commands `kore mcp login` and `logout`: OAuth login in the browser."""
 
 import argparse
 import asyncio
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from gateway.config import Settings
     from gateway.config.sections import McpServer
 
-# A person has so long for the page.
+# Time limit for the login page.
 _LOGIN_S = 600.0
 _PATH = "/callback"
 _MOST_REQUEST_BYTES = 32_000
 
 
 class LoopbackDialog:
-    """Shows the link of a login page, and waits for what it leads back to: a request to this
-    machine, or its address pasted into the terminal. One without the right `state` belongs to
-    another login, and is not taken."""
+    """Shows the link of a login page and waits for its redirect.
+
+    The redirect is a request to this machine, or its URL pasted into the terminal. A URL without
+    the right `state` belongs to another login and is rejected.
+    """
 
     def __init__(self, port: int, page: Path | None) -> None:
         """`page` is the file through which a browser is opened; None for no browser."""
@@ -56,7 +58,7 @@ class LoopbackDialog:
 
     async def answer(self) -> str:
         loop = asyncio.get_running_loop()
-        # What is no terminal and no pipe cannot be waited for.
+        # Only a terminal or a pipe can be watched for input.
         with suppress(OSError, ValueError):
             loop.add_reader(sys.stdin.fileno(), self._read_line)
         try:
@@ -66,7 +68,7 @@ class LoopbackDialog:
                 loop.remove_reader(sys.stdin.fileno())
 
     def take(self, address: str) -> bool:
-        """Whether an address is the end of this login."""
+        """Return whether a URL completes this login."""
         query = parse_qs(urlsplit(address).query)
         if not self._state or query.get("state") != [self._state]:
             return False
@@ -82,7 +84,7 @@ class LoopbackDialog:
             print(t("this address does not belong to this login"), file=sys.stderr)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request of a browser."""
+        """Answer a single request of a browser."""
         try:
             async with asyncio.timeout(10):
                 request = (await reader.readline()).decode("latin-1").split()
@@ -109,7 +111,7 @@ class LoopbackDialog:
 
 @asynccontextmanager
 async def _listening(port: int, page: Path | None) -> AsyncIterator[LoopbackDialog]:
-    """A dialog at this port of 127.0.0.1, or at any when something else has that one."""
+    """Listen at this port of 127.0.0.1, or at any free port if it is in use."""
     dialogs: list[LoopbackDialog] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +128,7 @@ async def _listening(port: int, page: Path | None) -> AsyncIterator[LoopbackDial
 
 
 def login(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
-    """Raises `KoreError` when the login does not succeed."""
+    """Log in to a server. Raises `KoreError` on failure."""
     if server.url is None:
         raise KoreError(t("{name} is a command: it needs no login", name=args.name))
     return asyncio.run(_login(args, settings, server_of(args.name, server)))
@@ -175,7 +177,7 @@ async def _login(
 
 
 def _port_of(file: "LoginFile") -> int:
-    """The port that the registration with this server leads back to; 0 without one."""
+    """Return the port of the registered redirect URI; 0 without a registration."""
     client: Any = file.read().get("client") or {}
     uris = client.get("redirect_uris") or ["http://127.0.0.1:0/"]
     with suppress(ValueError):
@@ -184,7 +186,7 @@ def _port_of(file: "LoginFile") -> int:
 
 
 def logout(args: argparse.Namespace, servers: "McpServers") -> int:
-    """Revoke the tokens at the server, and forget them and the registration."""
+    """Revoke the tokens at the server, and delete them and the registration."""
     from agent.mcp.revocation import Revocation, end_login
 
     had_login, revocation = False, Revocation()

@@ -1,4 +1,4 @@
-"""`kore mcp`: add, list, test and remove MCP servers, and see what they write."""
+"""Command `kore mcp`: add, list, test and remove MCP servers, and show their logs."""
 
 import argparse
 import asyncio
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 when a tested server cannot be reached. Raises `KoreError`."""
+    """Return 0, or 1 if a tested server cannot be reached. Raises `KoreError`."""
     actions = {
         "list": _list,
         "add": _add,
@@ -194,7 +194,7 @@ def _add(args: argparse.Namespace) -> int:
             t("found the name {name!r}, expected letters, digits, - and _", name=args.name[:80])
         )
     settings = settings_of(args)
-    # One's own stands in front of a project's of the same name.
+    # A server of the owner takes precedence over a project's server of the same name.
     is_elsewhere = ("mcp_servers", args.name) in settings.places
     if args.name in settings.mcp_servers and not is_elsewhere:
         raise KoreError(
@@ -212,7 +212,7 @@ def _add(args: argparse.Namespace) -> int:
 
 
 def _described(args: argparse.Namespace) -> dict[str, Any]:
-    """The server of `kore mcp add`, as it stands in the configuration."""
+    """Return the configuration entry for `kore mcp add`."""
     first, *rest = args.target
     value: dict[str, Any]
     if first.startswith(("http://", "https://")):
@@ -249,7 +249,7 @@ def _pair(text: str, separator: str) -> tuple[str, str]:
 
 
 def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
-    """Put a value into the configuration, or take it out (None). Raises `ConfigError`."""
+    """Write a value to the configuration, or remove it (None). Raises `ConfigError`."""
     from gateway.cli.context import config_path
     from gateway.config import editing
     from gateway.config.atomic_write import file_lock
@@ -270,7 +270,7 @@ def _remove(args: argparse.Namespace) -> int:
 
     settings = settings_of(args)
     _configured(args, settings)
-    # So that a server which cannot be used is removed, too.
+    # Without the servers, an invalid one can be removed as well.
     none = settings.model_copy(update={"mcp_servers": {}})
     file = _write(args, ("mcp_servers", args.name), None)
     shutil.rmtree(_servers(args, none).folder_of(args.name), ignore_errors=True)
@@ -442,7 +442,7 @@ def _print_offer(
 
 
 def _print_change(before: "McpToolDefinition | None", tool: "McpToolDefinition") -> None:
-    """Everything of a tool that models would read, against what was accepted."""
+    """Print the differences in a tool's texts for the model since the accepted version."""
     texts = [
         json.dumps([each.description, each.parameters], indent=1, ensure_ascii=False).splitlines()
         for each in (before, tool)
@@ -454,20 +454,20 @@ def _print_change(before: "McpToolDefinition | None", tool: "McpToolDefinition")
 
 
 def _print_part(name: str, description: str) -> None:
-    """One line, which ends where the terminal does."""
+    """Print one line, shortened to the terminal's width."""
     text = f"  {name}: {clean_lines(' '.join(description.split()))}"
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     print(shortened(text, max(columns or len(name) + _SHOWN_CHARS, len(name) + 5)))
 
 
 def _place_of(settings: "Settings", name: str) -> str:
-    """Where a server is set."""
+    """Return the place where a server is configured."""
     place = settings.places.get(("mcp_servers",), "default")
     return settings.places.get(("mcp_servers", name), place)
 
 
 def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
-    """The server of this name in the owner's own configuration. Raises `ConfigError`."""
+    """Return a server of the owner's own configuration. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name)
     if ("mcp_servers", args.name) in settings.places:
         place = _place_of(settings, args.name)
@@ -485,7 +485,7 @@ def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
 
 
 def _server_of(args: argparse.Namespace, settings: "Settings") -> "McpServer":
-    """The server of this name, also of a plugin. Raises `ConfigError`."""
+    """Return a server of the configuration or of a plugin. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name) or _plugin_servers(args).get(args.name)
     if server is None:
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""Verbs about the server: run it, reach it, and who may."""
+"""Commands for the server: run it, connect to it, and manage its tokens."""

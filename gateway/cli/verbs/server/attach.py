@@ -1,4 +1,4 @@
-"""`kore attach`: the console of a Kore that runs elsewhere."""
+"""Command `kore attach`: console of a remote Kore."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.core.errors import ConnectionLost
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
-# How long a server that went away is looked for, and how often.
+# Time limit and interval of attempts to reconnect to a server.
 _AWAY_S = 600.0
 _LOOK_S = 0.5
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises `KoreError`."""
+    """Run the console. Raises `KoreError`."""
     return asyncio.run(_attach(args))
 
 
@@ -58,8 +58,10 @@ async def _attach(args: argparse.Namespace) -> int:
 
 
 def connection_to(args: argparse.Namespace) -> "Connect":
-    """Opens the service at the address that `args` name, and after a loss the one that follows.
-    Raises `ConfigError` for what is wrong, before a screen opens."""
+    """Return a function that connects to the service in `args`, also after a loss.
+
+    Raises `ConfigError` for invalid arguments, before a screen opens.
+    """
     from gateway.server.remote_service import ClientTls, opened_service
 
     _access(args)
@@ -71,11 +73,11 @@ def connection_to(args: argparse.Namespace) -> "Connect":
 
         until = time.monotonic() + (_AWAY_S if lost is not None else 0)
         while True:
-            # A server that was started again may have another address.
+            # A restarted server may have another address.
             address, token = _access(args)
             try:
                 async with opened_service(address, token, tls) as service:
-                    # What is raised in the block is not a failed try.
+                    # An exception in the block is not a failed attempt.
                     until = 0.0
                     yield service
                     return

@@ -1,4 +1,4 @@
-"""`kore serve` and `kore web`: the server for clients, editors and browsers."""
+"""Commands `kore serve` and `kore web`: server for clients, editors and browsers."""
 
 import argparse
 import asyncio
@@ -50,7 +50,7 @@ def run_serve(args: argparse.Namespace) -> int:
 
 
 def run_web(args: argparse.Namespace) -> int:
-    """A link for the browser, to the server that runs or to one that runs here from now on."""
+    """Print a browser link to the running server, or start a server here."""
     return asyncio.run(_web(args))
 
 
@@ -100,7 +100,7 @@ def _show(link: str, args: argparse.Namespace, home: "DataDir") -> None:
 
 @asynccontextmanager
 async def _served(args: argparse.Namespace) -> "AsyncIterator[ServerAccess]":
-    """The server, until the block ends; whoever owns the data, it goes on."""
+    """Run the server until the block ends, across changes of the owner process."""
     from gateway.cli.chat.service_connection import next_connection
     from gateway.cli.chat.terminal import connected_service
     from gateway.cli.service_link import settings_beside
@@ -110,7 +110,7 @@ async def _served(args: argparse.Namespace) -> "AsyncIterator[ServerAccess]":
     from gateway.server.replaceable_service import kept_service
     from gateway.server.tokens import TokenFile
 
-    # It may have to ask a running Kore, in a loop of its own.
+    # It may have to ask a running Kore, in an event loop of its own.
     settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     options = _options(args, settings)
     options.check()

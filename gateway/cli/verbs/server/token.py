@@ -1,4 +1,4 @@
-"""`kore token`: who may speak to the server."""
+"""Command `kore token`: access tokens of the server."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises `KoreError`."""
+    """Run the action. Raises `KoreError`."""
     from gateway.server.tokens import TokenFile
 
     home = data_dir_of(args)

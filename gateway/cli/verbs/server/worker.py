@@ -1,4 +1,4 @@
-"""`kore worker`: runs turns for a gateway, on this machine or another."""
+"""Command `kore worker`: run turns for a gateway, on this machine or another."""
 
 import argparse
 import asyncio
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="serve /livez, /readyz, /healthz and /metrics on this port of http.host (0: any)",
     )
-    # Of a gateway's own workers: its number, and that it ends with its input.
+    # For workers of a gateway: the worker's number. Such a worker exits when its input closes.
     parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
 
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         with suppress(asyncio.CancelledError):
             asyncio.run(_serve(args, settings, log_as))
     except StoreTakenOver as exc:
-        # It was declared dead while it started.
+        # The worker was declared dead during its start.
         log.critical("%s", exc)
         return REPLACED
     return 0
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(
     args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
 ) -> None:
-    """Runs until SIGTERM or SIGINT, then puts down its turns; a second signal ends it at once."""
+    """Run until SIGTERM or SIGINT, then hand over the turns; a second signal exits at once."""
     import os
     import signal
 
@@ -73,7 +73,7 @@ async def _serve(
 
     def stop() -> None:
         if stopped.is_set():
-            # Nothing is lost: what is under way is in the journal.
+            # No work is lost, because running turns are in the journal.
             os._exit(1)
         stopped.set()
 
@@ -81,10 +81,10 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     if args.slot is not None:
-        # A key typed in the gateway's terminal is the gateway's.
+        # A key typed in the gateway's terminal is for the gateway.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
         loop.add_reader(sys.stdin.fileno(), lambda: _end_with_input(stopped))
-    # The owner hears of mistakes from the gateway, whose file it mostly is.
+    # The gateway notifies the owner of mistakes, because the file is mostly its own.
     config = watched_config(args, settings, log_as, notifies_owner=False)
     async with open_worker(
         settings, data_dir_of(args), config=config, http_port=args.http_port
