@@ -69,8 +69,10 @@ class ApprovalCoordinator:
         return TurnApprover(self, context)
 
     async def run(self) -> None:
-        """Close expired approvals until cancelled; first, withdraw questions of servers that ended
-        with an earlier process."""
+        """Close expired approvals until cancelled.
+
+        First, withdraw questions of servers that ended with an earlier process.
+        """
         while True:
             self._changed.clear()
             try:
@@ -97,8 +99,10 @@ class ApprovalCoordinator:
                 await wait_for(self._changed, next_at - self._service.clock())
 
     async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
-        """Return the stored answer for this call. Raises `AwaitingAnswer` until there is an answer,
-        and `KoreError` when nobody can be asked."""
+        """Return the stored answer for this call.
+
+        Raises `AwaitingAnswer` until there is an answer, and `KoreError` when no one can be asked.
+        """
         result = await self._database.transact(self._service.ask, context, request, time.time())
         if isinstance(result, ApprovalPrompt):
             for lane in {result.lane, result.route.lane}:
@@ -111,8 +115,10 @@ class ApprovalCoordinator:
     async def ask_for_server(
         self, context: ApprovalContext, call: ToolCall, query: ServerQuestion
     ) -> ApprovalPrompt | None:
-        """Send a server's question during this call, and wait. Returns the closed approval with the
-        answer in `value`; None when nobody can be asked."""
+        """Send a server's question during this call, and wait.
+
+        Returns the closed approval with the answer in `value`; None when no one can be asked.
+        """
         nonce = new_nonce()
         settled: asyncio.Future[ApprovalPrompt] = asyncio.get_running_loop().create_future()
         self._awaited[nonce] = settled

@@ -197,8 +197,11 @@ class ApprovalService:
     def withdraw_orphans(
         self, tx: Transaction, awaited: Collection[str], now: float
     ) -> list[ApprovalPrompt]:
-        """Withdraw questions of servers that ended with an earlier process: nobody waits for the
-        answer, and no other call may get it. This process waits for the questions in `awaited`."""
+        """Withdraw questions of servers that ended with an earlier process.
+
+        No call waits for their answers, and no other call may get them. This process waits for the
+        questions in `awaited`.
+        """
         closed = []
         for approval in approvals.open_server_questions(tx):
             if approval.nonce not in awaited:
@@ -287,8 +290,7 @@ class ApprovalService:
         return [self._close(tx, approval, "expired", None, now) for approval in expired]
 
     def deny_unseen(self, tx: Transaction, delivery_id: str, now: float) -> list[ApprovalPrompt]:
-        """Deny the approval whose file could not be sent: nobody should allow what they cannot see
-        completely."""
+        """Deny the approval whose file could not be sent, because it was not fully visible."""
         closed = []
         for approval in approvals.open_questions(tx):
             if delivery_id != _file_of(approval.number):

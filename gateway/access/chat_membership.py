@@ -1,4 +1,4 @@
-"""A bot comes into chats and is thrown out of them: what waits there, and what the owner hears."""
+"""Changes of the bot's membership in chats: queued messages and notices to the owner."""
 
 from collections.abc import Iterable
 
@@ -13,12 +13,12 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-# Anyone can add a bot to a group and remove it: doing so all day fills no owner's chat.
+# Anyone can add a bot to a group and remove it: the limit keeps the owner's chat usable.
 NOTICES_AN_HOUR = 5
 
 
 class ChatMembership:
-    """Works inside the transaction that stores what brought the news."""
+    """Recorder of membership changes, inside the transaction that stores the update."""
 
     def __init__(
         self, *, access: AccessControl, renderer: ReplyRenderer, languages: UserLanguages
@@ -30,7 +30,7 @@ class ChatMembership:
     def record(
         self, tx: Transaction, standings: Iterable[MembershipChange], now: float
     ) -> set[str]:
-        """Returns the lanes that have a message to send now."""
+        """Record the changes; return the lanes that have a new message to send."""
         lanes = set()
         for standing in standings:
             owner = self._owner_route(standing.route)
@@ -50,8 +50,10 @@ class ChatMembership:
     def record_unreachable(
         self, tx: Transaction, route: Route, reason: str, now: float
     ) -> tuple[int, str | None]:
-        """End what waits for a chat that refuses our text; returns how many parts that were, and
-        the owner's lane if the owner is told."""
+        """End the messages for a chat that refuses text.
+
+        Returns the number of ended parts, and the owner's lane if the owner gets a notice.
+        """
         is_known = chats.is_unreachable(tx, route)
         lost = chats.mark_unreachable(tx, route, reason, now)
         owner = self._owner_route(route)
@@ -84,7 +86,7 @@ class ChatMembership:
         return lost, owner.lane
 
     def _notice_text(self, tx: Transaction, standing: MembershipChange, now: float) -> str | None:
-        """What the owner is to hear; None when it is no news."""
+        """Record the change; return the notice for the owner, or None if nothing is new."""
         route, chat = standing.route, escape_markdown(standing.title)
         known_out = chats.is_unreachable(tx, route)
         if standing.is_present:
@@ -116,11 +118,11 @@ class ChatMembership:
         return chats.notice_time(tx, chats.PRESENCE, now - 3600) >= NOTICES_AN_HOUR
 
     def _owner_route(self, route: Route) -> Route | None:
-        """The owner's private chat with the same bot: there, a chat is named like its person."""
+        """Return the owner's private chat with the same bot: its id is the owner's id."""
         channel, _, sender = (self._access.owner_id or "").partition(":")
         return Route(channel, route.account, sender) if channel == route.channel else None
 
 
 def _letter_name(route: Route, occasion: str) -> str:
-    """Return a delivery id by which the letter goes with the data of the chat's person."""
+    """Return a delivery id that links the notice to the data of the chat's person."""
     return f"{chats.PRESENCE}{route.channel}:{route.account}:{route.chat_id}:{occasion}"

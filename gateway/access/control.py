@@ -1,4 +1,4 @@
-"""Who may speak, who owns the place, and whose memory a message may see."""
+"""Access control: permitted senders, the owner, roles, and the memory for a message."""
 
 import hashlib
 import logging
@@ -23,13 +23,13 @@ _NAME_CHARS = 120
 
 @lru_cache(maxsize=8)
 def owner_memory(workspace: Path) -> Path:
-    """The owner's memory file; each turn asks several times."""
+    """Return the owner's memory file; cached, because each turn asks several times."""
     return workspace / "memory" / "MEMORY.md"
 
 
 @frozen
 class PairedMembers:
-    """Who was let in by pairing: (channel, account, sender id), and the owner among them."""
+    """People admitted by pairing as (channel, account, sender id), and the owner among them."""
 
     owner: str | None = None
     people: frozenset[tuple[str, str, str]] = frozenset()
@@ -41,12 +41,13 @@ def _no_role(_: str) -> str | None:
 
 @dataclass(slots=True)
 class AccessControl:
-    """`allow` lists sender ids by channel and account; `"*"` is everybody.
+    """Access rules for messages.
 
-    `roles` names a role for a person ("CHANNEL:ID"), a chat ("CHANNEL:chat:ID") or a
-    channel. `circle` is replaced as a whole when a person is paired or revoked. The
-    console is always the owner's: only the owner's user id can open its socket and files.
-    `token_role` names the role of an access token; None for one that has none, or is revoked.
+    `allow` lists sender ids by channel and account; `"*"` is everyone. `roles` names a role for a
+    person ("CHANNEL:ID"), a chat ("CHANNEL:chat:ID") or a channel. `members` is replaced as a whole
+    when a person is paired or revoked. The console is always the owner's: only the owner's user id
+    can open its socket and files. `token_role` returns the role of an access token; None for a
+    token without a role or a revoked one.
     """
 
     owner: str | None
@@ -58,7 +59,7 @@ class AccessControl:
 
     @property
     def owner_id(self) -> str | None:
-        """The owner: the configured one beats the one that pairing has made."""
+        """The owner: the configured one overrides the paired one."""
         return self.owner or self.members.owner
 
     def is_allowed(self, message: InboundMessage) -> bool:
@@ -73,24 +74,26 @@ class AccessControl:
         return message.channel == CONSOLE or message.principal == self.owner_id
 
     def is_private_owner(self, message: InboundMessage) -> bool:
-        """The owner, in a private chat or the terminal."""
+        """Return whether the owner writes in a private chat or the terminal."""
         return message.private and self.is_owner(message)
 
     def is_untrusted(self, message: InboundMessage) -> bool:
-        """Whether what is said here may come from anybody: in a group, from people who are let in
-        like everybody, and in what a person passes on. Who is known speaks for themselves, in
-        private."""
+        """Return whether the content may come from anyone.
+
+        This covers groups, people admitted only by a wildcard, and forwarded messages. Known people
+        are trusted in private.
+        """
         if message.is_report:
             return "untrusted" in message.options.taint
         is_known = self.is_owner(message) or self._is_known(message)
         return message.forwarded or not (message.private and is_known)
 
     def role(self, message: InboundMessage) -> str:
-        """The sender's role, in groups too: the owner has `build` everywhere.
+        """Return the sender's role, also in groups: the owner has `build` everywhere.
 
-        A person's role beats that of the topic, that one the chat's, and that one the channel's.
-        Without any, people who were let in by name are `general`, and those who are let in like
-        everybody `guest`. An access token has the role that it was made with.
+        A person's role overrides the topic's, which overrides the chat's, which overrides the
+        channel's. Without any, people admitted by name are `general`, and people admitted by a
+        wildcard `guest`. An access token has the role that it was created with.
         """
         if message.channel == API:
             return self.token_role(message.sender.id) or "guest"
@@ -108,10 +111,10 @@ class AccessControl:
         return "general" if self._is_known(message) else "guest"
 
     def memory(self, workspace: Path, message: InboundMessage) -> Path:
-        """The memory file for this message.
+        """Return the memory file for this message.
 
-        The owner's own is for private talk only: in a group, whatever Kore remembers could be
-        read back by everybody there, so a group has its own memory.
+        The owner's own memory is for private talk only: in a group, everyone could read it back, so
+        a group has its own memory.
         """
         if self.is_private_owner(message):
             return owner_memory(workspace)
@@ -120,19 +123,22 @@ class AccessControl:
         return folder / message.channel / folder_name(whose) / "MEMORY.md"
 
     def inbox(self, workspace: Path, message: InboundMessage) -> Path:
-        """The folder for files that come with this message; who sees the memory sees them."""
+        """Return the folder for files of this message; readers of the memory can see them."""
         return user_inbox_dir(workspace, self.memory(workspace, message))
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
-        """Where relative paths start: the console may choose another folder, and the configuration
-        may give a chat one."""
+        """Return the folder where relative paths start.
+
+        The console may choose another folder than the workspace, and the configuration may set one
+        for a chat.
+        """
         if message.channel == CONSOLE and message.options.cwd is not None:
-            # Not resolved again: a client has done that when the person chose the folder.
+            # Links are not resolved again: the client did that when the person chose the folder.
             return Path(os.path.abspath(message.options.cwd))
         return self.chat_settings.of(message.route).folder or workspace
 
     def _is_known(self, message: InboundMessage) -> bool:
-        """On the list by number, or paired; an access token as long as it counts."""
+        """Return whether the sender is listed by id, paired, or a valid access token."""
         if message.channel == API:
             return self.token_role(message.sender.id) is not None
         where = message.channel, message.account
@@ -142,7 +148,7 @@ class AccessControl:
 
 
 def folder_name(id_: str) -> str:
-    """A plain name for a platform's id; two ids never share one."""
+    """Return a plain name for a platform's id; two ids never share a name."""
     name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):x}.", id_)
     if 0 < len(name) <= _NAME_CHARS:
         return name
@@ -150,7 +156,7 @@ def folder_name(id_: str) -> str:
 
 
 def log_paired_members(channels: Iterable[tuple[str, str]], access: AccessControl) -> None:
-    """Warnings at each start: about a bot that anyone, or no one, can use."""
+    """Log at startup which bots anyone or no one can use."""
     for channel, account in channels:
         allowed = access.allow.get((channel, account), ())
         name = f"{channel}:{account}"

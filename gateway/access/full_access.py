@@ -1,8 +1,8 @@
-"""Full access: given by a flag of `kore agent`, for as long as its process runs.
+"""Full access: enabled by a flag of `kore agent` for the lifetime of its process.
 
-Neither the configuration nor the environment can give it. It is a random token that only this
-process knows: its terminal's messages bring it, and so does the work that they lead to. What is
-stored of it is worth nothing to the next process.
+Neither the configuration nor the environment can enable it. It is a random token that only this
+process knows: messages from its terminal carry it, and so does the work they start. Its stored
+copies are worthless to the next process.
 """
 
 import os
@@ -26,7 +26,7 @@ def full_access_refusal() -> str:
 
 
 def full_access_banner(workspace: str) -> str:
-    """What the person at the terminal sees before anything runs."""
+    """Return the warning that the terminal shows before anything runs."""
     user = "root" if os.geteuid() == 0 else t("your user")
     return t(
         "⚠ Full access: everything runs as {user} without questions or a sandbox, "
@@ -37,7 +37,7 @@ def full_access_banner(workspace: str) -> str:
 
 
 def full_access_entry(workspace: Path) -> AuditEntry:
-    """What the audit log says of the start."""
+    """Return the audit entry for the start."""
     return AuditEntry(
         ts=time.time(),
         agent_id="main",

@@ -1,7 +1,7 @@
-"""Pairing: an unknown person gets a code, and the owner decides whether to approve it.
+"""Pairing codes: an unknown person gets a code, and the owner decides on it.
 
-A code is bound to the numeric id that asked for it. Only its hash is stored; the letter that
-carries it is emptied once it is sent.
+A code is bound to the numeric id of the requester. Only its hash is stored; the message with the
+code is emptied once it is sent.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.access import members
 from gateway.store.repositories.access.members import PairingRequest, Person
 
-# Without 0, O, 1 and I: 32 letters, so 8 of them make 40 bits.
+# Without 0, O, 1 and I: 32 characters, so that 8 of them make 40 bits.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LETTERS = 8
 CODE_LIFE_S = 3600.0
@@ -31,15 +31,15 @@ TURNED_DOWN_S = 24 * 3600.0
 TRIES = 5
 _FIRST_LOCK_S, _LONGEST_LOCK_S = 60.0, 24 * 3600.0
 _NAME_CHARS = 40
-# So that guessing a stored hash takes longer than its code lives; one costs some milliseconds.
+# Guessing a stored hash takes longer than the code is valid; one hash takes milliseconds.
 _ROUNDS = 20_000
 
 
 @frozen
 class PairingResult:
-    """What came of a code: whom it was for; `owner` when they are the owner from now on.
+    """Result of a code: the request; `owner` if the person becomes the owner.
 
-    With `reason` instead, nothing has happened; `wait_s` is how long no code is looked at.
+    With `reason`, nothing has changed; `wait_s` is the time during which no code is checked.
     """
 
     request: PairingRequest | None = None
@@ -49,8 +49,10 @@ class PairingResult:
 
 
 class PairingCodes:
-    """Works in the caller's transactions; `access` learns what they changed once it is stored, and
-    `on_changed` is called."""
+    """Pairing codes and members, inside the caller's transactions.
+
+    `access` is updated after the commit; then `on_changed` is called.
+    """
 
     def __init__(
         self, access: AccessControl, on_changed: Callable[[], None] = lambda: None
@@ -59,7 +61,7 @@ class PairingCodes:
         self._on_changed = on_changed
 
     def load(self, tx: Transaction) -> None:
-        """Tell `access` who is let in now, and nobody else, once the transaction is over."""
+        """Replace the members of `access` with the stored ones after the commit."""
         circle = _members(tx)
 
         def keep() -> None:
@@ -68,13 +70,13 @@ class PairingCodes:
         tx.after_commit(keep)
 
     def owner(self, tx: Transaction) -> str | None:
-        """The owner, with what this transaction has changed."""
+        """Return the owner, including changes of this transaction."""
         return self._access.owner or _members(tx).owner
 
     def ask(self, tx: Transaction, message: InboundMessage, now: float) -> str | None:
-        """A new code for a stranger's private message; None when there is none to give.
+        """Return a new code for a stranger's private message; None when no code is available.
 
-        One an hour for a person, and so many over all that a flood of ids fills nothing.
+        Each person gets one code an hour; a limit over all people protects against a flood of ids.
         """
         person = Person(
             message.channel, message.account, message.sender.id, plain_name(message.sender.name)
@@ -90,7 +92,7 @@ class PairingCodes:
         return f"{code[:4]}-{code[4:]}"
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
-        """Let in whom the code was sent to; the first one becomes the owner if there is none."""
+        """Admit the person with this code; they become the owner if there is none."""
         verdict = self._match_code(tx, code, by, now)
         request = verdict.request
         return verdict if request is None else self.admit(tx, request, by, now)
@@ -105,7 +107,7 @@ class PairingCodes:
         return PairingResult(request, owner=owner)
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> str:
-        """A code that makes the first one who brings it the owner; an earlier one is void."""
+        """Return a code that makes its first user the owner; an earlier code becomes invalid."""
         code = secrets.token_urlsafe(_INVITATION_BYTES)
         nobody = Person(channel, account, members.ANYBODY)
         members.forget_expired(tx, now)
@@ -119,7 +121,7 @@ class PairingCodes:
     ) -> PairingRequest | None:
         """Make the person who presents an invitation's code in private the owner, once.
 
-        None when it is no such code, or there is an owner by now.
+        Returns None for another code, or when there already is an owner.
         """
         code_hash = members.invitation(tx, message.channel, message.account, now)
         if code_hash is None or not message.private or self.owner(tx) is not None:
@@ -134,21 +136,21 @@ class PairingCodes:
         return request
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
-        """Turn down whom the code was sent to."""
+        """Deny the request that the code was sent for."""
         verdict = self._match_code(tx, code, by, now)
         if verdict.request is not None:
             self.reject(tx, verdict.request, now)
         return verdict
 
     def reject(self, tx: Transaction, request: PairingRequest, now: float) -> None:
-        """No new code for a day."""
+        """Reject a request; the person gets no new code for a day."""
         person = request.person
         members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
 
     def revoke(self, tx: Transaction, principal: str, now: float) -> bool:
-        """Remove a person or reject their request; False when there is neither.
+        """Remove a person or reject their request; False when neither exists.
 
-        A turn of theirs that runs may end; for a day they get no new code.
+        A running turn of the person may finish; they get no new code for a day.
         """
         channel, _, sender = principal.partition(":")
         until = now + TURNED_DOWN_S
@@ -158,12 +160,12 @@ class PairingCodes:
         return was_member or had_request
 
     def _reload(self, tx: Transaction) -> None:
-        """This transaction changes who is let in."""
+        """Reload the members after the commit, and report the change."""
         self.load(tx)
         tx.after_commit(self._on_changed)
 
     def _match_code(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
-        """Return the owner of a code. A wrong one counts against the person who tried it."""
+        """Return the request for a code; a wrong code counts against the person who tried it."""
         wrong, locked_until = members.guesses(tx, by)
         if locked_until > now:
             return PairingResult(reason="locked", wait_s=locked_until - now)
@@ -190,13 +192,13 @@ def _members(tx: Transaction) -> PairedMembers:
 
 
 def plain_name(name: str) -> str:
-    """A stranger's name as others may read it: no markup, no line breaks, and short."""
+    """Return a stranger's name for other readers: no markup, no line breaks, and short."""
     plain = "".join(c if c.isalnum() or c in " .'-" else " " for c in name)
     return " ".join(plain.split())[:_NAME_CHARS].strip(" .'-")
 
 
 def _lock_s(wrong: int) -> float:
-    """Nothing for the first few, then a minute, doubling."""
+    """Return the lock time: none for the first few wrong codes, then a minute, doubling."""
     if wrong < TRIES:
         return 0.0
     return min(_FIRST_LOCK_S * 2.0 ** min(wrong - TRIES, 20), _LONGEST_LOCK_S)
@@ -211,7 +213,7 @@ def _fast_hash(code: str) -> bytes:
 
 
 def refusal(verdict: PairingResult) -> str:
-    """Why a code opened nothing."""
+    """Return why a code was not accepted."""
     if verdict.reason == "locked":
         return t("Too many wrong codes. Try again in {time}.", time=_duration(verdict.wait_s))
     if verdict.reason == "unknown":

@@ -1,4 +1,4 @@
-"""A pairing request as the owner sees it, and the buttons that decide it."""
+"""Card for a pairing request, shown to the owner with buttons to decide it."""
 
 from typing import Self
 
@@ -11,9 +11,9 @@ from gateway.store.repositories.delivery.ended_parts import PAIRING
 
 @frozen
 class PairingRequestCard:
-    """One request of one person; `requested_at_ms` (Unix time) tells it from earlier ones.
+    """Card for one person's request; `requested_at_ms` (Unix time) distinguishes requests.
 
-    Its buttons hold no secret: who presses, and where, is what counts.
+    Its buttons contain no secret: only the person and the chat of the press count.
     """
 
     person: Person
@@ -25,7 +25,7 @@ class PairingRequestCard:
 
     @property
     def name(self) -> str:
-        """The delivery id of the message; the store empties such messages once they are sent."""
+        """Delivery id of the message; the store empties such messages once they are sent."""
         person = self.person
         return (
             f"{PAIRING}{person.channel}:{person.account}:{person.sender}"
@@ -39,7 +39,7 @@ class PairingRequestCard:
         return Button(yes, f"pair:y:{request}"), Button(no, f"pair:n:{request}")
 
     def text(self, code: str) -> str:
-        """The message, as markdown."""
+        """Return the message as markdown."""
         return t(
             "{name} wants to talk to me. Approve only if they told you this code: "
             "`{code}`\n\n`/pair approve {code}` lets them in; `/pair deny {code}` blocks "
@@ -49,7 +49,7 @@ class PairingRequestCard:
         )
 
     def decided_text(self, decision: str) -> str:
-        """What takes the place of the message; it holds no code."""
+        """Return the text that replaces the message; it contains no code."""
         return t(
             "{name} wanted to talk to me.\n\n{decided}.",
             name=display_name(self.person),
@@ -58,12 +58,12 @@ class PairingRequestCard:
 
 
 def is_pairing_button(message: InboundMessage) -> bool:
-    """Whether the button that was pressed decides a pairing request."""
+    """Return whether the pressed button decides a pairing request."""
     return message.content.startswith("pair:")
 
 
 def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | None:
-    """The request whose button was pressed, and whether it was "Approve"; None for no such one."""
+    """Return the request and whether "Approve" was pressed; None for another button."""
     match message.content.split(":"):
         case ["pair", "y" | "n" as choice, sender, asked_ms] if (
             asked_ms.isdecimal() and len(asked_ms) < 20
@@ -74,12 +74,12 @@ def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | Non
 
 
 def display_name(person: Person) -> str:
-    """How the owner sees a person: they can choose the name, but not the number."""
+    """Return a person's name and id for the owner: the name is chosen, the id is not."""
     return f"{person.name or t('Someone')} ({person.principal})"
 
 
 def for_stranger(code: str, owner: str | None) -> str:
-    """The message to an unknown person."""
+    """Return the message to an unknown person."""
     if owner is None:
         return t(
             "I don't recognize you yet. To get access, run this on the machine where I "

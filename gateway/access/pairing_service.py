@@ -1,4 +1,4 @@
-"""Pairing: what strangers, the owner and `kore pair` are told about it."""
+"""Pairing service: messages to strangers, the owner and `kore pair`."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -31,7 +31,7 @@ _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke I
 
 
 class PairingService:
-    """Works inside the caller's transactions; `mention_lanes` are to be woken after them."""
+    """Pairing inside the caller's transactions, which wake `mention_lanes` afterwards."""
 
     def __init__(
         self,
@@ -48,14 +48,15 @@ class PairingService:
         self._mention_routes: set[str] = set()
 
     def mention_lanes(self) -> set[str]:
-        """Lanes to wake, of transactions that are on disk; asking forgets them."""
+        """Return the lanes to wake after committed transactions, and clear the list."""
         lanes, self._mention_routes = self._mention_routes, set()
         return lanes
 
     def handle_stranger(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
-        """A stranger has written: in private they get a code, and the owner hears of it.
+        """Answer a stranger: in private with a code; the owner gets a request.
 
-        False when they get no answer. In a group only the owner hears, once a day and group.
+        Returns False when the stranger gets no answer. For a group, only the owner is notified,
+        once per day and group.
         """
         if not message.private:
             self._tell_owner_of_mention(tx, message, now)
@@ -63,7 +64,7 @@ class PairingService:
         code = self._codes.ask(tx, message, now)
         if code is None:
             return False
-        # So that the decision, too, comes in the language in which they asked.
+        # The decision is sent in the same language as the request.
         self._languages.record_client_language(tx, message)
         name = f"{PAIRING}{message.session_key}:{message.event_id}"
         self._post(tx, name, message.route, for_stranger(code, self._access.owner_id), now)
@@ -73,7 +74,7 @@ class PairingService:
         return True
 
     def invite(self, tx: Transaction, channel: str, account: str, now: float) -> tuple[bool, str]:
-        """The code that invites a person to be the owner, or the reason against it."""
+        """Return the code that invites a person as owner, or the reason for refusal."""
         owner = self._codes.owner(tx)
         if owner is not None:
             return False, t("This Kore already has an owner: {name}.", name=owner)
@@ -82,7 +83,7 @@ class PairingService:
     def redeem_invitation(
         self, tx: Transaction, message: InboundMessage, code: str, now: float
     ) -> bool:
-        """Redeem the code of an invitation link; whether that made the person the owner."""
+        """Redeem the code of an invitation link; return whether the person became the owner."""
         request = self._codes.redeem(tx, message, code, now)
         if request is None:
             return False
@@ -90,7 +91,7 @@ class PairingService:
         return True
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> str:
-        """Carry out a button below a pairing request, or say why not."""
+        """Carry out a button below a pairing request, or return the reason for refusal."""
         press = read_press(message)
         route = outbox.route_of(tx, press[0].name) if press else None
         if press is None or route is None:
@@ -112,7 +113,7 @@ class PairingService:
         return t("Too late: this was already decided, or the code has expired.")
 
     def command(self, tx: Transaction, message: InboundMessage, words: str, now: float) -> str:
-        """What `/pair` comes to; returns the answer as markdown."""
+        """Carry out `/pair`; return the answer as markdown."""
         if not self._access.is_owner(message):
             return t("Only my owner can do that.")
         if not message.private:
@@ -133,7 +134,7 @@ class PairingService:
         return t("Available: {commands}.", commands=_USAGE)
 
     def approve(self, tx: Transaction, code: str, by: str, now: float) -> tuple[bool, str]:
-        """Whether a person was approved, and a message about it; they are notified too."""
+        """Approve and notify a person; return whether this succeeded, and a message about it."""
         verdict = self._codes.approve(tx, code, by, now)
         if verdict.request is None:
             return False, refusal(verdict)
@@ -160,7 +161,7 @@ class PairingService:
         )
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> str:
-        """Turn down whom the code was sent to; a sentence about it."""
+        """Deny the request that the code was sent for; return a sentence about it."""
         verdict = self._codes.deny(tx, code, by, now)
         if verdict.request is None:
             return refusal(verdict)
@@ -173,7 +174,7 @@ class PairingService:
         return t("{name} was denied.", name=display_name(person))
 
     def revoke(self, tx: Transaction, who: str, by: str, now: float) -> tuple[bool, str]:
-        """Whether a person was removed, and a message about it."""
+        """Remove a person; return whether this succeeded, and a message about it."""
         principal = who if ":" in who else f"{DEFAULT_CHANNEL}:{who}"
         was_chief = principal == self._access.owner_id
         requests = [
@@ -207,7 +208,7 @@ class PairingService:
         return is_revoked, " ".join(sentences)
 
     def people(self, tx: Transaction, now: float) -> dict[str, Any]:
-        """Who asks and who was let in, as JSON; never a code."""
+        """Return requests and members as JSON, without codes."""
         return {
             "owner": self._access.owner_id,
             "asking": [_flat(asdict(request)) for request in _requests(tx, now)],
@@ -236,11 +237,11 @@ class PairingService:
         return f"{bullets or t('No paired users and no pending requests.')}\n\n{usage}"
 
     def _is_listed(self, whom: str, channel: str) -> bool:
-        """Whether the configuration lets a sender, or `"*"`, in on a channel."""
+        """Return whether the configuration admits a sender, or `"*"`, on a channel."""
         return any(whom in ids for (name, _), ids in self._access.allow.items() if name == channel)
 
     def _owner_route(self, message: InboundMessage) -> Route | None:
-        """The owner's private chat with the same bot: there, a chat is named like its person."""
+        """Return the owner's private chat with the same bot: its id is the owner's id."""
         channel, _, sender = (self._access.owner_id or "").partition(":")
         if channel != message.channel:
             return None
@@ -282,7 +283,7 @@ class PairingService:
         decision: Callable[[], str],
         now: float,
     ) -> None:
-        """The message to the owner says what was decided and loses its buttons, once."""
+        """Replace the owner's message with the decision and remove its buttons, once."""
         name, closing_name = card.name, f"{card.name}:done"
         route = outbox.route_of(tx, name)
         if route is None or outbox.route_of(tx, closing_name) is not None:
@@ -313,6 +314,6 @@ def _requests(tx: Transaction, now: float) -> list[PairingRequest]:
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """With the person's own fields in place of the person, and the id that others speak of."""
+    """Flatten the person's fields into the record, and add the id used in commands."""
     person = record.pop("person")
     return {"id": f"{person['channel']}:{person['sender']}", **person, **record}

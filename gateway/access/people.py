@@ -1,8 +1,7 @@
-"""What turns know of people and chats, in this process's memory: who is let in, which language they
-are spoken to in, and which chats have a new id.
+"""In-memory directory of people and chats: members, languages, and new ids of chats.
 
-The process that takes messages in changes that in memory and on disk. Others `refresh` when they
-hear of a change, and now and then.
+The process that accepts messages changes it in memory and on disk. Other processes call `refresh`
+after a notice of a change, and periodically.
 """
 
 import asyncio
@@ -16,7 +15,10 @@ from gateway.store.repositories.delivery import chats
 
 
 class PeopleDirectory:
-    """`on_changed` is told of what `reload` has found."""
+    """Members, languages and chat aliases in memory.
+
+    `on_changed` is called after the commit of a `reload`.
+    """
 
     def __init__(
         self,
@@ -35,13 +37,13 @@ class PeopleDirectory:
         self._lock = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Have what is stored by now, instead of what is in memory. Raises `StoreError`."""
-        # One after the other: an older one must not be the last that is kept.
+        """Reload the stored values. Raises `StoreError`."""
+        # Serialized, so that an older result never overwrites a newer one.
         async with self._lock:
             await self._database.transact(self._load)
 
     def reload(self, tx: Transaction) -> None:
-        """The same within a transaction that has changed it behind the parts' back."""
+        """Reload within a transaction that has changed the tables directly."""
         self._load(tx)
         tx.after_commit(self._on_changed)
 
@@ -51,7 +53,7 @@ class PeopleDirectory:
         aliases = chats.all_aliases(tx)
 
         def learn() -> None:
-            # Added to, never replaced: a channel learns of one before it is stored.
+            # Add, never replace: a channel learns of an alias before it is stored.
             for channel, first, now in aliases:
                 self._chat_settings.moves(channel).learn(first, now)
 

@@ -1,4 +1,4 @@
-"""Which permission mode holds for a message."""
+"""Permission mode for a message."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 def mode_of(
     message: InboundMessage, session_mode: str | None, default: PermissionMode, *, owner: bool
 ) -> PermissionMode:
-    """The mode for one message.
+    """Return the permission mode for one message.
 
-    `session_mode` is that of its conversation, `default` the one that its channel begins with. The
-    command line of the console beats both. Who is not the owner never gets more than `default`,
-    also where the owner has chosen more for a chat that they share.
+    `session_mode` is the mode of its conversation, `default` the initial mode of its channel. The
+    console's command line overrides both. Other people than the owner never get more than
+    `default`, even in a chat where the owner has chosen more.
     """
     if message.job is not None and is_mode(job_mode := message.options.mode):
         return _of_job(message, job_mode, session_mode, default, owner=owner)
@@ -35,7 +35,7 @@ def _of_job(
     *,
     owner: bool,
 ) -> PermissionMode:
-    """At most what held when it was made, and what holds in its conversation now."""
+    """Return the stricter of the mode at the job's creation and the conversation's current mode."""
     if session_mode is None:
         return job_mode if owner else tightest(job_mode, default)
     now = replace(message, kind="message", job=None, options=MessageOptions())

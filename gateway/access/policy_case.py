@@ -1,4 +1,4 @@
-"""What the policy says of a call, for a person who asks: a role under given circumstances."""
+"""Policy verdicts for a role under given circumstances, for people who ask."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,14 +16,14 @@ from gateway.core.messages import CONSOLE
 
 @frozen
 class PolicyCase:
-    """A role under circumstances; commands run in `folder`."""
+    """A role under given circumstances; commands run in `folder`."""
 
     role: Role
     policy: RolePolicy
     folder: Path
 
     def request(self, command: str) -> ToolRequest:
-        """A command to run in this folder."""
+        """Return the request to run a command in this folder."""
         folder = self.folder
         return ToolRequest(
             COMMAND_TOOL,
@@ -36,7 +36,7 @@ class PolicyCase:
         )
 
     def verdicts(self, command: str) -> list[dict[str, str]]:
-        """Every rule's verdict on the whole line and, if it has several, on each of its parts."""
+        """Return every rule's verdict on the whole line and, if it has several parts, on each."""
         request = self.request(command)
         decisions = self.policy.evaluate(request)
         verdicts = [{"part": "all", **decision_facts(decision)} for decision in decisions]
@@ -57,7 +57,7 @@ def make_case(
     folder: Path,
     is_confined: bool,
 ) -> PolicyCase:
-    """For a role that there is; without a `mode` that of the channel."""
+    """Return the case for an existing role; without `mode`, the channel's mode applies."""
     current = policies.role(role)
     assert current is not None, "the caller has checked it"
     principal = PrincipalContext(
@@ -75,8 +75,11 @@ def decision_facts(decision: Decision) -> dict[str, str]:
 
 
 def describe_role(role: Role) -> dict[str, Any]:
-    """`tools` are those that the role names, each with its scopes; `agents` what the setting of
-    that name takes from it."""
+    """Describe a role as JSON.
+
+    `tools` are the tools that the role names, each with its scopes; `agents` are the restrictions
+    from the setting `agents`.
+    """
     return {
         "name": role.name,
         "source": role.source,
@@ -86,7 +89,7 @@ def describe_role(role: Role) -> dict[str, Any]:
 
 
 def scopes_of(role: Role, tool: str) -> dict[str, Any]:
-    """What the role says of a tool, without what it leaves open."""
+    """Return the scopes that the role sets for a tool."""
     rule = role.rule(tool)
     if rule is None:
         return {"allow": False}

@@ -1,4 +1,4 @@
-"""The roles in force: built in, from the policy file, and tightened by the setting `agents`."""
+"""Roles in force: built in, from the policy file, and restricted by the setting `agents`."""
 
 import hashlib
 import logging
@@ -36,8 +36,11 @@ _Stamp = tuple[int, int, int, int]
 
 @frozen
 class PolicySettings:
-    """What the configuration says about the policy. `modes` maps channels to their first mode.
-    `tools` returns the tools that there are; they are loaded for a policy file alone."""
+    """Policy settings from the configuration.
+
+    `modes` maps channels to their initial mode. `tools` loads the known tools; it is called only
+    for a policy file.
+    """
 
     file: Path | None = None
     agents: Mapping[str, Grants] = field(default_factory=dict)
@@ -47,10 +50,10 @@ class PolicySettings:
 
 
 class RoleRegistry:
-    """Roles by name. A policy file that changes is read again at the next question.
+    """Registry of roles by name; a changed policy file is reloaded at the next access.
 
-    Raises `ConfigError` when the file is wrong at the start; later the last good one stays in
-    force, with one line in the log for each wrong version.
+    Raises `ConfigError` when the file is invalid at the start. Later, the last valid version stays
+    in force, with one line in the log for each invalid version.
     """
 
     def __init__(self, settings: PolicySettings) -> None:
@@ -65,7 +68,10 @@ class RoleRegistry:
 
     @classmethod
     def of(cls, settings: "Settings") -> "RoleRegistry":
-        """Raises `ConfigError` for an invalid policy file, and for unknown roles."""
+        """Return the registry for the settings.
+
+        Raises `ConfigError` for an invalid policy file, and for unknown roles.
+        """
         security = settings.security
         agents = {
             name: Grants(flags.allow_write, flags.allow_command, flags.confirm_before_command)
@@ -96,19 +102,19 @@ class RoleRegistry:
         return registry
 
     def replace_with(self, other: "RoleRegistry") -> None:
-        """Be as the other is, from the next question on."""
+        """Copy the state of another registry."""
         self.blocked_commands = other.blocked_commands
         self._settings, self._file = other._settings, other._file
         self._stamp, self._digest = other._stamp, other._digest
 
     def role(self, name: str) -> Role | None:
-        """The role of this name, as it is now."""
+        """Return the current role with this name."""
         role = self._current().roles.get(name) or built_in_roles().get(name)
         grants = self._settings.agents.get(name)
         return role.with_grants(grants) if role and grants else role
 
     def check(self, name: str, key: str) -> None:
-        """Raises `ConfigError` when there is no such role; `key` is the setting that names it."""
+        """Raise `ConfigError` when the role is unknown; `key` is the setting that names it."""
         if name not in self.names:
             suggestion = guess(name, self.names)
             raise ConfigError(
@@ -129,7 +135,7 @@ class RoleRegistry:
         return self._current().audit_level
 
     def default_mode(self, channel: str) -> PermissionMode:
-        """The initial mode of a channel's conversations."""
+        """Return the initial mode of a channel's conversations."""
         return self._settings.modes.get(channel, "ask")
 
     def _current(self) -> PolicyFile:
@@ -141,7 +147,7 @@ class RoleRegistry:
             return self._file
         self._stamp = stamp
         try:
-            # What is wrong with it goes to the log.
+            # Problems with the file go to the log.
             with use_locale(ENGLISH):
                 is_new = self._take(path)
             if is_new:
@@ -153,7 +159,7 @@ class RoleRegistry:
         return self._file
 
     def _take(self, path: Path) -> bool:
-        """Read the file; False when it says what it said before. Raises `ConfigError`."""
+        """Read the file; False when its content is unchanged. Raises `ConfigError`."""
         raw = read_raw(path)
         digest = hashlib.sha256(raw).digest()
         if digest == self._digest:
@@ -161,7 +167,7 @@ class RoleRegistry:
         begins, self._digest = not self._digest, digest
         policy = decode_policy(raw, str(path), self._settings.tools())
         if policy == PolicyFile() and not begins:
-            # Editors empty a file before they fill it; the built-in roles may be looser.
+            # Editors empty a file before they fill it; the built-in roles may be less strict.
             raise ConfigError(t("{path}: the file is empty, expected default or roles", path=path))
         self._file = policy
         for note in policy.notes:
@@ -170,8 +176,10 @@ class RoleRegistry:
 
 
 def known_tools_of(settings: "Settings") -> KnownTools:
-    """Return Kore's tools and those of the Python packages that the settings name. Raises
-    `ConfigError`."""
+    """Return Kore's tools and the tools of the Python packages in the settings.
+
+    Raises `ConfigError`.
+    """
     from gateway.config.foreign.python_plugins import python_tools
 
     return known_tools(python_tools(settings))

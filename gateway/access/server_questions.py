@@ -1,4 +1,4 @@
-"""What MCP servers ask people in the middle of a call, put to them one field at a time."""
+"""Questions of MCP servers during a call, put to people one field at a time."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -9,21 +9,24 @@ from agent.i18n import t
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.server_question import MOST_BUTTONS
 
-# A form with more fields is nothing that one would fill in here.
+# Longer forms are declined, because they are impractical in a chat.
 MOST_FIELDS = 15
 _MOST_TRIES = 3
 _MESSAGE_CHARS = 2_000
 _URL_CHARS = 1_500
 
-# Puts one question to the person and returns how it was settled; None when nobody can be asked.
+# Sends one question and returns the closed prompt; None when no one can be asked.
 Put = Callable[[ServerQuestion], Awaitable[ApprovalPrompt | None]]
 
 
 async def ask_person(
     put: Put, elicitation: Elicitation, learn: Callable[[Iterable[str]], None]
 ) -> ElicitationAnswer:
-    """Nothing is accepted but by a person's own press, key or words. `learn` is told what looks
-    secret, before the server is: it may say it again in its result."""
+    """Ask a person to answer the server, field by field.
+
+    Only a person's own press, key or words accept anything. `learn` receives secret-looking values
+    before the server does, because its result may repeat them.
+    """
     if len(elicitation.fields) > MOST_FIELDS:
         return ElicitationAnswer("decline")
     if elicitation.url is not None:
@@ -43,7 +46,7 @@ async def ask_person(
 
 
 async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
-    """Accepting says that the person is willing; nothing here opens the page."""
+    """Ask the person to agree to open a page; nothing here opens it."""
     host, url = elicitation.host, elicitation.url or ""
     if host is None or len(url) > _URL_CHARS:
         return ElicitationAnswer("decline")
@@ -68,7 +71,10 @@ async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
 async def _ask_field(
     put: Put, elicitation: Elicitation, field: FormField, number: int
 ) -> dict[str, Any] | ElicitationAnswer:
-    """The value of the field by its name, nothing when it is left out; or why there is none."""
+    """Ask for a field; return its value by name, or the answer that ends the form.
+
+    The value is absent when the person leaves an optional field out.
+    """
     remark = ""
     for _ in range(_MOST_TRIES):
         query = _field_question(elicitation, field, number, remark)
@@ -115,14 +121,17 @@ def _field_question(
 
 
 def _otherwise(field: FormField) -> str:
-    """What an empty answer stands for."""
+    """Return the meaning of an empty answer."""
     if "default" in field.schema:
         return t("Keep {value}", value=field.label_of(field.schema["default"]) or "…")
     return "" if field.is_required else t("Leave out")
 
 
 def _last_question(elicitation: Elicitation, values: dict[str, Any]) -> ServerQuestion:
-    """All that would be sent; of a form without fields, what is to be agreed to."""
+    """Return the final question, with all values to be sent.
+
+    A form without fields asks for plain agreement.
+    """
     if not elicitation.fields:
         return ServerQuestion(elicitation.server, _message(elicitation), otherwise=t("Accept"))
     whole = elicitation.defaults() | values
@@ -150,7 +159,7 @@ def _message(elicitation: Elicitation) -> str:
 
 
 def _refusal(ending: ApprovalPrompt | None) -> ElicitationAnswer | None:
-    """What the server is told when the person did not answer it."""
+    """Return the answer to the server when the person did not answer; else None."""
     if ending is None:
         return ElicitationAnswer("decline")
     match ending.state:

@@ -1,4 +1,4 @@
-"""When taking in stops, and what is said of it."""
+"""Backpressure: limits on accepting messages, and the texts that explain them."""
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
@@ -14,7 +14,7 @@ CROWDED = mark_for_translation("the queue is full ({n} messages)")
 
 @frozen
 class IngestBlocked:
-    """One of the texts above, and the number in it."""
+    """Reason for not accepting messages: one of the texts above, with its number."""
 
     text: str
     n: int
@@ -23,7 +23,7 @@ class IngestBlocked:
         return self.text.format(n=self.n)
 
     def refusal(self) -> KoreError:
-        """For a source that keeps no message until there is room."""
+        """Return the error for a source that does not store messages until there is room."""
         why = t("message not accepted: {why}", why=t(self.text, n=self.n))
         kind = QueueFull if self.text == CROWDED else KoreError
         return kind(why, hint=t("It was not stored. Send it again later."))
@@ -31,10 +31,10 @@ class IngestBlocked:
 
 @frozen
 class BackpressureLimits:
-    """When taking in stops: the platform keeps what it has not been told to forget.
+    """Limits on accepting messages; the platform stores messages until they are confirmed.
 
-    `waiting_messages` counts messages over all lanes; what is confirmed must be stored, so below
-    `free_bytes` of disk nothing is taken in.
+    `waiting_messages` counts messages over all lanes. Confirmed messages must be stored, so nothing
+    is accepted with less than `free_bytes` of free disk space.
     """
 
     waiting_messages: int = 5_000
@@ -43,14 +43,16 @@ class BackpressureLimits:
 
 
 class InboxRoom:
-    """Whether fewer than `most` messages wait. They are counted only when as many were accepted
-    since the last time: counting reads all that waits, and so conflicts with every transaction
-    that takes some of it."""
+    """Check that fewer than `most` messages wait.
+
+    Messages are counted only after enough new ones were accepted since the last count: counting
+    reads all waiting messages, and so conflicts with every transaction that takes some of them.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting_count = most  # at the last count
-        self._accepted_count = 0  # since then
+        self._accepted_count = 0  # since the last count
 
     def is_left(self, tx: Transaction) -> bool:
         accepted = self._accepted_count
@@ -66,6 +68,6 @@ class InboxRoom:
         self._accepted_count += messages
 
     def _note_count(self, waiting: int, accepted: int) -> None:
-        """What was accepted while it was counted still counts."""
+        """Store a count; messages accepted during counting are added to it."""
         self._waiting_count = waiting
         self._accepted_count = max(0, self._accepted_count - accepted)

@@ -1,4 +1,4 @@
-"""The message bus: takes messages in durably, and gives each lane a task that works them off."""
+"""Message bus: stores incoming messages durably and processes each lane in a task."""
 
 import asyncio
 import logging
@@ -41,13 +41,13 @@ from gateway.turns.runner import TurnRunner
 
 log = logging.getLogger(__name__)
 
-# Turns that run at the same time, over all lanes.
+# Limit of concurrent turns over all lanes.
 CONCURRENT_TURNS = 128
 _PAUSE_S = 2.0
 
 
 class MessageBus:
-    """`accept` what came in; `run` works it off, each lane in order, many lanes at once."""
+    """Message bus: `accept` stores input; `run` processes lanes concurrently, each in order."""
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
         self,
@@ -84,7 +84,7 @@ class MessageBus:
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._waits_for: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
-        # `run` has not woken yet what an earlier process left.
+        # True while `run` wakes the lanes of an earlier process.
         self._is_resuming = False
         self._slots = asyncio.Semaphore(concurrent_turns)
         self._idle = asyncio.Event()
@@ -95,8 +95,8 @@ class MessageBus:
     async def accept(self, channel: str, account: str, batch: Batch) -> None:
         """Store a poll's messages and its cursor in one transaction, then wake their lanes.
 
-        Waits while too many messages wait or the disk is nearly full: as long as this has not
-        returned, the channel confirms nothing. Raises `StoreError`; then nothing is stored.
+        Waits while too many messages wait or the disk is nearly full; the channel confirms nothing
+        until this returns. Raises `StoreError`; then nothing is stored.
         """
         result = await self._ingestor.take(channel, account, batch)
         self.accepted_count += len(batch.messages)
@@ -121,8 +121,10 @@ class MessageBus:
                 self._group.create_task(reaction, name="a reaction")
 
     def _lanes_of_others(self, batch: Batch, result: IngestResult) -> set[str]:
-        """Where all that is new is for turns of other processes: who runs them looks what is next
-        there, so a look here would only cost a transaction."""
+        """Return the lanes whose new messages are all for turns of other processes.
+
+        Those processes check the lanes, so waking them here would only cost a transaction.
+        """
         if not self._link.is_shared:
             return set()
         takes = self._link.scope.takes
@@ -135,14 +137,16 @@ class MessageBus:
         }
 
     async def submit(self, message: InboundMessage) -> None:
-        """One message from a source without a cursor; returns once it is on disk. Raises
-        `KoreError` when there is no room for it."""
+        """Store one message from a source without a cursor; return once it is on disk.
+
+        Raises `KoreError` when the queue or the disk is full.
+        """
         await self.accept(message.channel, message.account, Batch([message], can_wait=False))
 
     def wake(self, name: str, *, aside: bool = False) -> None:
-        """There is something to do on this lane, or past its queue."""
+        """Wake the task of this lane; with `aside`, the task for its bypass."""
         if self._group is None:
-            return  # `run` begins with every lane that has work.
+            return  # `run` starts with every lane that has work.
         lane = self._lanes.get((name, aside))
         if lane is None:
             lane = self._lanes[name, aside] = Lane(name, is_bypass=aside)
@@ -151,7 +155,7 @@ class MessageBus:
         lane.wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled; starts with what an earlier process left."""
+        """Process lanes until cancelled, starting with work of an earlier process."""
         async with asyncio.TaskGroup() as group:
             self._group, self._is_resuming = group, True
             try:
@@ -168,13 +172,13 @@ class MessageBus:
                 self._group, self._is_resuming = None, False
 
     async def stop(self, lane: str) -> bool:
-        """Stop the lane's running turn; False when none runs."""
+        """Stop the lane's running turn; False when none is running."""
         result = await self._ingestor.stop(lane)
         self._carry_out(result)
         return result.stopping is not None
 
     async def stop_subagent(self, lane: str, number: str) -> str:
-        """Stop one sub-agent of a chat, and nothing else; returns a sentence."""
+        """Stop only this sub-agent of a chat; return a sentence about it."""
         result, sentence = await self._ingestor.stop_subagent(lane, number)
         self._carry_out(result)
         return sentence
@@ -187,19 +191,19 @@ class MessageBus:
             self.wake(waiting_lane)
 
     async def drain(self) -> None:
-        """No new turns; returns when those that run have ended or rest at a journaled step."""
+        """Start no new turns; wait until running turns have ended or paused at a journaled step."""
         self._turns.drain()
         self._isolation.end()
         await self._idle.wait()
 
     @property
     def obstacle(self) -> str | None:
-        """Why nothing is taken in now; None when all is well."""
+        """Reason for not accepting messages now; None if they are accepted."""
         return self._ingestor.obstacle
 
     @property
     def lanes(self) -> int:
-        """How many lanes have something to do: one more as long as a start has not looked."""
+        """Number of lanes with work, plus one until `run` has queried them."""
         return len(self._lanes) + self._is_resuming
 
     def is_at_work(self, lane: str) -> bool:
@@ -210,15 +214,14 @@ class MessageBus:
         return self._isolation.is_at_work(lane)
 
     async def isolate(self) -> None:
-        """Run turns that may have ended a process apart from others; while nothing else runs
-        here."""
+        """Run turns that may have ended a process apart from others, if this process is idle."""
         if not self._lanes and (groups := await self._suspects()) and not self._lanes:
             self._isolation.begin(groups)
             for lane in chain.from_iterable(groups):
                 self.wake(lane)
 
     def stop_now(self, lane: str) -> bool:
-        """The journal says that the lane's turn is to end: it hears of it, if it runs here."""
+        """Request the end of the lane's turn if it runs here; its stop is already stored."""
         lane_here = self._lanes.get((lane, False))
         if lane_here is None or lane_here.stop is None:
             return False
@@ -236,12 +239,12 @@ class MessageBus:
         return groups
 
     def _request_stop(self, name: str) -> None:
-        """The journal knows it; the turn that runs hears of it now, wherever it does."""
+        """Request the end of a running turn in any process; its stop is already stored."""
         self.stop_now(name)
         self._link.request_stop(name)
 
     async def _work(self, lane: Lane) -> None:
-        """Claim and handle until nothing is left."""
+        """Claim and handle work until nothing is left."""
         try:
             while await self._process_next(lane):
                 pass
@@ -251,7 +254,7 @@ class MessageBus:
                 self._idle.set()
 
     async def _process_next(self, lane: Lane) -> bool:
-        """Do what is next on the lane; False when it has nothing to do or has to rest."""
+        """Process the lane's next item; False when it has none or must pause."""
         broken, lane.failed_claim = lane.failed_claim, None
         try:
             if broken is None:
@@ -262,7 +265,7 @@ class MessageBus:
         except TurnSuspended:
             return False
         except AwaitingAnswer:
-            # A person may have answered before the turn came to rest.
+            # A person may have answered before the turn was paused.
             return lane.wake.is_set()
         except StoreBusy as exc:
             lane.report_store_wait(exc, self._events)
@@ -273,8 +276,8 @@ class MessageBus:
             lane.report_damage(exc, self._events)
             return False
         except Exception:
-            # A bug, also one that the database refuses, costs one answer, not the chat, and is not
-            # silent. If no one can be told, or even that fails, the lane is suspended until woken.
+            # A bug, or an error of the database, costs one answer, not the chat, and is reported.
+            # If even the report fails, the lane is suspended until woken.
             log.exception("lane %s failed", lane.name)
             lane.failed_claim = lane.claim if broken is None else None
             return lane.failed_claim is not None
@@ -286,13 +289,13 @@ class MessageBus:
                 self.wake(other)
 
     async def _claim_and_handle(self, lane: Lane) -> bool:
-        """Handle what is next on the lane; False when there is nothing."""
+        """Handle the lane's next item; False when there is none."""
         if not lane.is_bypass:
             await self._isolation.enter(lane.name)
         if self._turns.is_draining:
             raise TurnSuspended
         lane.claim = None
-        # A stop that is stored right behind the claim must find whom to tell.
+        # Create the token first, so that a stop stored right after the claim finds it.
         lane.stop = CancelToken()
         claim = await self._database.transact(self._claim, lane)
         lane.waits_for_store = False
@@ -304,7 +307,7 @@ class MessageBus:
             self._link.pass_on(lane.name, claim.worker)
             return False
         lane.claim = claim
-        # Also for what is said of it should it break: this task is the lane's.
+        # Also used for an error message, since this task belongs to the lane.
         set_locale(self._languages.of_claim(claim))
         has_more = await self._handle(claim, lane, lane.stop)
         self.handled_count += 1
@@ -321,27 +324,27 @@ class MessageBus:
         reading = (self._commands.is_command, self._turns.compose)
         claim = claims.claim(tx, lane.name, time.time(), *reading, scope)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
-            # Nothing here ends that turn: looking again would only cost.
+            # Nothing here ends that turn, so polling would only cost.
             return replace(claim, waits=True)
         return claim
 
     async def _wait_for(self, busy: SessionBusy, lane: Lane) -> bool:
-        """Wait for another lane's turn in the same session; False to rest until it is over."""
+        """Wait for another lane's turn in the same session; False to pause until it ends."""
         waiting = self._waits_for.setdefault(busy.lane, set())
         if busy.waits:
-            # Noted before the claim that found it still waiting: whatever ends it wakes us.
+            # If this lane was registered before the claim, the end of the other turn wakes it.
             was_noted = lane.name in waiting
             waiting.add(lane.name)
             return not was_noted
         waiting.add(lane.name)
-        # It may have ended just before this was noted.
+        # The turn may have ended just before the registration.
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_S):
                 await lane.wake.wait()
         return True
 
     async def _handle(self, claim: TurnClaim | CommandClaim, lane: Lane, stop: CancelToken) -> bool:
-        """Whether there may be more to do on the lane than whatever wakes it from now on."""
+        """Handle a claim; return whether the lane may have more work without another wake-up."""
         try:
             if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
                 async with self._slots:
@@ -349,7 +352,7 @@ class MessageBus:
             elif isinstance(claim, CommandClaim):
                 await self._commands.run_quick(claim)
             else:
-                # A sub-agent waits for its conversation's room before it takes one from all chats.
+                # Wait for the conversation's slot before taking a slot shared by all chats.
                 async with await self._subagents.slot(claim), self._slots:
                     return await self._run_turn(claim, lane, stop)
             return True
@@ -365,7 +368,7 @@ class MessageBus:
             raise
 
     async def _fail_claim(self, claim: TurnClaim | CommandClaim) -> None:
-        """End what a bug has broken; the chat is told."""
+        """End a claim that failed because of a bug, and notify the chat."""
         sentence = t(
             "⚠️ Internal error while handling message {n}. It is logged; try again.", n=claim.seq
         )
@@ -378,7 +381,7 @@ class MessageBus:
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:
         if claim.exhausted:
             sentence = t("⚠️ I gave up on this message after several failed attempts.")
-            if claim.messages[-1].kind != "subagent_task":  # that one is not replayed
+            if claim.messages[-1].kind != "subagent_task":  # sub-agent tasks are not replayed
                 sentence += " " + t(
                     "The message is saved: `kore replay {n}` retries it.", n=claim.seq
                 )

@@ -1,4 +1,4 @@
-"""Runs the chat commands that a lane claims, and stores their answers."""
+"""Runner for the chat commands that a lane claims; stores their answers."""
 
 import time
 from dataclasses import replace
@@ -30,7 +30,7 @@ class Commands(Protocol):
 
 
 class CommandRunner:
-    """Carries commands out, the quick ones in the transaction that stores their answer."""
+    """Runner of commands; quick ones run in the transaction that stores their answer."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CommandRunner:
         return self._commands.read(message) is not None
 
     def is_at_once(self, message: InboundMessage) -> bool:
-        """Whether it is a command that goes past the queue."""
+        """Return whether the message is a command that bypasses the queue."""
         command = self._commands.read(message)
         return command is not None and command.at_once
 
@@ -61,7 +61,7 @@ class CommandRunner:
         return self._commands.takes_time(claim)
 
     async def run_slow(self, claim: CommandClaim) -> None:
-        """A command that `takes_time`: it works outside of transactions."""
+        """Run a command that `takes_time`, outside of transactions."""
         await self.answer(claim, await self._commands.work(claim, time.time()))
 
     async def run_quick(self, claim: CommandClaim) -> None:
@@ -79,7 +79,7 @@ class CommandRunner:
         if not inbox.is_unanswered(tx, claim.seq):
             return
         now = time.time()
-        # As the list that is answered with had them.
+        # Computed before the command runs, because it may change the choices.
         has_buttons = self._renderer.can_ask(claim.message.route) is not None
         choices = self._commands.buttons(tx, claim, now) if has_buttons else ()
         buttons = tuple(replace(one, label=self._renderer.clean(one.label)) for one in choices)
@@ -94,14 +94,14 @@ class CommandRunner:
         buttons: tuple[Button, ...] = (),
     ) -> None:
         if not inbox.is_unanswered(tx, claim.seq):
-            return  # it has gone past the queue meanwhile
+            return  # answered meanwhile as a command that bypasses the queue
         message = claim.message
         if claim.session is not None:
-            # It may show titles and paths that a model has chosen.
+            # The answer may contain titles and paths that a model has chosen.
             text = quiet(text, sessions.taint_of(tx, claim.session))
         *above, last = self._renderer.render(message.route, text)
         reply = OutgoingReply(
-            delivery_id="",  # `finish_command` names it
+            delivery_id="",  # set by `finish_command`
             route=message.route,
             parts=[*above, replace(last, buttons=buttons)],
             reply_to=message.answer_to,

@@ -1,4 +1,4 @@
-"""Taking messages in: a poll is checked and stored as a whole, or not at all."""
+"""Ingestion of messages: a poll is checked and stored completely, or not at all."""
 
 import asyncio
 import logging
@@ -49,16 +49,18 @@ _LATE = "a reply to a question of a server that is not open"
 
 _UNKNOWN = "nothing in it can be read"
 
-# Strangers that the log has named already; then it starts anew.
+# Limit of remembered strangers that the log has named; then the set is cleared.
 _NAMED = 1_000
 
 
 @frozen
 class IngestResult:
-    """What a batch has brought: `lanes` with new work, `command_lanes` with a command that goes
-    past the queue, `lanes_to_stop`, whose turn ends, and `mail_lanes` with a message to send.
-    `new_messages` are those that a turn will answer; new `undecoded` updates come with their
-    numbers in the inbox."""
+    """Result of a batch.
+
+    `lanes` have new work, `command_lanes` a command that bypasses the queue, `lanes_to_stop` a turn
+    to end, and `mail_lanes` a message to send. `new_messages` will be answered by a turn; new
+    `undecoded` updates have their numbers in the inbox.
+    """
 
     lanes: set[str]
     command_lanes: set[str] = field(default_factory=set)
@@ -71,16 +73,15 @@ class IngestResult:
 
 
 class AuditNotes(Protocol):
-    """Brings what transactions have noted onto the audit's record:
-    `gateway.ops.audit.relay.AuditRelay`."""
+    """Writer of stored audit notes to the audit log: `gateway.ops.audit.relay.AuditRelay`."""
 
     async def flush(self) -> None: ...
 
 
 class Ingestor:
-    """Decides who may speak, carries out stops and presses, stores it all in one transaction.
+    """Ingestor of batches: checks access, handles stops and buttons, stores all in one transaction.
 
-    `obstacle` says why nothing is taken in now; None when all is well.
+    `obstacle` is the reason for not accepting messages; None if they are accepted.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -119,9 +120,12 @@ class Ingestor:
         return str(damage) if damage is not None else self._obstacle
 
     async def take(self, channel: str, account: str, batch: Batch) -> IngestResult:
-        """Returns once it is on disk. While there is no room it waits, or raises `KoreError` for
-        what does not. Raises `StoreError`."""
-        # Of those who may not speak, nothing counts but what they say to us.
+        """Store a batch; return once it is on disk.
+
+        Without room, waits, or raises `KoreError` for a batch that cannot wait. Raises
+        `StoreError`.
+        """
+        # Ignore messages of people without access, except those addressed to the bot.
         entries = [
             self._entry(one)
             for one in batch.messages
@@ -161,14 +165,14 @@ class Ingestor:
         return result
 
     async def stop(self, lane: str) -> StopResult:
-        """Store that the lane's running turn is to end."""
+        """Store a request to stop the lane's running turn."""
         result = await self._database.transact(self._stop_lane, lane)
         if result.closed_approvals:
             await self._audit_relay.flush()
         return result
 
     async def stop_subagent(self, lane: str, number: str) -> tuple[StopResult, str]:
-        """Store that one sub-agent of a chat is to end; with a sentence."""
+        """Store a request to stop one sub-agent of a chat; return a sentence too."""
         result, sentence = await self._database.transact(self._stop_one, lane, number)
         if result.closed_approvals:
             await self._audit_relay.flush()
@@ -197,7 +201,7 @@ class Ingestor:
     async def _try(
         self, arrival: InboxBatch, entries: Sequence[InboxEntry], lost: Sequence[Undecoded]
     ) -> IngestResult | IngestBlocked:
-        """What stands in the way when there is no room: nothing is stored then."""
+        """Store the batch, or return the reason for refusing it; then nothing is stored."""
         if self._database.damage is not None:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
@@ -212,7 +216,7 @@ class Ingestor:
         return result
 
     def _report_obstacle(self, obstacle: str) -> None:
-        """Said once for each obstacle: it is looked at every few seconds, and may last for days."""
+        """Log each obstacle once: the check repeats every few seconds, perhaps for days."""
         if obstacle != self._obstacle:
             log.error("not accepting messages: %s", obstacle)
         self._obstacle = obstacle
@@ -224,8 +228,11 @@ class Ingestor:
         entries: Sequence[InboxEntry],
         lost: Sequence[Undecoded],
     ) -> IngestResult | None:
-        """A stop is carried out together with its row, so that no crash forgets it; one that is
-        delivered again stops nothing that came after it. None, when too many wait."""
+        """Store the batch; None when too many messages wait.
+
+        A stop is carried out in the same transaction as its row, so that no crash loses it. A
+        repeated delivery of a stop does not affect later messages.
+        """
         if not self._room.is_left(tx):
             return None
         presses: list[ButtonOutcome] = []
@@ -248,7 +255,7 @@ class Ingestor:
             if entry.dead_reason != DENIED:
                 self._languages.record_client_language(tx, entry.message)
             if entry.dead_reason == _PRESS:
-                # Carrying it out twice is harmless: who presses again is told what was decided.
+                # Repeating a press is harmless: the person gets the earlier decision.
                 with use_locale(self._languages.of(entry.message)):
                     press = self._handle_button(tx, entry.message, arrival.now)
                 result.button_outcomes.append(press)
@@ -293,11 +300,11 @@ class Ingestor:
     def _update_running_work(
         self, tx: Transaction, new: Sequence[InboxEntry], result: IngestResult, now: float
     ) -> None:
-        """What new messages that a turn answers change for the work that is under way."""
+        """Update running work for new messages that a turn answers."""
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
-            # An edit may change nothing, and a part of an album is its first one's.
+            # Some edits change nothing, and later parts of an album belong to its first one.
             counts = not (message.edited or message.album) or inbox.waits(tx, message)
             if counts and self._read_command(message) is None:
                 result.new_messages.append(message)
@@ -317,7 +324,7 @@ class Ingestor:
     def _handle_out_of_turn(
         self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> None:
-        """What becomes of a message while a turn runs in its lane or waits for an answer."""
+        """Handle a message that arrives while the lane's turn runs or waits for an answer."""
         lane = message.session_key
         command = self._read_command(message)
         if command is not None and command.at_once:
@@ -334,7 +341,7 @@ class Ingestor:
     def _notify_paused(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
         """Notify the first person who writes into a paused conversation.
 
-        In the terminal everybody: it ends the waiting for an answer there.
+        In the terminal, every message is answered, because the answer ends its waiting there.
         """
         lane = message.session_key
         is_command = self._read_command(message) is not None
@@ -351,7 +358,7 @@ class Ingestor:
     def _stop(
         self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> str | None:
-        """What is said of it; None when the turn that ends says it."""
+        """Stop work; return the answer, or None when the ending turn sends it."""
         command = self._read_command(message)
         if command is not None and (number := command.argument):
             lane = message.session_key
@@ -378,8 +385,11 @@ class Ingestor:
     def _as_command(
         self, tx: Transaction, entry: InboxEntry, presses: list[ButtonOutcome]
     ) -> InboxEntry:
-        """Return a press of a button below a command's answer as that command, typed by the person
-        who presses it, if they may speak and the button is not out of date."""
+        """Return a pressed button below a command's answer as that command.
+
+        The command counts as typed by the person who pressed it. Other entries, outdated buttons
+        and people without access leave the entry unchanged.
+        """
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):
             return entry
@@ -397,20 +407,22 @@ class Ingestor:
     def _as_refusal(
         self, tx: Transaction, entry: InboxEntry, refusals: list[ApprovalPrompt], now: float
     ) -> InboxEntry:
-        """A reply to a question says no to it, and why, or is what a server is answered; it is no
-        message to a turn."""
+        """Turn a reply to a question into its refusal, or a reply to a server into its answer.
+
+        Such a reply is not a message for a turn.
+        """
         message = entry.message
         if entry.dead_reason is not None or self._read_command(message) is not None:
             return entry
         question = self._approvals.settle_by_reply(tx, message, now)
         if question is None and _is_for_server(tx, message):
-            # An edit, or too late: it may be a password all the same.
+            # An edit or a late reply, which may still contain a password.
             return InboxEntry(replace(message, content=""), _LATE)
         if question is None:
             return entry
         refusals.append(question)
         if question.request.server_question is not None:
-            # It may be a password, and the server has it.
+            # The reply may be a password, and the server has it.
             message = replace(message, content="")
         return InboxEntry(message, _REFUSAL)
 
@@ -436,7 +448,10 @@ class Ingestor:
         return self._approvals.press(tx, message, now)
 
     def _log_how_to_allow(self, message: InboundMessage) -> None:
-        """Once for each stranger: their messages are theirs to count, the log is the owner's."""
+        """Log how to allow a stranger, once per stranger.
+
+        Strangers control the number of their messages, which must not fill the owner's log.
+        """
         who = f"{message.principal} {message.account}"
         if who in self._logged_senders:
             return
@@ -465,7 +480,7 @@ class Ingestor:
 
 
 def _is_for_server(tx: Transaction, message: InboundMessage) -> bool:
-    """Whether it is a reply to what an MCP server has asked this person."""
+    """Return whether the message replies to a question of an MCP server to this person."""
     if message.quoted_id is None:
         return False
     number = outbox.question_of(tx, message.route.lane, message.quoted_id)

@@ -1,5 +1,4 @@
-"""Stopping: a stop ends the turn of a chat, its jobs at work and all that works for them, or one
-sub-agent."""
+"""Stopping the turn of a chat with its running jobs and sub-agents, or one sub-agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,11 @@ from gateway.store.repositories.execution.turns import Stopping
 
 @dataclass(slots=True)
 class StopResult:
-    """What a stop came to: turns in `lanes_to_stop` end now, `closed_approvals` are withdrawn,
-    and `lanes_to_wake` go on without what they waited for."""
+    """Result of a stop.
+
+    Turns in `lanes_to_stop` end now, `closed_approvals` are withdrawn, and `lanes_to_wake` continue
+    without the work they waited for.
+    """
 
     stopping: Stopping | None
     lanes_to_stop: list[str] = field(default_factory=list)
@@ -30,11 +32,13 @@ class StopResult:
 def stop_lane(
     tx: Transaction, approvals: ApprovalService, lane: str, before: str, now: float
 ) -> StopResult:
-    """Remember that all of it is to end. What was not begun is withdrawn: in the chat, what
-    stands in front of the event `before`."""
+    """Store that the lane's turn, jobs and sub-agents are to end.
+
+    Work that has not begun is withdrawn: in the chat, messages before the event `before`.
+    """
     at_work = jobs.lanes_at_work(tx, lane)
     tasks = [task for one in (lane, *at_work) for task in subagent_tasks.below(tx, one)]
-    # What waits behind a job's turn gets its own answer, as behind any other.
+    # Messages behind a job's turn get their own answer, as behind any other turn.
     result = StopResult(turns.request_stop(tx, lane, "" if at_work else before))
     if result.stopping == "running":
         result.lanes_to_stop.append(lane)
@@ -50,7 +54,7 @@ def stop_lane(
 def stop_subagent(
     tx: Transaction, approvals: ApprovalService, lane: str, number: str, now: float
 ) -> tuple[StopResult, str]:
-    """End one sub-agent of a chat and what works for it, and nothing else; with a sentence."""
+    """End one sub-agent of a chat and its own sub-agents; return a sentence too."""
     result = StopResult(None)
     task = subagent_tasks.at_work(tx, number, lane)
     if task is None:
@@ -70,9 +74,9 @@ def _end(
     result: StopResult,
     now: float,
 ) -> None:
-    """Those that were sent out last come first."""
+    """End the tasks, the most recent first."""
     for task in reversed(tasks):
-        # One that goes on with another may wait behind that one, in the same lane.
+        # A follow-up task may wait behind the task it continues, in the same lane.
         has_begun = not inbox.withdraw(tx, task.lane, f"task:{task.id}", "withdrawn by /stop")
         if has_begun and turns.request_stop(tx, task.lane, "") == "running":
             result.lanes_to_stop.append(task.lane)

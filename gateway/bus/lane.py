@@ -1,4 +1,4 @@
-"""A lane: what the bus knows of one chat's queue while there is something to do in it."""
+"""State of one chat's queue on the bus while it has work."""
 
 import asyncio
 import logging
@@ -14,11 +14,11 @@ log = logging.getLogger(__name__)
 
 
 class Lane:
-    """One chat's queue: what waits in it is on disk, here is only what is under way.
+    """Queue of one chat: waiting messages are on disk, running work is here.
 
-    `claim` is being handled; `failed_claim` is one that a bug has ended and no reply reports yet. A
-    lane with `is_bypass` carries out what goes past the queue. `waits_for_store`: the disk is full
-    or busy, and its viewers were told.
+    `claim` is being handled; `failed_claim` was ended by a bug and is not reported yet. A lane with
+    `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or busy,
+    and viewers were notified.
     """
 
     def __init__(self, name: str, *, is_bypass: bool = False) -> None:
@@ -31,7 +31,7 @@ class Lane:
         self.failed_claim: TurnClaim | CommandClaim | None = None
 
     def report_store_wait(self, why: StoreBusy, events: EventHub) -> None:
-        """It waits for the disk. Said once: it is tried again every few seconds."""
+        """Report that the lane waits for the disk; once, because it retries every few seconds."""
         if not self.waits_for_store:
             log.error("lane %s waits: %s", self.name, why)
             text = t(
@@ -41,6 +41,6 @@ class Lane:
         self.waits_for_store = True
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
-        """Suspend: a damaged file can neither answer anyone nor store anything."""
+        """Suspend the lane: a damaged file can neither answer anyone nor store anything."""
         log.error("lane %s rests: %s", self.name, why)
         events.fail(self.name, why)

@@ -1,4 +1,4 @@
-"""What the bus of one process tells those of others, where several run the turns of one Kore."""
+"""Link between the buses of several processes that run turns of one Kore."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -9,8 +9,11 @@ from gateway.store.repositories.execution.claims import EVERYTHING, ClaimScope
 
 
 class ProcessLink(Protocol):
-    """`scope` is what this process may claim. `is_shared`: there are others, and `number` is this
-    one's. Where `pass_on_mail` is None mail is sent here."""
+    """Link to other processes.
+
+    `scope` limits what this process may claim. `is_shared`: other processes exist, and `number`
+    identifies this one. If `pass_on_mail` is None, this process sends messages.
+    """
 
     is_shared: bool
 
@@ -24,33 +27,32 @@ class ProcessLink(Protocol):
     def pass_on_mail(self) -> Callable[[str], None] | None: ...
 
     def pass_on(self, lane: str, worker: int | None) -> None:
-        """There is something to do on the lane for the process with this number; None: for any
-        that may run it."""
+        """Notify the process with this number of work on the lane; None: any that may run it."""
         ...
 
     def request_stop(self, lane: str) -> None:
-        """The turn on this lane is to end, as the database knows."""
+        """Request the end of the turn on this lane; the stop is already stored."""
         ...
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
-        """Lanes to begin with."""
+        """Return the lanes to start with."""
         ...
 
     def tell_asked(self) -> None:
-        """A question was put, whose time runs."""
+        """Announce a new question with a time limit."""
         ...
 
     def tell_settled(self, nonce: str, value: str) -> None:
-        """What a server asked in the middle of a call was answered with `value`, or withdrawn."""
+        """Announce that a server's question was answered with `value`, or withdrawn."""
         ...
 
     def end_session(self, session: str) -> None:
-        """What a conversation has in the background ends, wherever it is."""
+        """End a conversation's background work in any process."""
         ...
 
 
 class SoleProcess:
-    """One process does everything."""
+    """Link of a single process that does everything."""
 
     is_shared = False
     scope = EVERYTHING
@@ -61,7 +63,7 @@ class SoleProcess:
         raise AssertionError("nothing is held elsewhere")
 
     def request_stop(self, lane: str) -> None:
-        """Every turn runs here."""
+        """Do nothing: every turn runs here."""
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         return inbox.lanes_with_work(tx)

@@ -1,4 +1,4 @@
-"""Chat platforms, each a package of its own, and what they share."""
+"""Chat platforms, one package each, and their shared code."""
 
-# The schema of the settings loads the spec of each channel, so it has to be complete first.
+# The settings schema loads each channel's spec, so it must be complete first.
 import gateway.config  # noqa: F401

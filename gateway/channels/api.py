@@ -1,4 +1,4 @@
-"""Tokens with a role as a channel: answers are stored, and the client of a token fetches them."""
+"""Channel for tokens with a role: answers are stored, and the token's client fetches them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from gateway.core.token_routes import ACCOUNT, API
 
 
 class ApiChannel:
-    """Nothing waits here for a reader: whoever asks again finds the answer in the session."""
+    """Channel without waiting readers: clients find the answer in the session."""
 
     name = API
     account = ACCOUNT
@@ -19,7 +19,7 @@ class ApiChannel:
         self._watchers = watchers
 
     async def run(self, accept: Accept) -> None:
-        """Requests come through the server: there is nothing to poll."""
+        """Do nothing: requests arrive through the server."""
         await asyncio.Event().wait()
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:

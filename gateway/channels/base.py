@@ -1,4 +1,4 @@
-"""The port to a chat platform, and how a send can end."""
+"""Port to a chat platform, with the errors of sends and optional capabilities."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,27 +22,27 @@ _abilities: dict[tuple[type, object], bool] = {}
 
 
 class SendError(Exception):
-    """A send did not end well; the subclass says what the sender may do next."""
+    """Failure of a send; the subclass determines what the sender may do next."""
 
-    level = logging.WARNING  # of the log's line about it
+    level = logging.WARNING  # of the log line
 
 
 class NotSent(SendError):
-    """It certainly did not arrive (DNS, refused connection): a retry is safe."""
+    """Certainly not delivered (DNS, refused connection): a retry is safe."""
 
 
 class NoViewer(NotSent):
-    """The route has no viewer now: the message waits, and nothing is wrong."""
+    """Route without a viewer now: the message waits, and nothing is wrong."""
 
     level = logging.DEBUG
 
 
 class Ambiguous(SendError):
-    """It may have arrived (read time-out, reset, 5xx): a retry may be a repeat and is marked."""
+    """Possibly delivered (read timeout, reset, 5xx): a retry may be a repeat and is marked."""
 
 
 class ChannelRateLimited(SendError):
-    """The platform asks to wait; it did not arrive."""
+    """Rate limit of the platform, with a waiting time; not delivered."""
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"asked to wait {retry_after_s:g} s")
@@ -50,19 +50,19 @@ class ChannelRateLimited(SendError):
 
 
 class BadFormat(SendError):
-    """The platform refused the formatting; the same text may go out plain."""
+    """Refused formatting; the same text may be sent plain."""
 
 
 class MessageRefused(SendError):
-    """The platform refused the message itself; no retry will help."""
+    """Refused message; no retry will help."""
 
 
 class ChatUnreachable(SendError):
-    """The chat is gone for us: blocked, kicked, deleted."""
+    """Unreachable chat: the bot is blocked or removed, or the chat is deleted."""
 
 
 class ChatMoved(SendError):
-    """The platform has given the chat a new id; `canonical_id` is the one that Kore keeps."""
+    """New id of a chat on the platform; `canonical_id` is the id that Kore uses."""
 
     def __init__(self, canonical_id: str, current_id: str) -> None:
         super().__init__(f"the chat {canonical_id} is {current_id} now")
@@ -71,17 +71,17 @@ class ChatMoved(SendError):
 
 
 class TopicNotFound(SendError):
-    """The topic is closed or deleted; the chat around it is there."""
+    """Closed or deleted topic; its chat still exists."""
 
 
 class MessageNotFound(SendError):
-    """The message to edit no longer exists; send it anew."""
+    """Missing message for an edit; send a new message."""
 
 
 class NotFetched(Exception):
-    """A file could not be fetched, or not be transcribed (`media` is the file then).
+    """Failure to fetch or transcribe a file (for transcription, `media` is the file).
 
-    The text, in English, says why; `is_retryable` says that a later try may succeed.
+    The text, in English, gives the reason; with `is_retryable`, a later try may succeed.
     """
 
     def __init__(self, english: str, *, is_retryable: bool = False, **values: object) -> None:
@@ -92,20 +92,22 @@ class NotFetched(Exception):
 
     @property
     def translated(self) -> str:
-        """The text in the language that is spoken here."""
+        """Text in the current language."""
         english, values = self._template
         return t(english, **values)
 
 
 @frozen
 class ChannelStatus:
-    """How receiving goes, for `kore status`. `last_poll_at` is Unix time of the last good answer
-    to a poll, or of the last call of a webhook. `pending` counts what the platform still keeps,
-    as far as it tells, `waiting` the chats whose answers its limits hold back. `running` is all
-    that is known of a channel without `SupportsStatus`.
+    """Receiving state of a channel, for `kore status`.
 
-    `retrying` and `conflict` (another program polls for the same account) resolve themselves,
-    `storage` means that a batch could not be kept, `refused` needs the owner.
+    `last_poll_at` is the Unix time of the last successful poll, or of a webhook's last call.
+    `pending` counts the updates that the platform still stores, if it reports them; `waiting`
+    counts the chats whose answers are delayed by its limits. Channels without `SupportsStatus`
+    report only `running`.
+
+    `retrying` and `conflict` (another program polls for the same account) resolve on their own;
+    `storage` means that a batch could not be stored; `refused` needs the owner.
     """
 
     state: Literal[
@@ -125,7 +127,7 @@ class ChannelStatus:
     waiting: int = 0
 
 
-# Returns once the batch is on disk; raises when it is not, and then nothing may be confirmed.
+# Returns once the batch is on disk; if it raises, nothing may be confirmed.
 Accept = Callable[[str, str, Batch], Awaitable[None]]
 
 
@@ -142,25 +144,24 @@ class Channel(Protocol):
         ...
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
-        """Markdown to what the platform shows, split at its size limit. Never fails."""
+        """Convert markdown to the platform's format, split at its size limit. Never fails."""
         ...
 
     async def send(self, message: OutboundMessage) -> str:
-        """Send, or edit when `provider_message_id` is set; returns the platform's id.
+        """Send, or edit when `provider_message_id` is set; return the platform's id.
 
         Raises `SendError`.
         """
         ...
 
 
-# How an answer is shown while it grows: one message is edited, something that vanishes by itself
-# stands in for it, or nothing is shown.
+# Display of a growing answer: edits of one message, drafts that vanish, or nothing.
 Streaming = Literal["edits", "drafts", "off"]
 
 
 @frozen
 class PreviewContent:
-    """What is there of an answer (markdown, any length) and a line below it, perhaps empty."""
+    """Text of an unfinished answer (markdown, any length), and a status line, possibly empty."""
 
     text: str
     status_line: str = ""
@@ -173,8 +174,10 @@ class SupportsStreaming(Protocol):
     def streaming(self, route: Route) -> Streaming: ...
 
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
-        """As much of it as is shown while it grows, as messages; none while it is blank. All but
-        the last are what `render` makes of the same text."""
+        """Render the unfinished answer as messages; none while it is blank.
+
+        All but the last equal what `render` returns for the same text.
+        """
         ...
 
     async def preview(
@@ -184,56 +187,60 @@ class SupportsStreaming(Protocol):
         provider_message_id: str | None,
         reply_to: str | None = None,
     ) -> str:
-        """Show a page as an edit or as a new message, which answers the message `reply_to`;
-        returns the message's id. Raises `SendError`."""
+        """Show a page as an edit, or as a new message in reply to `reply_to`.
+
+        Returns the message's id. Raises `SendError`.
+        """
         ...
 
 
 @runtime_checkable
 class SupportsTrace(Protocol):
-    """Optional: what was done can stay below an answer."""
+    """Optional: answers can include a trace of the work."""
 
     @property
     def trace(self) -> Trace:
-        """The default detail of the trace."""
+        """Default detail of the trace."""
         ...
 
 
 @runtime_checkable
 class SupportsDrafts(Protocol):
-    """Optional: the platform can show something that vanishes by itself, soon or with the next
-    message."""
+    """Optional: the platform has drafts, which vanish soon or with the next message."""
 
     async def show_draft(self, route: Route, text: str, number: int) -> None:
-        """Show `text` (markdown) in place of what the same number showed; nothing where that
-        cannot be. Raises `SendError`."""
+        """Show `text` (markdown) as the draft with this number, replacing its earlier text.
+
+        Does nothing where drafts are unavailable. Raises `SendError`.
+        """
         ...
 
 
 @runtime_checkable
 class SupportsTyping(Protocol):
-    """Optional: the platform can show that an answer is being written."""
+    """Optional: the platform has a typing indicator."""
 
     async def typing(self, route: Route) -> None: ...
 
 
 @runtime_checkable
 class SupportsMedia(Protocol):
-    """Optional: the platform carries files."""
+    """Optional: the platform supports files."""
 
     @property
     def file_limit_bytes(self) -> int: ...
 
     async def send_files(self, message: OutboundMessage) -> str:
-        """Send the message's files with its text below, several as an album; returns the
-        platform's id, of the first of them. Raises `SendError`, as `send` does.
+        """Send the message's files with its text below, several as an album.
+
+        Returns the platform's id of the first. Raises `SendError`, as `send` does.
         """
         ...
 
 
 @runtime_checkable
 class SupportsWholeAnswers(Protocol):
-    """Optional: an answer that `render` makes a file of can be messages only, too."""
+    """Optional: an answer that `render` turns into a file can also be sent as messages only."""
 
     def render_whole(self, markdown: str) -> Sequence[OutboundPart]: ...
 
@@ -243,45 +250,46 @@ class SupportsDownloads(Protocol):
     """Optional: files that people send can be fetched from the platform."""
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
-        """Write the file's bytes, as they come. Raises `NotFetched`, and `OSError` of `into`."""
+        """Write the file's bytes as they arrive. Raises `NotFetched`, and `OSError` of `into`."""
         ...
 
 
 @runtime_checkable
 class SupportsAdmission(Protocol):
-    """Optional: the platform limits how fast messages may follow each other."""
+    """Optional: the platform limits the rate of messages."""
 
     async def admit(self, route: Route) -> None:
-        """Returns when the next `send` to this route may go out without waiting.
+        """Wait until the next `send` to this route may start without waiting.
 
-        Called before the row is marked as in flight: what is killed in this wait was not sent.
+        Called before the row is marked as in flight: a process killed during this wait has not sent
+        it.
         """
         ...
 
     def try_admit(self, route: Route) -> bool:
-        """As `admit`, where that needs no wait; else False, and nothing has happened."""
+        """Admit like `admit` if that needs no wait; otherwise return False without effect."""
         ...
 
 
 @runtime_checkable
 class SupportsProbe(Protocol):
-    """Optional: the platform can be asked whether it answers, without anything being sent."""
+    """Optional: the platform's availability can be checked without sending anything."""
 
     async def probe(self) -> None:
-        """Raises `NotSent` when it does not answer."""
+        """Raise `NotSent` when the platform does not respond."""
         ...
 
 
 @runtime_checkable
 class SupportsApprovals(Protocol):
-    """Optional: the platform has buttons that people can answer a question with."""
+    """Optional: the platform has buttons to answer questions."""
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
-        """The question as one message with its buttons; `decided` takes their place."""
+        """Render the question as one message with its buttons; `decided` replaces them."""
         ...
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
-        """A file with all that would happen when it does not fit into the message, else None."""
+        """Return a file with the full text when it does not fit into the message, else None."""
         ...
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
@@ -291,16 +299,16 @@ class SupportsApprovals(Protocol):
 
 @runtime_checkable
 class SupportsButtonRemoval(Protocol):
-    """Optional: the platform can take the buttons of a message away."""
+    """Optional: the platform can remove the buttons of a message."""
 
     async def take_buttons(self, route: Route, provider_message_id: str) -> None:
-        """Leave the message's text as it is. Raises `SendError`."""
+        """Remove the buttons, but leave the message's text unchanged. Raises `SendError`."""
         ...
 
 
 @runtime_checkable
 class SupportsStatus(Protocol):
-    """Optional: the channel can say how it is doing."""
+    """Optional: the channel reports its status."""
 
     @property
     def status(self) -> ChannelStatus: ...
@@ -311,7 +319,10 @@ class SupportsReplay(Protocol):
     """Optional: an update that was stored undecoded can be decoded later, by a newer version."""
 
     def decode_again(self, raw: str) -> Batch:
-        """`raw` is that of an `Undecoded`. Raises `KoreError` while the channel is not ready."""
+        """Decode the `raw` text of an `Undecoded`.
+
+        Raises `KoreError` while the channel is not ready.
+        """
         ...
 
 
@@ -340,45 +351,52 @@ class SupportsWebhook(Protocol):
 
     @property
     def hook_path(self) -> str | None:
-        """None when the platform is asked instead."""
+        """Path for the platform's calls; None when the channel polls."""
         ...
 
     async def handle_call(self, call: HookCall) -> HookReply:
-        """Take a call and answer it. The channel checks who calls: anybody can reach the path."""
+        """Handle a call and return the response.
+
+        The channel authenticates the caller: anyone can reach the path.
+        """
         ...
 
 
 @runtime_checkable
 class SupportsReachability(Protocol):
-    """Optional: the channel notices when its platform answers again after an outage."""
+    """Optional: the channel notices when its platform responds again after an outage."""
 
     def when_reachable(self, call: Callable[[], None]) -> None:
-        """`call` whenever it does."""
+        """Register a function to call after each outage."""
         ...
 
 
 @runtime_checkable
 class SupportsReactions(Protocol):
-    """Optional: the platform can show on a message that it arrived. Failures are ignored."""
+    """Optional: the platform shows reactions on received messages. Failures are ignored."""
 
     @property
     def shows_reactions(self) -> bool:
-        """False where none is configured: then nothing of the kind is done."""
+        """True if a reaction is configured; otherwise none is shown."""
         ...
 
     async def show_received(self, route: Route, message_id: str | None) -> None:
-        """The message was accepted and will be answered."""
+        """Show that the message was accepted and will be answered."""
         ...
 
     async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
-        """The last part of an answer has arrived; the chat still waits for answers to `unanswered`
-        (message ids)."""
+        """Remove reactions after the last part of an answer has arrived.
+
+        Messages in `unanswered` (message ids) still wait for their answers.
+        """
         ...
 
 
 def ability(channel: Channel | None, protocol: Callable[..., T]) -> T | None:
-    """The channel as one of the optional protocols, None where it is none of that kind. Asked once
-    for each class: a check against a protocol costs as much as twenty calls."""
+    """Return the channel as this optional protocol, or None if it does not implement it.
+
+    Cached per class: a check against a protocol costs as much as twenty calls.
+    """
     key = (type(channel), protocol)
     if (supports := _abilities.get(key)) is None:
         supports = _abilities[key] = isinstance(channel, protocol)  # type: ignore[arg-type]
@@ -386,7 +404,7 @@ def ability(channel: Channel | None, protocol: Callable[..., T]) -> T | None:
 
 
 def delivered_event(message: OutboundMessage) -> Delivered:
-    """What a terminal is given of a part."""
+    """Return the event that a terminal receives for a part."""
     return Delivered(
         message.content.text,
         message.kind,

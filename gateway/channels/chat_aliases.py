@@ -1,16 +1,16 @@
-"""Chats that were given a new id: Kore goes on calling each by the one that it knew first.
+"""Aliases of chats that were given a new id: Kore continues to use the first known id.
 
-So nothing stored under that id has to be rewritten when a group becomes a supergroup: sessions,
-what waits, what is to be sent, memory. Only a channel, at the edge, tells the two apart.
+Therefore nothing stored under that id is rewritten when a group becomes a supergroup: sessions,
+queued messages, memory. Only channels translate between the two ids.
 """
 
 from collections.abc import Mapping
 
 
 class ChatIdAliases:
-    """Of one channel, shared by its accounts: a chat's id is the same for all of them.
+    """Chat aliases of one channel, shared by its accounts: all use the same chat ids.
 
-    `now` are the present ids by the first ones, as they were stored.
+    `now` maps first ids to current ids, as stored.
     """
 
     def __init__(self, now: Mapping[str, str] | None = None) -> None:
@@ -24,13 +24,13 @@ class ChatIdAliases:
             self._canonical[now] = first
 
     def canonical(self, chat_id: str) -> str:
-        """What Kore calls the chat that the platform calls so."""
+        """Return Kore's id for a chat with this id on the platform."""
         return self._canonical.get(chat_id, chat_id)
 
     def current(self, chat_id: str) -> str:
-        """What the platform calls the chat that Kore calls so."""
+        """Return the platform's current id for a chat with this id in Kore."""
         return self._current.get(chat_id, chat_id)
 
     def names(self, chat_id: str) -> tuple[str, ...]:
-        """Every id that people may know the chat by, the present one first."""
+        """Return the ids by which people may know the chat, the current one first."""
         return tuple(dict.fromkeys((self.current(chat_id), chat_id)))

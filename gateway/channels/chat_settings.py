@@ -1,4 +1,4 @@
-"""What the configuration says of single chats, and of topics in them."""
+"""Settings of single chats and of topics in them."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,10 +11,13 @@ from gateway.core.messages import Route
 
 @frozen
 class ChatSettings:
-    """`persona` is a text, or a file of the workspace if it ends in `.md`; `model` answers there
-    unless the conversation has chosen another, and so does `agent`; `role` is that of everybody but
-    the owner; with `listen` the model is shown what others said there since its last answer;
-    in `folder` its work is done instead of in the workspace. None: not said."""
+    """Settings of a chat; None means unset.
+
+    `persona` is a text, or a file of the workspace if it ends in `.md`. `model` and `agent` apply
+    unless the conversation has chosen others. `role` applies to everyone except the owner. With
+    `listen`, the model sees the messages of others since its last answer. `folder` replaces the
+    workspace as the working folder.
+    """
 
     persona: str | None = None
     model: str | None = None
@@ -25,10 +28,10 @@ class ChatSettings:
 
 
 class ChatSettingsIndex:
-    """By channel, then by chat ("-100123") or topic ("-100123/45").
+    """Chat settings by channel, then by chat ("-100123") or topic ("-100123/45").
 
-    A topic has what its chat has, as far as nothing else is said of it. A chat is found by any of
-    its ids (see `ChatIdAliases`).
+    A topic inherits the unset values from its chat. A chat is found by any of its ids (see
+    `ChatIdAliases`).
     """
 
     def __init__(
@@ -57,11 +60,11 @@ class ChatSettingsIndex:
         return ChatSettings(**first)
 
     def names(self, route: Route) -> tuple[str, ...]:
-        """Every id that the route's chat has in the configuration, maybe."""
+        """Return the ids that the configuration may use for the route's chat."""
         return self.moves(route.channel).names(route.chat_id)
 
     def moves(self, channel: str) -> ChatIdAliases:
-        """Which of a channel's chats have a new id; what it learns is known here at once."""
+        """Return the aliases of a channel's chats; updates are effective here immediately."""
         return self._moves.setdefault(channel, ChatIdAliases())
 
 

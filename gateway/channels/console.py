@@ -1,4 +1,4 @@
-"""The terminal as a channel: an answer is delivered when a terminal watches."""
+"""Terminal as a channel: answers are delivered while a terminal watches."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart
 
 
 class ConsoleChannel:
-    """Delivers to the terminals that watch a console's lane; without one the answer waits."""
+    """Channel to the terminals that watch a console's lane; without one, answers wait."""
 
     name = CONSOLE
     account = "local"
@@ -18,14 +18,14 @@ class ConsoleChannel:
         self._watchers = watchers
 
     async def run(self, accept: Accept) -> None:
-        """Consoles submit by themselves: there is nothing to poll."""
+        """Do nothing: consoles submit their messages directly."""
         await asyncio.Event().wait()
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
         return [OutboundPart(markdown)]
 
     async def send(self, message: OutboundMessage) -> str:
-        """Raises `NoViewer` when no terminal watches."""
+        """Deliver to the watching terminal. Raises `NoViewer` without one."""
         lane = message.route.lane
         if not self._watchers.is_watched(lane):
             raise NoViewer("nobody looks at this console")

@@ -1,4 +1,4 @@
-"""Rate gate for everything that goes to a platform under one account."""
+"""Rate limiter for all messages to a platform under one account."""
 
 import asyncio
 import time
@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from agent.records import frozen
 
 _MANY_CHATS = 1024
-# So many chats refused one after the other are no limit of a chat's.
+# From this number of consecutively refused chats, the limit is the bot's, not a chat's.
 _SEVERAL_CHATS = 3
 
 
 @frozen
 class Rate:
-    """`burst` messages at once, then `per_s`; `reserve` of the burst is kept for finals."""
+    """Rate of `burst` messages at once, then `per_s`; `reserve` of the burst is only for finals."""
 
     per_s: float
     burst: float
@@ -22,7 +22,7 @@ class Rate:
 
 @frozen
 class Rates:
-    """For each private chat, each group, and the bot as a whole."""
+    """Rates for each private chat, each group, and the bot as a whole."""
 
     private: Rate
     group: Rate
@@ -33,7 +33,7 @@ _NO_LIMIT = Rates(*[Rate(1.0, 1.0, reserve=0.0)] * 3)
 
 
 class _Bucket:
-    """Tokens that come back with time; none comes while the platform asked us to wait."""
+    """Token bucket; no tokens are added while the platform's waiting time lasts."""
 
     def __init__(self, rate: Rate, now: float) -> None:
         self.rate = rate
@@ -42,19 +42,19 @@ class _Bucket:
         self._at = now
 
     def wait_s(self, now: float, tokens: float = 1.0) -> float:
-        """How long until this many tokens are there; 0 when they are."""
+        """Return the time until this many tokens are available; 0 if they are."""
         if now > self._at:
             self._tokens = min(self.rate.burst, self._tokens + (now - self._at) * self.rate.per_s)
             self._at = now
         missing = tokens - self._tokens
-        # What lacks by no more than rounding is there.
+        # Ignore rounding errors.
         return max(0.0, self._at - now) + (missing / self.rate.per_s if missing > 1e-9 else 0.0)
 
     def take(self) -> None:
         self._tokens -= 1
 
     def close(self, until: float) -> None:
-        """Empty until then, with one token ready at that moment."""
+        """Block until this time; then one token is available."""
         self._at = max(self._at, until)
         self._tokens = 1.0
 
@@ -63,11 +63,11 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Lets messages of one bot pass at the pace that the platform allows.
+    """Rate limiter for the messages of one bot.
 
-    Finals wait their turn, first come first served per chat; cosmetic traffic (typing, stream
-    edits) never waits and never takes what the next final needs. One gate serves one account.
-    Without `rates` it holds nothing back, except while the platform asks to wait.
+    Finals wait, first come first served per chat. Cosmetic traffic (typing, stream edits) never
+    waits and never takes tokens that the next final needs. Each account has one limiter. Without
+    `rates`, it delays messages only while the platform asks to wait.
     """
 
     def __init__(
@@ -84,19 +84,18 @@ class RateLimiter:
         self._rates = rates
         self._bot = _Bucket(rates.bot, clock())
         self._chats: dict[str, _Bucket] = {}
-        # Chats that were refused since something last arrived anywhere, and for how long.
+        # Waiting times of the chats refused since the last successful send.
         self._refused_waits_s: dict[str, float] = {}
         self._sweep_at = _MANY_CHATS
 
     async def acquire(self, chat_key: str, *, group: bool) -> None:
-        """Returns when a final may go out; it has then been counted."""
+        """Wait until a final may be sent, and count it."""
         chat = self._chat(chat_key, group)
         async with chat.queue:
             while True:
                 while (wait_s := chat.wait_s(self._clock())) > 0:
                     await self._sleep(wait_s)
-                # The bot's queue is entered, and left again, by chats that could send now: a slow
-                # chat stalls no other.
+                # Only chats that could send now enter the bot's queue: a slow chat delays no other.
                 async with self._bot.queue:
                     while (wait_s := self._bot.wait_s(self._clock())) > 0:
                         await self._sleep(wait_s)
@@ -105,7 +104,7 @@ class RateLimiter:
                         return
 
     def acquire_at_once(self, chat_key: str, *, group: bool) -> bool:
-        """Whether a final may go out now, and no other waits; if so it has been counted."""
+        """Admit and count a final if it may be sent now and no other waits; else return False."""
         chat = self._chat(chat_key, group)
         if chat.queue.locked() or self._bot.queue.locked() or self._wait_s(chat, 1.0, 1.0) > 0:
             return False
@@ -113,7 +112,7 @@ class RateLimiter:
         return True
 
     def try_acquire(self, chat_key: str, *, group: bool) -> bool:
-        """Whether something cosmetic may go out now; if so it has been counted."""
+        """Admit and count a cosmetic request if it may be sent now; else return False."""
         chat = self._chat(chat_key, group)
         if self._open:
             return self._wait_s(chat, 1.0, 1.0) == 0.0
@@ -125,18 +124,21 @@ class RateLimiter:
         return True
 
     def wait_s(self, chat_key: str, *, group: bool) -> float:
-        """How long something cosmetic would have to wait, as things stand."""
+        """Return the current waiting time for a cosmetic request."""
         chat = self._chat(chat_key, group)
         return self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + self._rates.bot.reserve)
 
     def penalise(self, chat_key: str | None, retry_after_s: float, *, group: bool = False) -> None:
-        """The platform asked to wait: this chat, or (None) the whole bot, stays silent so long."""
+        """Block this chat, or with None the whole bot, for the platform's waiting time."""
         bucket = self._bot if chat_key is None else self._chat(chat_key, group)
         bucket.close(self._clock() + retry_after_s)
 
     def note_refused(self, chat_key: str, retry_after_s: float, *, group: bool) -> None:
-        """The platform refused a send and asked to wait. It does not say for whom: the chat stays
-        silent, and the whole bot once several chats in a row were refused."""
+        """Record a refused send with the platform's waiting time.
+
+        The platform does not name the limit: the chat is blocked, and the whole bot once several
+        chats in a row were refused.
+        """
         self.penalise(chat_key, retry_after_s, group=group)
         self._refused_waits_s.pop(chat_key, None)
         self._refused_waits_s[chat_key] = retry_after_s
@@ -146,16 +148,16 @@ class RateLimiter:
             self.penalise(None, min(self._refused_waits_s.values()))
 
     def note_passed(self) -> None:
-        """The platform took something: it does not refuse the whole bot."""
+        """Record a successful send: the platform does not block the whole bot."""
         self._refused_waits_s.clear()
 
     @property
     def waiting(self) -> int:
-        """How many chats have a final that waits to pass."""
+        """Number of chats with a waiting final."""
         return sum(chat.queue.locked() for chat in self._chats.values())
 
     def __len__(self) -> int:
-        """How many chats are remembered."""
+        """Return the number of remembered chats."""
         return len(self._chats)
 
     def _wait_s(self, chat: _Bucket, chat_tokens: float, bot_tokens: float) -> float:

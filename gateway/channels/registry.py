@@ -23,8 +23,10 @@ from gateway.store.repositories.delivery import inbox
 
 
 async def places_of(settings: Settings, home: DataDir, database: Store) -> ChatSettingsIndex:
-    """Return the settings of single chats, and which of the chats have another id by now. Raises
-    `ConfigError`."""
+    """Return the settings of single chats, and the chats that now have another id.
+
+    Raises `ConfigError`.
+    """
     by_channel = {}
     moves = {}
     for spec in all_specs(settings):
@@ -39,8 +41,10 @@ async def places_of(settings: Settings, home: DataDir, database: Store) -> ChatS
 def chat_settings(
     settings_key: str, section: ChannelSection, settings: Settings, home: DataDir
 ) -> dict[str, ChatSettings]:
-    """Return the settings of a channel's chats. Raises `ConfigError` for a folder that no chat can
-    work in."""
+    """Return the settings of a channel's chats.
+
+    Raises `ConfigError` for a folder that no chat can use.
+    """
     return {
         key: ChatSettings(
             *(chat.persona, chat.model, chat.agent, chat.role, chat.listen),
@@ -53,8 +57,11 @@ def chat_settings(
 
 
 def _chat_folder(where: str, name: str, settings: Settings, home: DataDir) -> Path:
-    """Return the real folder. Raises `ConfigError` unless it exists and is a project's alone:
-    everyone who may write in the chat may read it, as far as their role goes."""
+    """Return the real folder.
+
+    Raises `ConfigError` unless it exists and belongs only to a project: everyone who may write in
+    the chat may read it, within their role.
+    """
     folder = real_folder(where, name)
     if not folder.is_dir():
         raise ConfigError(
@@ -87,9 +94,11 @@ async def open_channels(
     menu: CommandMenu,
     shows_only: bool = False,
 ) -> list[Channel]:
-    """Open the channels that are enabled; only these are imported. `menu` has the chat commands,
-    each with a description, for platforms that list them. With `shows_only` they show growing
-    answers, in a process that sends nothing else."""
+    """Open the enabled channels; only these are imported.
+
+    `menu` has the chat commands with descriptions, for platforms that list them. With `shows_only`,
+    the channels show growing answers in a process that sends nothing else.
+    """
     channels: list[Channel] = []
     for spec in all_specs(settings):
         section = spec.section_of(settings)
@@ -122,7 +131,7 @@ def _rates(limits: RateLimits | None, shows_only: bool) -> Rates | None:
 
 
 async def _owner_id(channel: str, settings: Settings, database: Store) -> str | None:
-    """Return the owner's id in a channel, as far as it is known at the start."""
+    """Return the owner's id in a channel, if it is known at the start."""
     owner = owner_of(settings)
     if owner is None:
         people = await database.transact(members.members)

@@ -36,11 +36,10 @@ class Cursors(Protocol):
 
 @frozen
 class ChannelContext(Generic[SectionT]):
-    """Everything a channel gets from Kore when it is opened.
+    """Resources that Kore provides when it opens a channel.
 
-    `owner` is the owner's id on the platform, if it is known. Resources that have to be closed go
-    on `stack`. `rates` are those of the spec, less where another process of the same Kore sends
-    what this one does not.
+    `owner` is the owner's id on the platform, if it is known. Resources to close belong on `stack`.
+    `rates` are the spec's, reduced where another process of the same Kore sends other traffic.
     """
 
     section: SectionT
@@ -55,8 +54,11 @@ class ChannelContext(Generic[SectionT]):
 
 @frozen
 class RateLimits:
-    """Pace that a platform allows: for a process that sends everything, and for a process that
-    shows growing answers while another one sends everything else."""
+    """Rate limits of a platform.
+
+    There is one set for a process that sends everything, and one for a process that shows growing
+    answers while another sends everything else.
+    """
 
     all_traffic: Rates
     previews: Rates
@@ -64,9 +66,11 @@ class RateLimits:
 
 @frozen
 class ChannelIdentity:
-    """Account that the platform knows for the credentials: `account` names it in routes, `label`
-    is for people. `facts` are printed by `kore channel test`; `skew_s` is the platform's clock
-    minus ours. `route` ends a sentence: it names the proxy in use."""
+    """Account of the credentials on the platform.
+
+    `account` names it in routes, `label` is for people. `facts` are printed by `kore channel test`;
+    `skew_s` is the platform's clock minus ours. `route` ends a sentence: it names the proxy in use.
+    """
 
     account: str
     label: str
@@ -78,8 +82,10 @@ class ChannelIdentity:
 
 @frozen
 class SetupStep:
-    """Question of `kore channel add` about a key of the section. `instructions` are shown before
-    it, `check` raises `KoreError` for an answer that cannot be right."""
+    """Question of `kore channel add` about a key of the section.
+
+    `instructions` are shown before it; `check` raises `KoreError` for an invalid answer.
+    """
 
     key: str
     question: Callable[[], str]
@@ -89,7 +95,7 @@ class SetupStep:
 
 @frozen
 class Invitation:
-    """How a person becomes the owner: by opening a link, or by writing a text to the account."""
+    """Way for a person to become the owner: opening a link, or sending a text to the account."""
 
     text: str
     is_link: bool = False
@@ -101,7 +107,7 @@ def _start_command(identity: ChannelIdentity, code: str) -> Invitation:
 
 @frozen
 class Finding:
-    """Result of a check by `kore doctor`; `fix` says what to do."""
+    """Result of a check by `kore doctor`; `fix` is the suggested action."""
 
     state: Literal["ok", "warn", "fail"]
     detail: str
@@ -110,17 +116,17 @@ class Finding:
 
 @frozen
 class ChannelSpec(Generic[SectionT]):
-    """Definition of a channel: everything the rest of Kore has to know of it.
+    """Definition of a channel for the rest of Kore.
 
     Built-in channels are listed in `gateway.core.channel_table`; a package offers one through an
-    entry point of the group `kore.channels`, whose name is the channel's. A spec is loaded with
-    the settings, so a module that defines one imports nothing heavy; `deferred` helps.
+    entry point of the group `kore.channels`, whose name is the channel's. A spec is loaded with the
+    settings, so its module imports nothing heavy; `deferred` helps.
 
     `title` is the platform's name. `open` returns a channel for each account. `check` raises
-    `ConfigError` for settings that cannot be used, `identify` asks the platform whose credentials
-    they are and raises `KoreError`, `doctor` returns further findings without asking anybody.
-    `steps` are the questions of `kore channel add`, `invite` turns a code into what makes the
-    person who uses it the owner. `first_account` names the account of the section itself in routes.
+    `ConfigError` for unusable settings. `identify` asks the platform for the account of the
+    credentials and raises `KoreError`. `doctor` returns further findings without a request. `steps`
+    are the questions of `kore channel add`. `invite` turns a code into an invitation whose user
+    becomes the owner. `first_account` names the account of the section itself in routes.
     """
 
     name: str
@@ -141,12 +147,15 @@ class ChannelSpec(Generic[SectionT]):
 
     @property
     def settings_key(self) -> str:
-        """Name of the section in messages; that of a package is below `python_plugins`."""
+        """Name of the section in messages; for packages, below `python_plugins`."""
         return self.name if self.is_built_in else f"python_plugins.{self.name}"
 
     def section_of(self, settings: "Settings") -> SectionT:
-        """Return the settings of this channel. Raises `ConfigError` for those of a package that
-        are not valid. A package that is named is enabled unless its settings say otherwise."""
+        """Return the settings of this channel.
+
+        Raises `ConfigError` for invalid settings of a package. A package in the settings is enabled
+        by default.
+        """
         if self.is_built_in:
             return getattr(settings, self.name)  # type: ignore[no-any-return]
         options = settings.python_plugins.get(self.name)
@@ -162,7 +171,7 @@ class ChannelSpec(Generic[SectionT]):
 
 
 def deferred(path: str) -> Callable[..., Any]:
-    """Return a function that imports the one at `path` (`module:function`) when it is called."""
+    """Return a function that imports and calls the function at `path` (`module:function`)."""
 
     def call(*args: Any, **more: Any) -> Any:
         return resolve_name(path)(*args, **more)

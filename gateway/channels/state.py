@@ -1,4 +1,4 @@
-"""What a channel remembers over a restart."""
+"""Persistent state of a channel."""
 
 from contextlib import suppress
 from typing import Protocol
@@ -9,14 +9,14 @@ from gateway.store.repositories import preferences
 
 
 class ChannelState(Protocol):
-    """Texts by name. One that cannot be stored is forgotten: `put` raises nothing for it."""
+    """Texts by name; a text that cannot be stored is dropped, and `put` does not raise."""
 
     async def get(self, name: str) -> str | None: ...
     async def put(self, name: str, value: str) -> None: ...
 
 
 class InMemoryChannelState:
-    """A `ChannelState` that remembers nothing over a restart."""
+    """State in memory, lost at a restart."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -29,7 +29,7 @@ class InMemoryChannelState:
 
 
 class StoreChannelState:
-    """In the database."""
+    """State in the database."""
 
     def __init__(self, database: Store) -> None:
         self._database = database
@@ -38,6 +38,6 @@ class StoreChannelState:
         return await self._database.transact(preferences.get_state, name)
 
     async def put(self, name: str, value: str) -> None:
-        # On a full disk it is forgotten, as the caller is ready for.
+        # On a full disk the text is dropped, which callers are prepared for.
         with suppress(StoreBusy):
             await self._database.transact(preferences.put_state, name, value)

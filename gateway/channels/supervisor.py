@@ -1,4 +1,4 @@
-"""Receiving: every channel listens by itself, and one that fails harms no other."""
+"""Supervisor of receiving: a failing channel does not affect others."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ AGAIN_AFTER_S = 30.0
 
 
 class ChannelSupervisor:
-    """`failures` says of each channel (name, account) that does not receive why."""
+    """Supervisor of channels; `failures` has the reason for each (name, account) that fails."""
 
     def __init__(
         self,
@@ -33,8 +33,11 @@ class ChannelSupervisor:
                 group.create_task(self._receive(channel, name, accept), name=f"channel {name}")
 
     async def _receive(self, channel: Channel, name: str, accept: Accept) -> None:
-        """What Kore refuses on purpose (a wrong token) needs the owner and ends it; after a bug
-        the channel is started again: nothing was confirmed that is not stored."""
+        """Run a channel's receiver, restarting it after a bug.
+
+        A deliberate error (a wrong token) needs the owner and ends it. A restart loses nothing:
+        only stored messages were confirmed.
+        """
         key = channel.name, channel.account
         while True:
             receiving = asyncio.create_task(channel.run(accept))

@@ -1,4 +1,4 @@
-"""Specs of the channels: those built in, and those of installed packages."""
+"""Specs of built-in channels and of installed packages."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -23,16 +23,20 @@ def built_in_specs() -> Mapping[str, ChannelSpec[Any]]:
 
 
 def all_specs(settings: Settings) -> Iterator[ChannelSpec[Any]]:
-    """Yield the specs of the built-in channels, and of the packages that the settings name. Raises
-    `ConfigError` for a package that offers something else."""
+    """Yield the specs of built-in channels and of the packages in the settings.
+
+    Raises `ConfigError` for a package that offers something else.
+    """
     yield from built_in_specs().values()
     for plugin, offer in python_channels(settings):
         yield check_offer(plugin, offer)
 
 
 def find_spec(name: str) -> ChannelSpec[Any]:
-    """Return the spec of a built-in channel, or of an installed package that the settings need not
-    name. Raises `ConfigError` for any other."""
+    """Return the spec of a built-in channel or an installed package.
+
+    The settings need not name the package. Raises `ConfigError` for any other name.
+    """
     if spec := built_in_specs().get(name):
         return spec
     offered = channel_packages()
@@ -45,8 +49,10 @@ def find_spec(name: str) -> ChannelSpec[Any]:
 
 
 def check_offer(plugin: str, offer: object) -> ChannelSpec[Any]:
-    """Return what a package offers as a channel. Raises `ConfigError` unless it is the spec of a
-    channel with the name of its entry point."""
+    """Return the channel spec that a package offers.
+
+    Raises `ConfigError` unless it is the spec of a channel with the name of its entry point.
+    """
     if not isinstance(offer, ChannelSpec):
         raise ConfigError(
             t(
@@ -68,7 +74,7 @@ def channel_sections(settings: Settings) -> dict[str, ChannelSection]:
 
 
 def check_channels(settings: Settings) -> None:
-    """Raise `ConfigError` for the first enabled channel whose settings cannot be used."""
+    """Raise `ConfigError` for the first enabled channel with unusable settings."""
     for spec in all_specs(settings):
         section = spec.section_of(settings)
         if section.enabled:
@@ -76,7 +82,7 @@ def check_channels(settings: Settings) -> None:
 
 
 def require_usable(spec: ChannelSpec[Any], section: ChannelSection, settings: Settings) -> None:
-    """Raise `ConfigError` when the settings of an enabled channel cannot be used."""
+    """Raise `ConfigError` when the settings of an enabled channel are unusable."""
     for missing in settings.missing:
         if missing.loc[0] == spec.name:
             raise ConfigError(str(missing))
@@ -86,7 +92,7 @@ def require_usable(spec: ChannelSpec[Any], section: ChannelSection, settings: Se
 def allowed_senders(
     settings: Settings, accounts: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the ids of those who may write to each account of a channel; "*" is everyone."""
+    """Return the ids of people who may write to each account of a channel; "*" is everyone."""
     sections = channel_sections(settings)
     return {
         (name, account): sections[name].allowed_senders(account) if name in sections else ()
@@ -95,15 +101,17 @@ def allowed_senders(
 
 
 def folders_of_chats(settings: Settings) -> list[str]:
-    """Return the folders of projects that chats work in."""
+    """Return the project folders of chats."""
     sections = channel_sections(settings).values()
     chats = [chat for section in sections for chat in section.chats.values()]
     return [chat.folder for chat in chats if chat.folder]
 
 
 def owner_of(settings: Settings) -> str | None:
-    """Return the configured owner; without one, the only person on the allow-lists of channels
-    whose platform vouches for the sender."""
+    """Return the configured owner, or else the only person on the allow-lists.
+
+    Only lists of channels whose platform authenticates the sender count.
+    """
     if settings.access.owner is not None:
         return settings.access.owner
     people = [

@@ -1,4 +1,4 @@
-"""Commands that people type in a chat; the same ones on every channel."""
+"""Commands that people type in a chat; the same on every channel."""
 
 from gateway.commands.declaration import ChatCommand
 from gateway.commands.table import COMMANDS, UNLISTED
@@ -17,7 +17,7 @@ _BY_WORD = {
 def command_of(message: InboundMessage) -> str | None:
     """Return the name of the command in a message; None when the message is for the model.
 
-    Only the sender's own words are a command. Any other single word with a slash is "", which
+    Only the sender's own words form a command. Any other single word with a slash is "", which
     `MISTYPED` answers.
     """
     if (
@@ -83,6 +83,6 @@ def menu() -> tuple[MenuCommand, ...]:
 
 
 def _words(message: InboundMessage) -> tuple[str, str]:
-    """Return the first word, and the rest."""
+    """Return the first word and the text after it."""
     first, *rest = message.content.split(maxsplit=1) or [""]
     return first, rest[0].strip() if rest else ""

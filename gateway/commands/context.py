@@ -1,4 +1,4 @@
-"""`/context` and `/compact`: what fills the model's window, and how to make room in it."""
+"""`/context` and `/compact`: usage of the context window, and compaction."""
 
 from dataclasses import replace
 
@@ -57,9 +57,9 @@ async def answer_context(call: CommandCall) -> str:
     replaces_window=True,
 )
 async def answer_compact(call: CommandCall) -> str:
-    """Repeated after a crash, it finds done what was done."""
+    """Compact the conversation; a repetition after a crash finds the work already done."""
     try:
         return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:
-        # What it comes to is stored in one transaction: whatever failed, the old state stands.
+        # The result is stored in one transaction, so any failure leaves the old state.
         return t("⚠️ Nothing was changed: {exc}", exc=call.reason(exc))

@@ -1,4 +1,4 @@
-"""Declaration of chat commands: the decorator, and the record that it makes."""
+"""Declaration of chat commands: the decorator and its record."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
@@ -24,7 +24,7 @@ _ATTRIBUTE = "chat_commands"
 
 @frozen
 class ChatCommand:
-    """A command as the table has it. `answer` and `choices` are "module.function"."""
+    """A command as listed in the table. `answer` and `choices` are "module.function"."""
 
     name: str
     summary: str
@@ -54,12 +54,12 @@ def chat_command(  # noqa: PLR0913 - all but two are options, passed by name
 
     `answer(call, tx) -> str` is quick: it runs in the transaction that also stores its answer.
     `async answer(call) -> str` takes time (files, models, the network): it runs in its lane like a
-    turn, and a crash may run it again, so that its effects are keyed by `call.claim.seq`.
+    turn. A crash may run it again, so its effects are keyed by `call.claim.seq`.
 
-    /help lists the command in its `group` by `position`; menus show it to its `audience`.
-    `choices` returns the buttons below the answer to the bare command. An `at_once` command is
+    /help lists the command in its `group` by `position`; menus show it to its `audience`. `choices`
+    returns the buttons below the answer to the command without arguments. An `at_once` command is
     answered while a turn runs or waits; it must be quick and change nothing that a turn relies on.
-    After one that `replaces_window` the model sees another conversation, or a shorter one.
+    After a command that `replaces_window`, the model sees another conversation, or a shorter one.
     """
 
     def declare(function: FunctionT) -> FunctionT:

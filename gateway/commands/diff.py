@@ -1,4 +1,4 @@
-"""`/diff`: what this conversation has changed, since its start or in its last turn."""
+"""`/diff`: changes of this conversation, since its start or in its last turn."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @chat_command("diff", "show what this conversation changed", group=WORK, position=30)
 async def answer_diff(call: CommandCall) -> str:
-    """`/diff [last] [PATH]`."""
+    """Answer `/diff [last] [PATH]`."""
     from agent.undo import report
     from gateway.commands.undo_service import DIFF_CHARS, UndoService, fenced
 

@@ -1,4 +1,4 @@
-"""Dispatcher of chat commands, and what a command receives with its call."""
+"""Dispatcher of chat commands, and the records that a command receives."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class MessagePermissions(Protocol):
-    """Where a person's files are, and what they may do there: `gateway.turns.permissions`."""
+    """Folders and permissions of people: `gateway.turns.permissions`."""
 
     def audience(self, message: InboundMessage) -> PromptAudience: ...
     def memory(self, message: InboundMessage) -> Path: ...
@@ -45,7 +45,7 @@ class MessagePermissions(Protocol):
 
 
 class JobCommands(Protocol):
-    """What comes due by itself: `gateway.scheduler.service.JobService`."""
+    """Commands about scheduled jobs: `gateway.scheduler.service.JobService`."""
 
     def handle_chat(
         self, tx: Transaction, message: InboundMessage, argument: str, session: str | None
@@ -56,11 +56,11 @@ class JobCommands(Protocol):
 
 @frozen
 class CommandServices:
-    """What all commands share.
+    """Services that all commands share.
 
-    `status` describes the running process for /status; only the owner sees it. `default_mode` is
-    the one that a channel begins with. `compact` makes a conversation shorter and says what came
-    of it.
+    `status` describes the running process for /status; only the owner sees it. `default_mode`
+    returns a channel's initial mode. `compact` compacts a conversation and returns a sentence about
+    it.
     """
 
     home: DataDir
@@ -97,7 +97,7 @@ class CommandCall:
         if is_internal and not self.services.access.is_private_owner(self.message):
             log.warning("a command failed: %s (%s)", exc, exc.code)
             return t(WITHHELD)
-        # It may quote names and paths.
+        # The message may quote names and paths.
         return escape_markdown(f"{exc}\n{exc.hint}" if exc.hint else str(exc))
 
     @property
@@ -106,16 +106,16 @@ class CommandCall:
 
     @property
     def session(self) -> str | None:
-        """The conversation that the chat is in, if it has begun one."""
+        """The chat's current conversation; None before its first one."""
         return self.claim.session
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of this chat start."""
+        """Folder where relative paths of this chat start."""
         return self.services.access.folder(self.services.agent.workspace.folder, self.message)
 
     def begun_session(self, tx: Transaction) -> str:
-        """The conversation that the chat is in; begins one."""
+        """Return the chat's current conversation, creating one if needed."""
         return self.session or sessions.create_session(
             tx, self.message.principal, self.now, lane=self.message.session_key
         )
@@ -135,20 +135,20 @@ class CommandDispatcher:
         return self._command(claim).takes_time
 
     def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str:
-        """Do it inside the transaction that also stores the answer; returns that as markdown."""
+        """Run a quick command in the transaction that stores its answer; return it as markdown."""
         call = self._call(claim, now)
         answer: str = _function(self._command(claim).answer)(call, tx)
         return answer
 
     def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]:
-        """Those below the answer to a quick command that was typed alone: what it can be given."""
+        """Return the buttons with the choices of a quick command typed without arguments."""
         call, choices = self._call(claim, now), self._command(claim).choices
         if call.argument or choices is None:
             return ()
         return keyboard.buttons(_function(choices)(call, tx), claim.session)
 
     async def work(self, claim: CommandClaim, now: float) -> str:
-        """Do what takes time; returns the answer as markdown."""
+        """Run a slow command; return the answer as markdown."""
         call = self._call(claim, now)
         try:
             answer: str = await _function(self._command(claim).answer)(call)

@@ -1,4 +1,4 @@
-"""Commands that tell something: help, status, cost, agents, tools, jobs, and who may write."""
+"""Informational commands: help, status, cost, agents, tools, skills, jobs, and access."""
 
 import asyncio
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
 
 
 def _model_line(call: CommandCall, name: str) -> str:
-    """With what a name of the configuration, such as "default", stands for."""
+    """Return the model line, with the model behind a configured name such as "default"."""
     models = call.services.agent.models.known
     entry = next((one.model for one in models if one.name == name != one.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")
@@ -90,7 +90,7 @@ _MAX_AGENTS = 40
 
 @chat_command("agents", "list the sub-agents", group=WORK, position=50)
 async def answer_agents(call: CommandCall) -> str:
-    """The names and what they are for; where each is from only for the owner."""
+    """List the names and summaries of agents, with their origin for the owner only."""
     from gateway.turns.agents.profiles import origin, summary_of
 
     services = call.services
@@ -143,7 +143,7 @@ def answer_start(call: CommandCall, tx: Transaction) -> str:
 
 @chat_command("tools", "list the tools available here", group=WORK, position=60)
 def answer_tools(call: CommandCall, tx: Transaction) -> str:
-    """Those of the agent that the terminal speaks with."""
+    """List the tools of the agent that answers this message."""
     from gateway.turns.agents.profiles import profile_for
     from gateway.turns.tool_listing import beginning
 
@@ -158,7 +158,7 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
 
 @chat_command("skills", "list the skills", group=WORK, position=70)
 async def answer_skills(call: CommandCall) -> str:
-    """The skills of the folder that is worked in here."""
+    """List the skills of this chat's folder."""
     catalog = call.services.agent.skills
     skills = await asyncio.to_thread(catalog.load, call.folder) if catalog is not None else {}
     if not skills:

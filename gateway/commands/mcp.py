@@ -1,4 +1,4 @@
-"""`/mcp`: the MCP servers, and logins to those that want one."""
+"""`/mcp`: list of the MCP servers, and logins to servers that need one."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @chat_command("mcp", "list the MCP servers, log in to one", group=WORK, position=80)
 async def answer_mcp(call: CommandCall) -> str:
-    """List them; `login NAME` and `logout NAME` are for the owner, where no other reads along."""
+    """List the servers; `login NAME` and `logout NAME` are for the owner in private chats."""
     servers = call.services.agent.mcp
     if servers is None or not servers.names:
         return t("There are no MCP servers. `kore mcp add NAME URL` adds one on Kore's machine.")
@@ -64,7 +64,7 @@ async def _finish(servers: "McpServers", name: str, address: str) -> str:
             "This address does not belong to a login that has begun. {command} begins one.",
             command=code(f"/mcp login {name}"),
         )
-    # What runs has been without it so far.
+    # The running server has been without a login so far.
     await servers.refresh(name)
     return t("Logged in to {name}.", name=code(name))
 

@@ -1,4 +1,4 @@
-"""`/plugin`: the installed plugins, and whether they are used."""
+"""`/plugin`: installed plugins, and whether they are enabled."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ _SUMMARY_CHARS = 120
     "plugin", "list, enable and disable plugins", group=WORK, position=90, aliases=("plugins",)
 )
 async def answer_plugin(call: CommandCall) -> str:
-    """List, show, enable and disable; all but the list for the owner."""
+    """List, show, enable and disable plugins; everything except the list is for the owner."""
     word, _, name = call.argument.partition(" ")
     installer = PluginInstaller(call.services.home.plugins)
     if word in ("", "list"):

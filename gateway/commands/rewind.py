@@ -1,4 +1,4 @@
-"""`/rewind`: files as they were before a message, and if asked the conversation too."""
+"""`/rewind`: restore files, and optionally the conversation, to the state before a message."""
 
 import time
 from typing import TYPE_CHECKING
@@ -22,11 +22,11 @@ _WORDS = frozenset({"files", "both", "force"})
 
 @chat_command("rewind", "go back to before a message", group=CONVERSATION, position=60)
 async def answer_rewind(call: CommandCall) -> str:
-    """`/rewind` lists, `/rewind N` shows what would happen, `/rewind N files` or `both` does it."""
+    """Answer `/rewind` (list), `/rewind N` (preview) and `/rewind N files` or `both` (do it)."""
     from gateway.commands.undo_service import UndoService
 
     key = f"command:{call.claim.seq}"
-    # A repetition finds the chat in its new conversation, which knows no such message.
+    # A repetition finds the chat in its new conversation, which has no such message.
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
         return _fork_text(fork)
     undoing = UndoService(call)
@@ -63,7 +63,7 @@ async def answer_rewind(call: CommandCall) -> str:
 
 
 def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
-    """The message that is named. Raises `KoreError`."""
+    """Return the named message. Raises `KoreError`."""
     if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(points):
         raise KoreError(
             t(

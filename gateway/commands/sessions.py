@@ -21,13 +21,15 @@ from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 MAX_SESSIONS = 10
 _MAX_HITS = 5
-# Older messages that one command enters into the index at most: everybody waits for it.
+# Limit of older chunks that one command adds to the index, since everyone waits for it.
 _MAX_INDEX_CHUNKS = 10
 
 
 def session_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    """The numbers of the list, each bound to its conversation: titles are not written into a
-    button, which is not sealed."""
+    """Return the numbers of the list, each bound to its conversation.
+
+    Titles are not written into buttons, which are not encrypted.
+    """
     infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     return [KeyboardChoice(str(n), "resume", info.id) for n, info in enumerate(infos, 1)]
 
@@ -54,7 +56,10 @@ _HOW = mark_for_translation("`/resume N` continues one, `/sessions WORDS` search
 
 
 def scope_of(call: CommandCall) -> Scope:
-    """Their own conversations of this chat; for the owner in private the terminal's, too."""
+    """Return the person's conversations in this chat.
+
+    The owner in private also gets the terminal's; the terminal gets all conversations.
+    """
     message = call.message
     if message.channel == CONSOLE:
         return Scope()
@@ -147,7 +152,7 @@ async def answer_new(call: CommandCall) -> str:
 
 
 def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
-    """The new conversation, and whether no chat is in the old one any more."""
+    """Create a conversation; return it and whether the old one is now unused by all chats."""
     message, old = call.message, call.session
     if old is not None and sessions.is_begun_by(tx, old, call.claim.seq):
         return old, False  # a repetition: a crash came before the answer was stored

@@ -1,4 +1,4 @@
-"""Commands that set how a chat is answered: mode, model, thinking, queue, verbose, language."""
+"""Commands for a chat's answers: mode, model, thinking, queue, verbose, language."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -62,7 +62,7 @@ def mode_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
 def answer_mode(call: CommandCall, tx: Transaction) -> str:
     """Show or choose the mode of a conversation.
 
-    Only the owner may loosen it; others may tighten it, and in their own chat take that back.
+    Only the owner may loosen it. Others may tighten it, and undo that in their own chat.
     """
     message, session = call.message, call.session
     default = call.services.default_mode(message.channel)
@@ -96,7 +96,7 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     )
 
 
-# Each in its own language, so that its readers find it.
+# Each in its own language, so that its readers recognize it.
 LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 
 AUTO_LANGUAGE = "auto"
@@ -142,7 +142,7 @@ def answer_language(call: CommandCall, tx: Transaction) -> str:
 
 
 def _parse_language(name: str) -> str | None:
-    """The language that is meant; None for one that is not there."""
+    """Return the named language; None for an unavailable one."""
     word = name.casefold()
     if word in (AUTO_LANGUAGE, *_LANGUAGE_ALIASES):
         return _LANGUAGE_ALIASES.get(word, AUTO_LANGUAGE)
@@ -253,12 +253,12 @@ async def answer_agent(call: CommandCall) -> str:
 
 
 def _choices_of(call: CommandCall, tx: Transaction) -> StoredChoices:
-    """Return the choices of the conversation that the chat is in."""
+    """Return the choices of the chat's current conversation."""
     return choices.load(tx, call.session) if call.session else StoredChoices()
 
 
 def model_of_call(call: CommandCall, tx: Transaction) -> str:
-    """The model that this conversation is answered by."""
+    """Return the model that answers in this conversation."""
     own = _choices_of(call, tx).get(choices.MODEL)
     models, audience = call.services.agent.models, call.services.permissions.audience(call.message)
     return with_model(audience, call.message, own, models).model or models.default
@@ -330,7 +330,7 @@ _THINKING_WORDS: Mapping[str, tuple[Choice[Any], str | None]] = {
 
 @chat_command("thinking", "show or set thinking, and whether you see it", group=MODEL, position=40)
 def answer_thinking(call: CommandCall, tx: Transaction) -> str:
-    """Show or choose whether the model thinks in this conversation, and whether that is shown."""
+    """Show or choose thinking in this conversation, and whether thoughts are displayed."""
     session_choices = _choices_of(call, tx)
     is_flag_set = bool(call.message.options.thinking)
     general = call.services.agent.settings.thinking

@@ -1,4 +1,4 @@
-"""`/NAME` in a chat: which single words are skills, and so no command with a slip of the finger."""
+"""`/NAME` in a chat: distinguishes skills from mistyped commands."""
 
 from collections.abc import Mapping
 
@@ -15,14 +15,17 @@ from gateway.core.records import TypedCommand
 
 @frozen
 class CommandReader:
-    """Reads messages as commands. A single word that is no command is looked up among the skills of
-    the chat's folder: that touches the disk."""
+    """Reader of messages as commands.
+
+    An unknown single word is looked up among the skills of the chat's folder, which accesses the
+    disk.
+    """
 
     agent: Agent
     access: AccessControl
 
     def read(self, message: InboundMessage) -> TypedCommand | None:
-        """The message as a command; None when it is for the model."""
+        """Return the message as a command; None when it is for the model."""
         command = read_command(message)
         if command is None or not self.access.is_allowed(message):
             return command

@@ -1,4 +1,4 @@
-"""`/style`: how answers are to be in this conversation."""
+"""`/style`: style of answers in this conversation."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A single word with a slash that is no command: what was perhaps meant, not the model's guess."""
+"""Suggestions for mistyped commands, computed without the model."""
 
 import re
 from typing import TYPE_CHECKING
@@ -12,20 +12,20 @@ from gateway.store.port import Transaction
 if TYPE_CHECKING:
     from gateway.commands.dispatcher import CommandCall
 
-# A folder such as /home is no typing error of /mode.
+# High enough that a folder such as /home does not count as a typing error of /mode.
 _CLOSE = 0.75
-# Not a path, which has another slash or a dot.
+# Excludes paths, which have another slash or a dot.
 _WORD = re.compile(r"/(\w[\w-]{0,39})(?:@\w+)?")
 _SHORTEST_CHARS = 3
 
 
 def is_single_word(text: str) -> bool:
-    """Whether a message is one word that looks like a command."""
+    """Return whether a message is one word that looks like a command."""
     return _WORD.fullmatch(text.strip()) is not None
 
 
 def suggest(text: str) -> str | None:
-    """The name of the command that a single word with a slash comes close to."""
+    """Return the command name closest to a single word with a slash."""
     match = _WORD.fullmatch(text.strip())
     if match is None or len(match[1]) < _SHORTEST_CHARS:
         return None
@@ -38,7 +38,7 @@ def suggest(text: str) -> str | None:
 
 
 def command_in(text: str) -> ChatCommand | None:
-    """What carries a line out; None when it is for the model."""
+    """Return the command for a line; None when it is for the model."""
     word = next(iter(text.split()), "")
     command = find_command(word[1:].lower()) if word.startswith("/") else None
     return command or (MISTYPED if is_single_word(text) else None)

@@ -1,4 +1,4 @@
-"""`/tasks`: what goes on in the background of a conversation, and how to end it."""
+"""`/tasks`: background work of a conversation, and how to end it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +43,7 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
 
 
 def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Iterator[str]:
-    """The sub-agents of this chat: those that work, and the latest that have ended."""
+    """Yield lines about this chat's sub-agents: running ones, and the latest ended ones."""
     for one in subagents:
         took = (one.ended_at or call.now) - one.asked_at
         state = t(_STATES.get(one.state, one.state))

@@ -1,4 +1,4 @@
-"""`/undo` and `/redo`: files as they were before, and as they were after."""
+"""`/undo` and `/redo`: restore files to the state before or after changes."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 @chat_command("undo", "undo file changes", group=WORK, position=10, audience="private")
 @chat_command("redo", "redo undone changes", group=WORK, position=20, audience="private")
 async def answer_undo(call: CommandCall) -> str:
-    """`/undo [step] [COUNT] [force] [PATH]`: turns, or steps, each of which is one tool call."""
+    """Answer `/undo [step] [COUNT] [force] [PATH]`.
+
+    COUNT is a number of turns, or with `step` of tool calls.
+    """
     from gateway.commands.undo_service import UndoService
 
     undoing = UndoService(call)

@@ -1,4 +1,4 @@
-"""Undoing by command: whose files, within which bounds, and what a person is told of it."""
+"""Undo by chat command: scope, permissions and descriptions."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class UndoService:
-    """The journal as the command of one person sees it. Raises `KoreError` where there is none."""
+    """Journal of file changes for one person's command. Raises `KoreError` without a journal."""
 
     def __init__(self, call: CommandCall) -> None:
         services, message = call.services, call.message
@@ -50,24 +50,24 @@ class UndoService:
         )
         self._scope = WorkspaceScope(services.agent.settings.tools)
         self.check = change_check(self._scope, self._context)
-        # In the owner's own conversation also what they changed in this folder on the page.
+        # The owner's conversation also covers changes that they made on the page in this folder.
         beside = page_session(self.root) if self._context.owner else None
         self.reversal = Reversal(self.changes, self.session, self.check, beside)
 
     def find(self, path: str) -> Path:
-        """The real path of a name. Raises `ToolError`."""
+        """Return the real path of a name. Raises `ToolError`."""
         return self._scope.find(path, self._context)
 
     async def run(self, work: Callable[[], T]) -> T:
         return await in_thread(work)
 
     def may_see(self, paths: Sequence[Path]) -> bool:
-        """Whether the person may see these files."""
+        """Return whether the person may see these files."""
         request = self._request(READING_TOOL, reads=tuple(paths))
         return self.call.is_owner or self._allows(request)
 
     def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
-        """Raises `KoreError` when the person may not change these files."""
+        """Raise `KoreError` when the person may not change these files."""
         pairs = report.net_changes(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
@@ -76,12 +76,12 @@ class UndoService:
             raise KoreError(t("your role does not allow this: only the owner can undo here"))
 
     async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> ReversalResult:
-        """Do it, once for this command, however often it is repeated."""
+        """Carry out the changes once for this command, even if it is repeated."""
         key = f"command:{self.call.claim.seq}"
         return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
 
     def describe(self, step: ReversalResult, direction: Direction) -> str:
-        """What it came to, as markdown."""
+        """Describe the result as markdown."""
         lines = [
             escape_markdown(line)
             for line in report.describe(step, direction, self.root).splitlines()
@@ -91,8 +91,10 @@ class UndoService:
         return "\n".join(lines)
 
     def changed_files(self, steps: Sequence[ChangeStep], below: Path | None = None) -> Pairs:
-        """Return the files that these steps changed and that are still changed, as they were before
-        and as they are. Blocks."""
+        """Return the files that these steps changed and that still differ, before and now.
+
+        Blocks.
+        """
         pairs = {}
         for path, states in report.changes_since(steps, self.changes.blobs).items():
             try:
@@ -105,7 +107,10 @@ class UndoService:
         return pairs
 
     def remaining(self, outcome: ReversalResult) -> str:
-        """Return which other files this conversation has left changed, as markdown. Blocks."""
+        """List the other files that this conversation has left changed, as markdown.
+
+        Blocks.
+        """
         answered = {move.change.path for move in outcome.moves}
         files = self.changed_files(self.changes.ledger.steps(self.session)).keys() - answered
         if not files:
@@ -124,7 +129,7 @@ class UndoService:
 
 
 def fenced(diff: str) -> str:
-    """A block of code that nothing in the diff ends."""
+    """Return the diff in a code block with a fence that nothing in it can close."""
     longest = max(map(len, re.findall("`+", diff)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}diff\n{diff}\n{fence}"

@@ -1,4 +1,4 @@
-"""What a turn is doing right now, as a status line."""
+"""Status line for the current activity of a turn."""
 
 import re
 import time
@@ -24,9 +24,9 @@ _TESTING = mark_for_translation("Running the tests: {command}")
 
 
 class ActivityStatus:
-    """Fed with a turn's events; `line` is what it is doing, empty while it speaks.
+    """Current activity of a turn, derived from its events.
 
-    `clock` counts seconds.
+    `line` is empty while the model writes text. `clock` counts seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,13 +52,13 @@ class ActivityStatus:
                 self._now("")
 
     def set_paused(self, sentence: str) -> None:
-        """It goes on when something has happened; the sentence says what."""
+        """Show the sentence that says what the paused turn waits for."""
         self._calls.clear()
         self._now(sentence)
 
     @property
     def line(self) -> str:
-        """One line of markdown."""
+        """The activity as one line of markdown."""
         texts = list(self._calls.values()) or [self._else]
         if not texts[0]:
             return ""
@@ -72,7 +72,7 @@ class ActivityStatus:
 
 
 def sentence(name: str, arguments: Mapping[str, Any], kind: ToolKind, label: str) -> str:
-    """Return what a call does, in a few words of markdown."""
+    """Describe a tool call in a few words of markdown."""
     if kind == "execute" and _TESTS.search(str(arguments.get("command", ""))):
         label = _TESTING
     return fill_label(label, name, arguments, _quote)
@@ -85,7 +85,10 @@ def _quote(argument: str, value: str) -> str:
 
 
 def code(text: str, *, keep_end: bool = False) -> str:
-    """As inline code, short enough for a line; of a path the end says more."""
+    """Return the text as inline code, shortened to fit a line.
+
+    `keep_end` shortens at the start, because the end of a path says more.
+    """
     text = " ".join(text.split())
     if len(text) > _WHAT_CHARS:
         text = f"…{text[1 - _WHAT_CHARS :]}" if keep_end else f"{text[: _WHAT_CHARS - 1]}…"
@@ -93,7 +96,7 @@ def code(text: str, *, keep_end: bool = False) -> str:
 
 
 def _elapsed(seconds: float) -> str:
-    """In steps that grow: each is a message to the platform."""
+    """Return the elapsed time in coarse steps, because each change is a message."""
     if seconds < _LONG_S:
         return ""
     if seconds < 60:

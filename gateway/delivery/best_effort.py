@@ -1,4 +1,4 @@
-"""Work after an answer was delivered that nothing waits for."""
+"""Best-effort work after the delivery of an answer."""
 
 import asyncio
 import logging
@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
-# At the same time over all chats; of more the rest is left out.
+# Limit over all chats; further work is skipped.
 AT_ONCE = 32
 LASTS_S = 20.0
 
 
 class BestEffortTasks:
-    """Cosmetic work, a few pieces at once and each for a while; a bug in one is logged."""
+    """Runner for cosmetic work, limited in number and duration; errors are logged."""
 
     def __init__(self, *, lasts_s: float = LASTS_S) -> None:
         self._lasts_s = lasts_s
         self._pieces = 0
 
     def begin(self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
-        """`group` owns it from now on."""
+        """Start the work as a task of `group`, unless too many are running."""
         if self._pieces < AT_ONCE:
             self._pieces += 1
             group.create_task(

@@ -1,7 +1,7 @@
-"""Files on their way out: copies that nothing changes until they are sent, and how they are sent.
+"""Copies of outgoing files, unchanged until they are sent.
 
-A copy is private to Kore (0600) and is deleted once it is on record that it has arrived, or never
-will; what a crash leaves behind is swept up at the next start.
+A copy is private to Kore (0600). It is deleted once its delivery or failure is on record; the next
+start removes copies that a crash left behind.
 """
 
 import asyncio
@@ -44,9 +44,11 @@ _KINDS: dict[str, FileKind] = {
 
 
 class OutgoingFiles:
-    """Copies of files in the folder of this machine until they are sent; with `shared` any other
-    machine can send them, too. Each copy there belongs to one message. A process that sends nothing
-    itself keeps none in its folder that is shared (`sends`)."""
+    """Copies of files in a folder of this machine, until they are sent.
+
+    With `shared`, other machines can send them too; each shared copy belongs to one message. With
+    `sends` false, this process sends nothing itself and deletes its local copy after sharing.
+    """
 
     def __init__(
         self, folder: Path, shared: "FileStore | None" = None, *, sends: bool = True
@@ -56,7 +58,7 @@ class OutgoingFiles:
         self._shared = shared
 
     async def snapshot(self, path: Path, limit_bytes: int) -> OutboundFile:
-        """A copy of the file at the real `path`, for one message. Raises `ToolError`."""
+        """Copy the file at the real `path` for one message. Raises `ToolError`."""
         copy = await asyncio.to_thread(snapshot_file, path, self._folder, limit_bytes)
         try:
             return await self._share(copy)
@@ -64,12 +66,12 @@ class OutgoingFiles:
             raise ToolError(f"The file cannot be sent now: {exc}") from exc
 
     async def write(self, name: str, data: bytes, kind: FileKind) -> OutboundFile:
-        """A copy that holds `data`, for one message. Raises `OSError` and `FileStoreError`."""
+        """Write `data` to a copy for one message. Raises `OSError` and `FileStoreError`."""
         path = await asyncio.to_thread(write_snapshot, data, self._folder)
         return await self._share(OutboundFile(name, str(path), None, kind, len(data)))
 
     async def bring_here(self, message: OutboundMessage) -> OutboundMessage:
-        """The message, with its files in the folder of this machine. Raises `SendError`."""
+        """Return the message with its files copied to this machine. Raises `SendError`."""
         content = message.content
         if self._shared is None or all(file.digest is None for file in content.files):
             return message
@@ -77,13 +79,16 @@ class OutgoingFiles:
         return replace(message, content=replace(content, files=files))
 
     async def delete(self, files: Sequence[OutboundFile]) -> None:
-        """Their messages were sent, or never will be."""
+        """Delete the files of messages that were sent or never will be."""
         delete_snapshots(files)
         if self._shared is not None and any(file.digest for file in files):
             await asyncio.to_thread(self._delete_shared, files)
 
     async def _share(self, file: OutboundFile) -> OutboundFile:
-        """Raises `FileStoreError`; then the copy is gone."""
+        """Upload the copy to the shared store.
+
+        Raises `FileStoreError` after deleting the copy.
+        """
         if self._shared is None or file.path is None:
             return file
         path = Path(file.path)
@@ -132,7 +137,7 @@ class OutgoingFiles:
                 continue
             name = Path(file.path).name
             if _COPY.fullmatch(name):
-                # As it was fetched for another machine's message.
+                # The copy may have been fetched for another machine's message.
                 with suppress(OSError):
                     (self._folder / name).unlink(missing_ok=True)
             try:
@@ -142,7 +147,7 @@ class OutgoingFiles:
 
 
 def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
-    """A copy of the file at the real `path`, for one message. Raises `ToolError`."""
+    """Copy the file at the real `path` for one message. Raises `ToolError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
     try:
@@ -157,7 +162,7 @@ def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
 
 
 def write_snapshot(data: bytes, folder: Path) -> Path:
-    """A copy that holds `data`, for one message. Raises OSError."""
+    """Write `data` to a copy for one message. Raises `OSError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
     with _new_file(copy) as target:
@@ -168,8 +173,10 @@ def write_snapshot(data: bytes, folder: Path) -> Path:
 
 
 async def send_message(channel: Channel, message: OutboundMessage) -> str:
-    """Send a message by the way that is right for it; returns the platform's id. Raises
-    `SendError`."""
+    """Send a message with the method for its content; return the platform's id.
+
+    Raises `SendError`.
+    """
     if not message.content.files:
         return await channel.send(message)
     if not isinstance(channel, SupportsMedia):
@@ -178,7 +185,7 @@ async def send_message(channel: Channel, message: OutboundMessage) -> str:
 
 
 def delete_snapshots(files: Iterable[OutboundFile]) -> None:
-    """Delete copies; no file is deleted that is not one."""
+    """Delete copies; ignore paths outside the folder for copies."""
     for file in files:
         if file.path is not None and Path(file.path).parent.name == FOLDER:
             with suppress(OSError):
@@ -186,13 +193,15 @@ def delete_snapshots(files: Iterable[OutboundFile]) -> None:
 
 
 def paths_to_send(tx: Transaction) -> set[str | None]:
-    """The copies that messages wait for."""
+    """Return the paths of the copies that messages still need."""
     return {file.path for file in waiting(tx)}
 
 
 def delete_orphans(folder: Path, needed: Collection[str | None], *, before: float = inf) -> None:
-    """Delete the copies that are not needed and were made before that (Unix time): a process that
-    works beside this one makes a copy before the message that it is for."""
+    """Delete the copies that are not needed and were made before `before` (Unix time).
+
+    A concurrent process makes a copy before it stores the message.
+    """
     if not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -203,7 +212,7 @@ def delete_orphans(folder: Path, needed: Collection[str | None], *, before: floa
 
 
 def shared_names(tx: Transaction, shared: "FileStore") -> set[str]:
-    """Under which names the store keeps files of messages that are still to be sent."""
+    """Return the shared store's names for files of messages still to be sent."""
     return {
         shared.name_of(file.digest, Path(file.path).name)
         for file in waiting(tx)
@@ -212,12 +221,12 @@ def shared_names(tx: Transaction, shared: "FileStore") -> set[str]:
 
 
 def waiting(tx: Transaction) -> set[OutboundFile]:
-    """The files of messages that are still to be sent."""
+    """Return the files of messages still to be sent."""
     return {OutboundFile(**file) for file in outbox.files_to_send(tx)}
 
 
 def _new_file(path: Path) -> BinaryIO:
-    """For its owner only."""
+    """Create a file that only its owner can access."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return open(os.open(path, flags, 0o600), "wb")
 

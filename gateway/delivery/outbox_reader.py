@@ -1,4 +1,4 @@
-"""The outbox as `delivery` works it off: patient with a full disk, not with what never mends."""
+"""Access to the outbox for the sender, with retries for a full disk or a locked file."""
 
 import asyncio
 import logging
@@ -17,12 +17,15 @@ Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 5.0
-# A refusal that no free space and no other program's leaving will end is not waited for longer.
+# Limit for errors other than a full disk or a locked file.
 TRIES = 12
 
 
 class OutboxReader:
-    """`clock` tells Unix time in seconds, `wait` is how it rests until the next try."""
+    """Reader of the outbox that retries failed transactions.
+
+    `clock` returns Unix time in seconds; `wait` pauses until the next try.
+    """
 
     def __init__(self, database: Store, clock: Callable[[], float], wait: Wait) -> None:
         self._database = database
@@ -35,10 +38,10 @@ class OutboxReader:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """The work's result, however long the disk is full or the file locked.
+        """Return the result of the work, retrying while the disk is full or the file locked.
 
-        What has happened to a message must not be forgotten: it would be sent again, unmarked.
-        Raises `StoreError` for what stays refused.
+        The state of a message must not be lost: it would be sent again, unmarked. Raises
+        `StoreError` for permanent failures.
         """
         tries = 0
         while True:
@@ -52,8 +55,11 @@ class OutboxReader:
                 await self._wait(asyncio.Event(), _PAUSE_S)
 
     async def next_part(self, lane: str) -> PendingPart | float | None:
-        """The head of a route (`outbox.head`). What cannot be read is buried: it would keep all
-        that stands behind it from ever being sent. Raises `StoreError`."""
+        """Return the head of a route (`outbox.head`).
+
+        An unreadable message is given up, because it would block all messages behind it. Raises
+        `StoreError`.
+        """
         while True:
             try:
                 return await self.run_with_retries(self._head, lane)
@@ -67,10 +73,11 @@ class OutboxReader:
     async def record_sent(
         self, part: PendingPart, provider_message_id: str, lane: str, *, answers: bool
     ) -> tuple[PendingPart | float | None, frozenset[str]]:
-        """The part has arrived; returns the route's next head and, when it `answers` something
-        that bears a reaction, the messages there that are still to be answered.
+        """Record that the part has arrived.
 
-        Raises `StoreError`."""
+        Returns the route's next head and, if the part `answers` something with a reaction, the
+        messages there that are still unanswered. Raises `StoreError`.
+        """
         try:
             return await self.run_with_retries(
                 self._record_sent, part.seq, provider_message_id, lane, answers
@@ -78,7 +85,7 @@ class OutboxReader:
         except StoreCorrupt:
             raise
         except StoreError:
-            # That the next one cannot be read must not undo that this one has arrived.
+            # Record the delivery even if the next part cannot be read.
             await self.run_with_retries(outbox.set_sent, part.seq, provider_message_id)
             following = await self.next_part(lane)
             left = await self.run_with_retries(inbox.unfinished, lane) if answers else frozenset()

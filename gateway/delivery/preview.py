@@ -1,7 +1,7 @@
-"""Shows an answer while it grows: first typing, then messages that are edited.
+"""Preview of a growing answer: a typing indicator, then messages that are edited.
 
-Below it stands a line of what is being done. Before there is any text that line is shown only
-where it vanishes by itself: a message that holds nothing else might be left behind.
+Below the text, a status line shows the current activity. Before there is any text, that line
+appears only in drafts, which vanish on their own: a message with nothing else might be left behind.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 log = logging.getLogger(__name__)
 
-# A turn that is over by then needs no preview: its answer is one send.
+# A turn that ends earlier needs no preview: its answer is one send.
 FIRST_AFTER_S = 0.7
-# An answer that is there by then needs no "typing" in front of it.
+# An answer that arrives earlier needs no typing indicator.
 TYPING_AFTER_S = 0.3
 TYPING_EVERY_S = 4.5
 PRIVATE_EVERY_S = 1.0
 GROUP_EVERY_S = 3.5
-# A turn without a word by then is told about.
+# After this time without text, the status line is shown.
 LINE_AFTER_S = 2.5
-# How often it is looked whether the line has something new to say.
+# Interval for checking the status line for changes.
 LOOK_EVERY_S = 2.0
-# What vanishes by itself, after half a minute, is shown again in time.
+# Drafts vanish after half a minute, so they are repeated earlier.
 SKETCH_AGAIN_S = 20.0
 _LEFT_OVER = OutboundPart("…")
 
@@ -55,9 +55,12 @@ class SupportsPreview(SupportsStreaming, SupportsTyping, Protocol):
 
 @frozen
 class PreviewTiming:
-    """Seconds from the first text until it is shown, between two edits, before a line without any
-    text is shown, and between two looks; `clean` is what a text goes through before, and
-    `defuse` what the turn adds to the model's words."""
+    """Timing of a preview, in seconds, and its text filters.
+
+    The times are from the first text to the first display, between edits, before a status line
+    without text, and between checks. `clean` filters each displayed text; `defuse` filters text
+    that the turn adds to the model's words.
+    """
 
     first_after_s: float
     every_s: float
@@ -68,13 +71,15 @@ class PreviewTiming:
 
 
 class StreamingPreview:
-    """The growing answer of one turn. `feed` it events, and `close` it before the final commit.
-    `earlier_texts` are what an earlier run of the turn has said.
+    """Preview of one turn's growing answer.
 
-    It begins when nothing waits on its route any more, so that it overtakes no earlier answer. What
-    outgrows a message goes on in another. The outbox row of each exists before its first send, and
-    the platform's id of the message is journaled as soon as it returns: each part of the final
-    text is an edit of its message, also after a crash.
+    `feed` it events, and `close` it before the final commit. `earlier_texts` is the output of an
+    earlier run of the turn.
+
+    It starts once its route has no waiting messages, so that it overtakes no earlier answer. Text
+    that outgrows a message continues in another. The outbox row of each message exists before its
+    first send, and the platform's id is journaled as soon as the send returns. Each part of the
+    final text is an edit of its message, even after a crash.
     """
 
     def __init__(
@@ -94,15 +99,15 @@ class StreamingPreview:
         self._timing = timing
         self._done_texts = list(earlier_texts)
         self._text = ""
-        # The model's list of what is to be done: shown while it works, not part of the answer.
+        # The model's to-do list: shown while it works, not part of the answer.
         self._list = ""
         self._activity = ActivityStatus()
         self._began_at = time.monotonic()
         self._first_at: float | None = None
-        # The platform's ids of the messages that it fills, and what each shows.
+        # Platform ids of the messages, and their displayed content.
         self._ids: list[str] = []
         self._pages: dict[int, OutboundPart] = {}
-        # What was shown last, in the messages and apart from them, and when.
+        # The last content of messages and drafts, and the time of the draft.
         self._last_content = ("", "")
         self._last_draft, self._draft_at = "", 0.0
         self._is_paused = False
@@ -133,23 +138,25 @@ class StreamingPreview:
 
     @property
     def pages(self) -> Mapping[int, OutboundPart]:
-        """What its messages show for sure, by their number."""
+        """Confirmed content of the messages, by number."""
         return self._pages
 
     def set_paused(self, sentence: str) -> None:
-        """The turn is put down until something has happened: what stands there says so."""
+        """Show the sentence that says what the paused turn waits for."""
         self._activity.set_paused(sentence)
         self._is_paused = True
 
     def close(self) -> None:
-        """No further updates; one that is under way ends by itself (see `run`)."""
+        """Stop updates; an update in progress may finish (see `run`)."""
         self._closed.set()
         self._changed.set()
 
     async def run(self) -> None:
-        """Show until closed. No trouble of the platform or the disk fails a turn: what cannot be
-        shown is left out."""
-        # Most turns are over by then: they need nothing that types or shows.
+        """Update the preview until it is closed.
+
+        Errors of the platform or the disk never fail a turn; the preview omits what it cannot show.
+        """
+        # Most turns end by then and need neither typing nor preview.
         quiet_s = min(TYPING_AFTER_S, self._timing.first_after_s)
         if await self._closes_within(quiet_s):
             return
@@ -163,7 +170,7 @@ class StreamingPreview:
                 ):
                     await self._grow()
             except StoreError as exc:
-                # What is not on disk could not be edited after a crash: nothing more is shown.
+                # Without its row on disk, a message could not be edited after a crash.
                 log.warning("preview of %s ends: %s", self._outgoing.delivery_id, exc)
                 await self._closed.wait()
                 await self._store_ids()
@@ -178,9 +185,11 @@ class StreamingPreview:
             await asyncio.sleep(TYPING_EVERY_S)
 
     async def _show(self, pause_s: float) -> bool:
-        """Send the first text once the turn has lasted `pause_s` more, then edit it at the pace.
+        """Send the first text after `pause_s`, then edit it at the configured interval.
 
-        False when a message with an unknown id may be in the chat: no other may follow it."""
+        Returns False when the chat may contain a message with an unknown id: no other may follow
+        it.
+        """
         while await self._open_after(pause_s):
             pause_s = self._timing.every_s
             way = self._channel.streaming(self._outgoing.route)
@@ -197,7 +206,10 @@ class StreamingPreview:
         return True
 
     def _too_early_s(self) -> float:
-        """An answer that is whole soon after its first word is one message, sent once."""
+        """Return the delay before the first send, in seconds.
+
+        An answer that completes soon after its first word is one message, sent once.
+        """
         if self._first_at is None:
             return 0.0
         return self._first_at + self._timing.first_after_s - time.monotonic()
@@ -213,7 +225,7 @@ class StreamingPreview:
         return self._timing.defuse(self._activity.line)
 
     async def _send_draft(self) -> None:
-        """Show it where it vanishes by itself, if the platform has such a place."""
+        """Show a draft, which vanishes on its own, if the platform supports drafts."""
         text = "\n\n".join(filter(None, [self._text_so_far(), self._status]))
         now = time.monotonic()
         due = self._text_so_far() or now - self._began_at >= self._timing.line_after_s
@@ -227,13 +239,13 @@ class StreamingPreview:
             self._last_draft, self._draft_at = text, now
 
     async def _grow(self) -> bool:
-        """Send or edit the messages, where there is news."""
+        """Send or edit the messages that changed; False when a message id is unknown."""
         now = (self._text_so_far(), self._status)
         if not now[0] or now == self._last_content:
             return True
         clean = self._timing.clean
         pages = list(self._channel.pages(PreviewContent(clean(now[0]), clean(now[1]))))
-        # What was said has become shorter: the rest is empty until it grows again.
+        # After a retry the text may be shorter: the surplus messages stay empty until it grows.
         pages += [_LEFT_OVER] * (len(self._ids) - len(pages))
         for number, page in enumerate(pages):
             if self._pages.get(number) == page:
@@ -244,12 +256,12 @@ class StreamingPreview:
                     if row is None:
                         return True  # Earlier answers wait on this route.
                     if row.lost:
-                        return False  # One of a run that was cut off may stand there already.
+                        return False  # The chat may contain a message from an interrupted run.
                     if row.provider_message_id is not None:
                         self._ids.append(row.provider_message_id)
                 await self._update(number, page)
             except Ambiguous:
-                # A new one may be there or not, and no id tells: it stays marked.
+                # A new message may have arrived without a known id: it stays marked.
                 return number < len(self._ids)
             except SendError as exc:
                 log.info("preview of %s skipped: %s", self._outgoing.delivery_id, exc)
@@ -283,8 +295,10 @@ class StreamingPreview:
         )
 
     async def _store_ids(self) -> None:
-        """Store the messages' ids again, which the disk refused before: the answer is an edit of
-        those messages then, and else marked."""
+        """Retry storing the message ids that the disk refused.
+
+        The answer edits those messages if their ids are stored; otherwise it is marked.
+        """
         for number, provider_message_id in enumerate(self._ids):
             try:
                 await self._store(number, provider_message_id)
@@ -294,7 +308,7 @@ class StreamingPreview:
                 )
 
     async def _open_after(self, seconds: float) -> bool:
-        """Wait so long, and for news; False as soon as the preview is closed."""
+        """Wait for this time and then for a change; False as soon as the preview is closed."""
         if await self._closes_within(seconds):
             return False
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A message whose files a chat refuses, as text."""
+"""Text replacement for messages whose files a chat refuses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ def without_files(
 ) -> Sequence[OutboundPart]:
     """Return the message as text, at least one part.
 
-    A file that holds the rest of a long answer becomes messages; other files are named.
+    A file with the rest of a long answer becomes messages; other files are listed by name.
     """
     content = message.content
     is_answer = message.kind == "final" and len(content.files) == 1

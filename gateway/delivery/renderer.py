@@ -1,4 +1,4 @@
-"""What each route can show: its channel's abilities, and text as that channel renders it."""
+"""Rendering and capabilities of each route's channel."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,10 @@ from gateway.core.records import Trace
 
 @frozen
 class ReplyRenderer:
-    """The channels by name and account; what `redactor` knows as secret is never rendered."""
+    """Renderer of replies for channels, by name and account.
+
+    `redactor` removes known secrets.
+    """
 
     channels: Mapping[tuple[str, str], Channel]
     redactor: Redactor
@@ -28,34 +31,36 @@ class ReplyRenderer:
         return self.channels.get((route.channel, route.account))
 
     def can_react(self, route: Route) -> SupportsReactions | None:
-        """The route's channel, if it shows that a message was seen."""
+        """Return the route's channel if it supports reactions."""
         channel = ability(self.channel(route), SupportsReactions)
         return channel if channel is not None and channel.shows_reactions else None
 
     def can_ask(self, route: Route) -> SupportsApprovals | None:
-        """The route's channel, if people can answer questions there."""
+        """Return the route's channel if people can answer questions there."""
         return ability(self.channel(route), SupportsApprovals)
 
     def trace(self, route: Route) -> Trace | None:
-        """How much of what was done stands below answers there by default; None where
-        nothing can."""
+        """Return the default detail of the activity trace below answers.
+
+        None where the channel supports no trace.
+        """
         channel = ability(self.channel(route), SupportsTrace)
         return None if channel is None else channel.trace
 
     def decoder(self, channel: str, account: str) -> SupportsReplay | None:
-        """The channel, if it can decode stored updates."""
+        """Return the channel if it can decode stored updates."""
         return ability(self.channels.get((channel, account)), SupportsReplay)
 
     def clean(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         return self.redactor.clean(text)
 
     def clean_data(self, data: Any) -> Any:
-        """JSON data without secrets."""
+        """Return JSON data without secrets."""
         return self.redactor.clean_data(data)
 
     def render(self, route: Route, markdown: str) -> Sequence[OutboundPart]:
-        """The parts for this route; plain text as long as its channel is not running."""
+        """Return the parts for this route; plain text while its channel is not running."""
         text = self.redactor.clean(markdown)
         channel = self.channel(route)
         return channel.render(text) if channel else [OutboundPart(text)]

@@ -1,4 +1,4 @@
-"""Sends what the outbox holds: in order on each route, and never twice unmarked."""
+"""Sender of outbox messages: in order per route, and never twice without a mark."""
 
 import asyncio
 import logging
@@ -46,14 +46,14 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPar
 
 log = logging.getLogger(__name__)
 
-# Returns how many parts it ended, and a lane that has a message now.
+# Returns the number of ended parts, and a lane with a new message.
 RecordUnreachable = Callable[[Transaction, Route, str, float], tuple[int, str | None]]
 
 LOST = mark_for_translation("⚠️ Part of my answer could not be sent. Ask again and I'll repeat it.")
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
-    """Returns when the event is set, or after so many seconds."""
+    """Return when the event is set or the time is over."""
     try:
         async with asyncio.timeout(max(0.0, seconds)):
             await wake.wait()
@@ -63,19 +63,19 @@ async def wait_for(wake: asyncio.Event, seconds: float) -> None:
 
 @dataclass(slots=True)
 class DirectSend:
-    """`part` is the first one of a reply, once it is on disk and marked as in flight."""
+    """Direct send of a reply's first part, once that is on disk and marked as in flight."""
 
     part: PendingPart | None = None
 
 
 class OutboxSender:
-    """One task per route that has mail; only the head of a route is tried.
+    """Sender of outbox messages, with one task per route; only a route's head is tried.
 
-    `when_given_up` is called inside the transaction that gives a part of a delivery up, and
-    returns what follows once that is on disk; `record_unreachable` ends what waits for a chat that
-    takes no text. `clock` tells Unix time in seconds and does not
-    jump, `wait` is how a route rests until its next try, `outgoing` holds the files of messages.
-    In a process that sends nothing itself `pass_on` tells the one that does.
+    `when_given_up` is called inside the transaction that gives up a part of a delivery; it returns
+    a callback for after the commit. `record_unreachable` ends the messages for a chat that accepts
+    no text. `clock` returns Unix time in seconds and does not jump; `wait` pauses a route until its
+    next try; `outgoing` manages files. In a process that sends nothing itself, `pass_on` notifies
+    the sending process.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -104,10 +104,10 @@ class OutboxSender:
         self._routes: dict[str, asyncio.Event] = {}
         self._sending: set[str] = set()
         self._broken_lanes: set[str] = set()
-        # Routes whose platform has said how long they are to wait.
+        # Routes with a waiting time set by the platform.
         self._limited: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
-        # `run` has not woken yet what an earlier process left.
+        # True while `run` wakes the routes of an earlier process.
         self._is_resuming = False
         self._best_effort = BestEffortTasks()
         self._idle = asyncio.Event()
@@ -117,7 +117,7 @@ class OutboxSender:
         self.given_up_count = 0
 
     async def run(self) -> None:
-        """Send until cancelled; starts with what an earlier process left."""
+        """Send until cancelled, starting with messages of an earlier process."""
         async with asyncio.TaskGroup() as group:
             self._group, self._is_resuming = group, True
             for channel in self._renderer.channels.values():
@@ -132,12 +132,12 @@ class OutboxSender:
                 self._group, self._is_resuming = None, False
 
     def wake(self, lane: str) -> None:
-        """There is new mail on this route, or a reason to try again."""
+        """Notify the route of new messages or a reason to retry."""
         if self._pass_on is not None:
             self._pass_on(lane)
             return
         if self._group is None or lane in self._broken_lanes:
-            return  # `run` begins with every route that has mail.
+            return  # `run` starts with every route that has messages.
         wake = self._routes.get(lane)
         if wake is None:
             wake = self._routes[lane] = asyncio.Event()
@@ -147,11 +147,11 @@ class OutboxSender:
 
     @contextmanager
     def direct_send(self, reply: OutgoingReply | None) -> Iterator["DirectSend | None"]:
-        """For the transaction that puts `reply`: where nothing is under way and the platform has
-        room now, it may mark its first part as in flight itself. None where it may not.
+        """Let the transaction that puts `reply` mark its first part as in flight.
 
-        The route is this block's: what wakes it meanwhile is looked for afterwards. Also when the
-        block fails: what is marked and not handed over is still the head of its route.
+        This requires an idle route and free capacity on the platform; otherwise, yield None. The
+        block owns the route: wake-ups are processed afterwards, even if the block fails, since a
+        marked part that is not handed over is still the head of its route.
         """
         if self._group is None or reply is None or not self._is_free(reply):
             yield None
@@ -174,22 +174,22 @@ class OutboxSender:
             self._mark_idle(lane)
 
     def _is_free(self, reply: OutgoingReply) -> bool:
-        """Whether its first part would be sent at once."""
+        """Return whether the first part would be sent at once."""
         channel, lane = self._renderer.channel(reply.route), reply.route.lane
         if channel is None or lane in self._routes or lane in self._broken_lanes:
             return False
         if not reply.parts or reply.shown.get(0) == reply.parts[0]:
-            return False  # nothing to send
+            return False
         admission = ability(channel, SupportsAdmission)
         return admission is None or admission.try_admit(reply.route)
 
     async def retry_now(self, lane: str) -> None:
-        """The route has a viewer again."""
+        """Retry at once, because the route has a viewer again."""
         await self._database.transact(outbox.due_now, lane)
         self.wake(lane)
 
     def _retry_channel(self, channel: Channel) -> None:
-        """Its platform answers again: what rests after failed tries is tried at once."""
+        """Retry the failed messages of a channel whose platform responds again."""
         prefix = f"{channel.name}:{channel.account}:"
         for lane in [one for one in self._routes if one.startswith(prefix)]:
             if self._group is not None and lane not in self._limited:
@@ -201,18 +201,18 @@ class OutboxSender:
         self.wake(reply.route.lane)
 
     async def flush(self) -> None:
-        """Returns when every route has sent what was due, and rests; for a clean stop."""
+        """Wait until every route has sent its due messages, for a clean stop."""
         await self._idle.wait()
 
     @property
     def routes(self) -> int:
-        """How many routes have mail right now: one more as long as a start has not looked."""
+        """Number of routes with messages, plus one until `run` has queried them."""
         return len(self._routes) + len(self._broken_lanes) + self._is_resuming
 
     async def _drain(
         self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
     ) -> None:
-        """Send what the route has; first what is `taken`: admitted, and marked as in flight."""
+        """Send the route's messages, first `taken`, which is admitted and marked as in flight."""
         try:
             while True:
                 wake.clear()
@@ -230,7 +230,7 @@ class OutboxSender:
                     self._mark_idle(lane)
                     await self._wait(wake, due - self._clock())
         except StoreError as exc:
-            # What was in flight may have arrived: only the next start knows to mark it.
+            # Parts in flight may have arrived: only the next start can mark them.
             self._broken_lanes.add(lane)
             log.error("sending to %s is suspended until the next start: %s", lane, exc)
         finally:
@@ -249,7 +249,7 @@ class OutboxSender:
     async def _send(
         self, lane: str, due: PendingPart, *, is_taken: bool = False
     ) -> PendingPart | float | None:
-        """Send one part; returns the next thing to do on the route."""
+        """Send one part; return the next part or its due time."""
         route = due.message.route
         channel = self._renderer.channel(route)
         if channel is None:
@@ -262,7 +262,7 @@ class OutboxSender:
         except SendError as exc:
             await self._settle(channel, due, exc)
         except Exception as exc:
-            # A bug in a channel costs this part, not every chat; it may have arrived or not.
+            # A bug in a channel costs this part, not every chat; the part may have arrived.
             log.exception("%s could not be sent", due.message.delivery_id)
             await self._settle(channel, due, Ambiguous(f"{type(exc).__name__}: {exc}"))
         else:
@@ -274,7 +274,8 @@ class OutboxSender:
             )
             await self.outgoing.delete(due.message.content.files)
             if reacting is not None and self._group is not None:
-                # The answer stands there: its questions are done, what was said behind them is not.
+                # The answer has arrived: clear the reactions of its questions, but not of later
+                # messages.
                 self._best_effort.begin(
                     self._group, partial(reacting.clear_reactions, due.message, left)
                 )
@@ -282,9 +283,9 @@ class OutboxSender:
         return await self._reader.next_part(lane)
 
     async def _record_sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
-        """Send it when the platform has room; returns the platform's id."""
+        """Send the part when the platform has capacity; return the platform's id."""
         route = due.message.route
-        # Before it counts as in flight: what is not here yet certainly does not arrive.
+        # Copy files before the part counts as in flight: until then, nothing can have arrived.
         message = await self.outgoing.bring_here(due.message)
         if not is_taken:
             await self._take(channel, due)
@@ -293,16 +294,16 @@ class OutboxSender:
             return await send_message(channel, message)
 
     async def _take(self, channel: Channel, due: PendingPart) -> None:
-        """Mark it as in flight, when the platform has room."""
+        """Mark the part as in flight once the platform has capacity."""
         if due.ambiguous and isinstance(channel, SupportsProbe):
-            # Unclear tries are few: none is spent while the platform is plainly down.
+            # Unclear tries are few: spend none while the platform is clearly down.
             await channel.probe()
         if (admission := ability(channel, SupportsAdmission)) is not None:
             await admission.admit(due.message.route)
         await self._reader.run_with_retries(outbox.take, due.seq)
 
     async def _settle(self, channel: Channel, due: PendingPart, error: SendError) -> None:
-        """Decide what becomes of a part that could not be sent."""
+        """Reschedule, change or give up a part that could not be sent."""
         run = self._reader.run_with_retries
         now = self._clock()
         self.failed_count += 1
@@ -347,7 +348,10 @@ class OutboxSender:
                 )
 
     async def _leave_files(self, channel: Channel, due: PendingPart, error: SendError) -> None:
-        """Send the message without its files: only what refuses text, too, is given up."""
+        """Send the message without its files.
+
+        It is given up only if the text is refused too.
+        """
         from gateway.delivery.refused_files import without_files
 
         message = due.message
@@ -372,7 +376,7 @@ class OutboxSender:
     def _end(
         self, tx: Transaction, due: PendingPart, reason: str, whole_lane: bool
     ) -> tuple[int, Callable[[], None]]:
-        """How many parts were given up, and what is to be called once that is on disk."""
+        """Return the number of parts given up, and a callback for after the commit."""
         message = due.message
         follow = self._when_given_up(tx, message.delivery_id)
         if not whole_lane and message.kind == "final":
@@ -398,8 +402,8 @@ class OutboxSender:
         return parts, finish
 
     async def _give_up(self, due: PendingPart, reason: str, *, whole_lane: bool = False) -> None:
-        """End the part, and report it to the owner and, if it has viewers, to the chat."""
-        # A platform may quote the address that it was asked at, with the token in it.
+        """Give up the part and report it to the owner and, if it has viewers, to the chat."""
+        # A platform may quote the request URL, which contains the token.
         reason = self._renderer.clean(reason)
         parts, follow = await self._reader.run_with_retries(self._end, due, reason, whole_lane)
         follow()

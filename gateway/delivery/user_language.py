@@ -1,4 +1,4 @@
-"""Which language each person is spoken to in."""
+"""Language of each person's messages."""
 
 import os
 from collections.abc import Callable
@@ -11,11 +11,12 @@ from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 
 
 class UserLanguages:
-    """A person's choice overrides the configuration, which overrides their app's language.
+    """Language settings of people.
 
-    A text for no particular person is said in the language of this process. `configured` is
-    one of `LANGUAGES`, or "auto". What was chosen and heard is kept here, as it is stored;
-    `on_changed` is called when that has changed on disk.
+    A person's choice overrides the configuration, which overrides their app's language. Texts for
+    no particular person use the language of this process. `configured` is one of `LANGUAGES`, or
+    "auto". Choices and app languages are cached here as stored; `on_changed` is called after a
+    change on disk.
     """
 
     def __init__(
@@ -31,9 +32,9 @@ class UserLanguages:
         self._configured = configured if configured in LANGUAGES else None
 
     def load(self, tx: Transaction) -> None:
-        """Have what is stored, instead of what was here."""
+        """Replace the cache with the stored values."""
         rows = preferences.client_languages(tx)
-        # A version of Kore that knows more languages may have stored one of them.
+        # A newer version of Kore may have stored a language unknown here.
         client_languages = {
             who: client_language for who, client_language, _ in rows if client_language in LANGUAGES
         }
@@ -45,23 +46,23 @@ class UserLanguages:
         tx.after_commit(keep)
 
     def of(self, message: InboundMessage) -> str:
-        """The language of the message's sender."""
+        """Return the language of the message's sender."""
         return self._configured_for(message.principal) or self._client_language(message)
 
     def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
-        """The language of the person who is answered; of several, the last."""
+        """Return the language of the person who is answered; of several, the last."""
         return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
 
     def of_person(self, principal: str) -> str:
         return self._configured_for(principal) or self._last(principal)
 
     def of_route(self, route: Route) -> str:
-        """The language of a chat's reader: a private chat has the id of its person."""
+        """Return the language of a chat's reader: a private chat has the id of its person."""
         reader = str(os.getuid()) if route.channel == CONSOLE else route.chat_id
         return self.of_person(f"{route.channel}:{reader}")
 
     def text_for(self, route: Route, english: str) -> str:
-        """A text in the language of the chat's reader."""
+        """Return a text in the language of the chat's reader."""
         with use_locale(self.of_route(route)):
             return t(english)
 
@@ -69,7 +70,7 @@ class UserLanguages:
         return self._choices.get(principal)
 
     def record_client_language(self, tx: Transaction, message: InboundMessage) -> None:
-        """Remember the language of a person's app, for messages that Kore starts."""
+        """Store the language of a person's app, for messages that Kore starts."""
         if message.language in LANGUAGES and message.language != self._client_languages.get(
             message.principal
         ):
@@ -79,7 +80,7 @@ class UserLanguages:
             tx.after_commit(self._on_changed)
 
     def choose(self, tx: Transaction, message: InboundMessage, language: str | None) -> str:
-        """From now on; None takes it back. Returns what its sender is spoken to in then."""
+        """Store the sender's choice, or remove it with None; return their language."""
         principal = message.principal
         preferences.choose_language(tx, principal, language)
 

@@ -17,14 +17,16 @@ from agent.security.taint.file_marks import (
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
-# The comment of an archive whose entries have their marks as comments.
+# Comment of an archive whose entries have their marks as comments.
 _COMMENT = b"kore marks 1"
 _LEVELS: Mapping[bytes, MarkLevel] = {b"seen": "seen", b"unseen": "unseen"}
 
 
 class MarkWriter:
-    """Writes the marks of a folder's files and folders into an archive, each after its content, so
-    that a mark which came meanwhile counts."""
+    """Writer of a folder's marks into an archive.
+
+    Each mark is read after its entry's content, so that a mark set meanwhile counts.
+    """
 
     def __init__(self, packed: "ZipFile", folder: Path) -> None:
         self._folder = folder
@@ -34,7 +36,7 @@ class MarkWriter:
     def level(self, path: str) -> MarkLevel:
         """Return the level of a path below the folder."""
         place = self._folder / path
-        # What cannot be looked at any more may have been anything.
+        # A path that cannot be examined any more may have contained anything.
         return mark_level(place, self._times) if os.path.lexists(place) else "unseen"
 
     def add(self, path: str, entry: "ZipInfo") -> None:
@@ -43,7 +45,7 @@ class MarkWriter:
 
 
 def read_marks(packed: "ZipFile", name: str) -> Mapping[str, MarkLevel] | None:
-    """Return the marks by paths below the packed folder; None for an archive without any."""
+    """Return the marks by paths below the packed folder; None for an archive without marks."""
     if packed.comment != _COMMENT:
         return None
     marks: dict[str, MarkLevel] = {}
@@ -55,7 +57,7 @@ def read_marks(packed: "ZipFile", name: str) -> Mapping[str, MarkLevel] | None:
 
 
 def put_marks(folder: Path, marks: Mapping[str, MarkLevel] | None) -> None:
-    """Mark what was unpacked into the folder; all of it where the marks are unknown."""
+    """Mark files unpacked into the folder; everything where the marks are unknown."""
     if marks is None:
         note_earliest(folder, SINCE, 0.0)
         return

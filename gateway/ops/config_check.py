@@ -1,4 +1,4 @@
-"""Whether settings that are well formed could also be used: the model, the channels, the policy."""
+"""Check that valid settings are usable: the model, the channels, the policy."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from gateway.config.model_entries import check_models
 
 
 def check_usable(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for the first thing that could not be used."""
+    """Raise `ConfigError` for the first unusable setting."""
     require_model(settings)
     check_models(settings, environ)
     check_channels(settings)

@@ -1,7 +1,7 @@
-"""Settings for a person who changes them from elsewhere: listed, checked, and changed one by one.
+"""Remote editor of settings: listing, checking and changing single keys.
 
-A change is checked first, and only what was checked is written: when the file has changed in
-between, nothing is. What widens what Kore may do has to be confirmed.
+A change is checked first and written only as checked: if the file has changed in between, nothing
+is written. Changes that widen Kore's permissions must be confirmed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _VALUE_CHARS = 200_000
 
 @frozen
 class CheckedChange:
-    """One change that may stand: the file until now, what becomes of it, and what a person sees."""
+    """A valid change: the current file, the edit, and the facts to show."""
 
     before: str
     edit: ConfigEdit
@@ -53,8 +53,10 @@ class CheckedChange:
 
 
 class ConfigEditor:
-    """Reads anew at every question. `settings` are those that this process runs with, unless its
-    `reloader` has others."""
+    """Editor of the configuration, which it reads at every call.
+
+    `settings` are used by this process, unless its `reloader` has newer ones.
+    """
 
     def __init__(
         self,
@@ -73,8 +75,10 @@ class ConfigEditor:
         return self._sources.own_file
 
     def list_settings(self) -> Mapping[str, Any]:
-        """Every key with its value, its place and how it can be changed. With an invalid file the
-        settings that Kore runs with, and the `problem`. Blocks."""
+        """List every key with its value, its origin and how it can be changed.
+
+        With an invalid file, list the settings in use, and the `problem`. Blocks.
+        """
         problem = ""
         try:
             settings = self._sources.load()
@@ -87,15 +91,19 @@ class ConfigEditor:
         return {"file": str(self.file), "problem": self._redactor.clean(problem), "settings": rows}
 
     def check(self, key: str, value: str | None) -> Mapping[str, Any]:
-        """What a change would do; None takes the key out of the file. Raises `ConfigError` with
-        what is wrong. Blocks."""
+        """Describe the effect of a change; None removes the key from the file.
+
+        Raises `ConfigError` for an invalid change. Blocks.
+        """
         return self._check(key, value).facts
 
     async def change(
         self, key: str, value: str | None, proposal: str, *, is_confirmed: bool
     ) -> Mapping[str, Any]:
-        """Write a change, if it is what was checked, and take it in. Raises `ConfigError` when
-        nothing was written."""
+        """Write a change if it equals the checked one, and reload.
+
+        Raises `ConfigError` when nothing was written.
+        """
         facts = await asyncio.to_thread(self._write, key, value, proposal, is_confirmed)
         if self._reloader is None:
             return facts
@@ -123,7 +131,7 @@ class ConfigEditor:
                 )
             checked.edit.write(self._sources)
             if value is None:
-                # Only now: a file never refers to what is not there.
+                # Removed last, so that the file never refers to a missing secret.
                 editing.drop_orphans(self._sources, self.file, checked.before)
         return checked.facts
 
@@ -165,14 +173,16 @@ class ConfigEditor:
         return editing.setting(self._sources, self.file, path, parsed)
 
     def _usable(self, edit: ConfigEdit) -> Settings:
-        """The settings with the change. Raises `ConfigError` when they cannot be used and those
-        until now can."""
+        """Return the settings with the change.
+
+        Raises `ConfigError` when they are unusable but the current ones are not.
+        """
         content = editing.content_of(edit.file, edit.text)
         drafts = {edit.file: content, self._sources.secrets_file: edit.secrets}
         try:
             settings = self._sources.load(drafts)
         except ConfigError:
-            # It was wrong before; `validate` has seen that the change brings nothing new.
+            # The file was invalid before; `validate` has ensured that the change adds no error.
             return self._current
         try:
             check_usable(settings, os.environ)
@@ -197,8 +207,10 @@ class ConfigEditor:
             return self._current
 
     def _visible_value(self, path: tuple[str, ...], settings: Settings, text: str) -> Any:
-        """What holds at a path, without secrets; a reference as the file's `text` has it, because
-        it may lead to any variable."""
+        """Return the value in effect at a path, without secrets.
+
+        A reference is returned as in the file's `text`, because it may point to any variable.
+        """
         own = inside(editing.content_of(self.file, text), path)
         is_reference = own is not None and has_reference(own)
         value = masked(own, path) if is_reference else inside(describe(settings), path)
@@ -206,7 +218,7 @@ class ConfigEditor:
         return self._redactor.clean_data(clean)["value"]
 
     def _effect(self, path: tuple[str, ...], settings: Settings) -> str:
-        """When it counts: "now", after a "restart", or not at all ("none")."""
+        """Return when the change takes effect: "now", after a "restart", or "none"."""
         diff, name = update(self._current, settings), ".".join(_key_of(path))
         if name not in (*diff.changed_keys, *diff.restart_keys):
             return "none"
@@ -220,7 +232,7 @@ class ConfigEditor:
         return [t("{place} also sets it and takes precedence", place=place)]
 
     def _locked_keys(self) -> dict[Key, str]:
-        """The keys that the file does not decide about, with the sentence why."""
+        """Return the keys with a source that overrides the file, and the sentence that says so."""
         sources = self._sources
         references = References(sources.environ, {}, sources.home)
         locked = {
@@ -276,7 +288,7 @@ class ConfigEditor:
 
 
 def _key_of(path: tuple[str, ...]) -> Key:
-    """The section's key that a path is in."""
+    """Return the section's key that contains a path."""
     return path[:2] if path[0] in catalogue() else path[:1]
 
 

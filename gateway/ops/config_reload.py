@@ -1,4 +1,4 @@
-"""Reading the configuration again while the gateway runs; the last good one holds until then."""
+"""Reload of the configuration while the gateway runs; errors leave the last valid one in use."""
 
 import asyncio
 import hashlib
@@ -44,8 +44,11 @@ from gateway.turns.usage.meter import StoreUsageMeter
 
 @frozen
 class ReloadTargets:
-    """What turns ask as they begin, and what is asked at every call (roles, limits, who may
-    write): the one changes with the next turn, the other now."""
+    """Parts of the gateway that use the configuration.
+
+    Some read it when a turn begins and change with the next turn; others (roles, limits, who may
+    write) read it at every call and change at once.
+    """
 
     agent: Agent
     policies: RoleRegistry
@@ -60,10 +63,10 @@ class ReloadTargets:
     bus: MessageBus
 
     def apply(self, settings: Settings, agent: Agent, policies: RoleRegistry) -> ModelPool | None:
-        """Run with these settings; `agent` and `policies` are made of them and fit.
+        """Apply these settings, with a matching `agent` and `policies`.
 
-        Nothing is awaited: no task sees a half of it. Returns the models until now, if there are
-        others: turns that run may still use them.
+        Without any await, so that no task sees a partial change. Returns the previous models if
+        they were replaced: running turns may still use them.
         """
         access = self.access
         access.owner = owner_of(settings)
@@ -85,10 +88,10 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
 
-# A file that has just changed may be written to still.
+# A recently changed file may still be written to.
 CALM_S = 0.3
 
-# Until then at least, something may use the models that it began with.
+# Minimum time during which running work may still use its initial models.
 RETIRE_S = 3600.0
 
 _NOT_RIGHT = mark_for_translation("⚠️ config.json has an error; still using the previous settings.")
@@ -100,9 +103,11 @@ Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 @frozen
 class WatchedConfig:
-    """The files to read again when they change. `on_reload` hears of every configuration that was
-    taken in: for what lies outside of the parts, such as the log. `notifies_owner` of what is wrong
-    with them, in their chat."""
+    """Files to reload when they change.
+
+    `on_reload` receives every accepted configuration, for parts outside of the targets, such as the
+    log. With `notifies_owner`, the owner's chat gets errors.
+    """
 
     sources: Sources
     on_reload: Callable[[Settings], None] = lambda settings: None
@@ -110,7 +115,7 @@ class WatchedConfig:
 
 
 class ConfigReloader:
-    """`run` it beside the gateway: it looks at the files, and `ask` makes it look at once."""
+    """Reloader of the configuration: `run` watches the files, and `ask` triggers a check."""
 
     def __init__(
         self,
@@ -137,11 +142,11 @@ class ConfigReloader:
         self._retired_models: list[tuple[float, ModelPool]] = []
 
     def ask(self) -> None:
-        """Read again soon, whether a file has changed or not."""
+        """Request a reload, even of unchanged files."""
         self._reload_requested.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Watch the files until cancelled."""
         await asyncio.to_thread(self._keep)
         try:
             while True:
@@ -149,7 +154,7 @@ class ConfigReloader:
                 if self._reload_requested.is_set() or self._read_stamp() != self._stamp:
                     self._reload_requested.clear()
                     await self._settle()
-                    with suppress(ConfigError):  # said in the log, the status and to the owner
+                    with suppress(ConfigError):  # reported in the log, the status and to the owner
                         await self.reload()
                 await self._close_retired_models()
         finally:
@@ -157,8 +162,10 @@ class ConfigReloader:
                 await models.aclose()
 
     async def reload(self) -> Mapping[str, Any]:
-        """Take in what the files say now; returns the names of the keys that have `changed`, and
-        of those that are `waiting` for a restart. Raises `ConfigError`: the last good one holds."""
+        """Load the files; return the `changed` keys and those `waiting` for a restart.
+
+        Raises `ConfigError`; then the last valid configuration stays in use.
+        """
         async with self._lock:
             self._stamp = self._read_stamp()
             try:
@@ -185,7 +192,7 @@ class ConfigReloader:
             return {"changed": list(diff.changed_keys), "waiting": list(diff.restart_keys)}
 
     def facts(self) -> dict[str, Any]:
-        """For the status."""
+        """Return the facts for the status."""
         return {
             "read_at": self._read_at,
             "problem": self._problem,
@@ -206,14 +213,16 @@ class ConfigReloader:
         return diff
 
     def _read(self) -> ConfigDiff:
-        """Raises `ConfigError` in the language that is spoken here."""
+        """Load and compare the settings. Raises `ConfigError` in the current language."""
         diff = update(self.settings, self._sources.load())
         check_usable(diff.settings, os.environ)
         return diff
 
     async def _refuse(self, error: ConfigError) -> None:
-        """Said once for each mistake, for all callers: in the log and the status in English, to the
-        owner in their language."""
+        """Report an error once for all callers.
+
+        The log and the status get it in English, the owner in their language.
+        """
         problem = await self._error_text(error, ENGLISH)
         if problem == self._problem:
             return
@@ -222,7 +231,7 @@ class ConfigReloader:
         await self._notify_owner(_NOT_RIGHT, error)
 
     async def _error_text(self, error: ConfigError, language: str) -> str:
-        """What is wrong in this language, as far as reading the files again finds it."""
+        """Return the error in this language, by loading the files again if they still fail."""
         with use_locale(language):
             try:
                 await asyncio.to_thread(self._read)
@@ -231,7 +240,7 @@ class ConfigReloader:
         return str(error)
 
     async def _notify_owner(self, english: str, error: ConfigError | None = None) -> None:
-        """Send the owner a message, if they ever wrote."""
+        """Send the owner a message if they have a private chat."""
         if not self._notifies_owner:
             return
         try:
@@ -258,7 +267,7 @@ class ConfigReloader:
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
 
     def _keep(self) -> None:
-        """Keep the user's file as it is now: it holds."""
+        """Save the user's file as the last valid configuration."""
         try:
             text = read_text(self._sources.own_file)
             if text is not None and text != read_text(self._home.last_good_config):

@@ -1,4 +1,4 @@
-"""Check over the network whether a model's key works."""
+"""Network check of a model's key."""
 
 import time
 
@@ -15,7 +15,10 @@ _MAX_TOKENS = 16
 
 
 async def check_model_key(config: ModelConfig) -> str:
-    """One tiny call; a sentence about how it went. `config` is resolved. Raises `KoreError`."""
+    """Send a minimal request with a resolved `config`; return a sentence about the result.
+
+    Raises `KoreError`.
+    """
     import asyncio
 
     provider = open_provider(config)

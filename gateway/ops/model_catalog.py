@@ -1,4 +1,4 @@
-"""The models that could be used here, and what is known of each without asking it."""
+"""Catalog of usable models, with their known properties; sends no requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -16,10 +16,10 @@ Source = Literal["configured", "environment", "ollama", "named"]
 
 @frozen
 class ModelListing:
-    """A model by the name that people use. Prices are dollars for a million tokens.
+    """A model under the name that people use. Prices are in dollars per million tokens.
 
-    `marks` say what it is used for: default, a profile's name, "fallback 1". `problem` says why
-    it cannot be used.
+    `marks` are its uses: default, a profile's name, "fallback 1". `problem` is the reason why it is
+    unusable.
     """
 
     name: str
@@ -38,7 +38,11 @@ class ModelListing:
 def offers(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
 ) -> list[ModelListing]:
-    """Configured models, vendors whose key is in `environ`, and `local` ones of an Ollama."""
+    """Return the available models.
+
+    These are configured models, models of vendors with a key in `environ`, and `local` Ollama
+    models.
+    """
     configured = model_list(settings)
     uses = used_for(settings, environ, local)
     names: dict[str, Source] = {config.name: "configured" for config in configured}
@@ -58,7 +62,7 @@ def offers(
 def used_for(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """The names of the models in use, with their marks."""
+    """Return the names of the models in use, with their marks."""
     uses: dict[str, tuple[str, ...]] = {}
     for name, mark in _uses(settings, environ, local):
         uses[name] = (*uses.get(name, ()), mark)

@@ -1,4 +1,4 @@
-"""A model tried out: a tiny request with a tool, and what became of it."""
+"""Probe of a model: a minimal request with a tool."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from agent.records import frozen
 from agent.types import Message, Text, user
 
 _ASK_S = 60
-# Beyond what an answer needs: models that think count their thoughts.
+# More than an answer needs, because thoughts of models count as well.
 _MAX_TOKENS = 1024
 _WORD = "Zürich"
 _SCHEMA: Mapping[str, Any] = {
@@ -29,9 +29,9 @@ _SCHEMA: Mapping[str, Any] = {
 
 @frozen
 class ProbeResult:
-    """What one key of a model came to. Times in seconds; `error` is None when all went well.
+    """Result for one key of a model. Times are in seconds; `error` is None on success.
 
-    `tool_call`: the model called the tool, and the argument arrived as it was given.
+    `tool_call`: the model called the tool, and the argument arrived unchanged.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ProbeResult:
 
 
 async def probe_model(config: ModelConfig) -> list[ProbeResult]:
-    """Each key of a resolved model, one after the other, without retries and fallbacks."""
+    """Probe each key of a resolved model in sequence, without retries and fallbacks."""
     alone = config.by_key()
     return [await _try_key(one, n, len(alone)) for n, one in enumerate(alone, 1)]
 
@@ -94,7 +94,7 @@ async def _talk(provider: Provider, config: ModelConfig, trial: ProbeResult) -> 
 async def _reply(
     provider: Provider, request: ModelRequest, began: float
 ) -> tuple[Message, float | None]:
-    """The whole reply, and the seconds until its first piece."""
+    """Return the whole reply, and the seconds until its first piece."""
     first_s: float | None = None
     stream = cast(Any, provider.stream(request))
     async with aclosing(stream):

@@ -1,4 +1,4 @@
-"""The policy for a person who asks what would happen to a call, and what roles there are."""
+"""Policy check: decisions for hypothetical calls, and the list of roles."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _PLAN_S = 10.0
 
 
 class PolicyCheck:
-    """Asks the rules that are in force now; nothing runs."""
+    """Check against the rules in force; nothing is executed."""
 
     def __init__(
         self, agent: Agent[Any], policies: RoleRegistry, access: AccessControl, workspace: Path
@@ -40,7 +40,7 @@ class PolicyCheck:
         mode: PermissionMode | None,
         channel: str,
     ) -> Mapping[str, Any]:
-        """The decision, and for a command the verdicts of all rules. Raises `KoreError`."""
+        """Return the decision, and for a command the verdicts of all rules. Raises `KoreError`."""
         sandbox = self._agent.settings.tools.sandbox
         folder = await asyncio.to_thread(self._workspace.resolve)
         self._policies.check(role, "role")
@@ -61,7 +61,7 @@ class PolicyCheck:
         return {**facts, "mode": case.policy.principal.mode, "verdicts": []}
 
     def list_roles(self) -> Mapping[str, Any]:
-        """The roles, and who has which by `access.roles`."""
+        """Return the roles, and their assignments in `access.roles`."""
         roles = (self._policies.role(name) for name in self._policies.names)
         return {
             "roles": [describe_role(role) for role in roles if role is not None],
@@ -70,7 +70,7 @@ class PolicyCheck:
         }
 
     async def _request(self, name: str, arguments: Mapping[str, Any], folder: Path) -> ToolRequest:
-        """What the tool itself says that it would do in the workspace."""
+        """Return the request with the effects that the tool plans in the workspace."""
         tool = self._agent.toolbox.find(name)
         if tool is None or traits_of(tool).has_costly_plan:
             raise KoreError(t("the tool {name!r} cannot be checked here", name=name[:80]))

@@ -1,7 +1,7 @@
-"""Changes to the files of the owner's folders that a person makes from elsewhere.
+"""Remote changes to files in the owner's folders.
 
-They are judged by the scope and the policy of the owner's tools, and go into the journal that
-`undo` works on, each folder's under a name of its own.
+The scope and the policy of the owner's tools apply. Changes go into the undo journal, under a
+separate name for each folder.
 """
 
 import os
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @frozen
 class ChangeRules:
-    """What a change is judged by, and the journal that it goes into (None: there is none)."""
+    """Rules for changes, and the journal for them (None: no journal)."""
 
     tools: ToolSettings
     policies: RoleRegistry
@@ -47,8 +47,11 @@ class ChangeRules:
 
 
 class ProjectChanges:
-    """Reads anew at every call. A question of the policy counts as answered: who changes a file
-    here is the person that it would be put to. A denial does not."""
+    """Editor of project files, which reads the state at every call.
+
+    A question of the policy counts as answered, because the person making the change would be
+    asked. A denial applies.
+    """
 
     def __init__(self, files: ProjectFiles, rules: ChangeRules) -> None:
         self._files = files
@@ -56,7 +59,7 @@ class ProjectChanges:
         self._scope = WorkspaceScope(rules.tools)
 
     async def write(self, place: str, path: str, text: str, digest: str) -> Mapping[str, Any]:
-        """See `ProjectFiles.write_file`."""
+        """Write a file; see `ProjectFiles.write_file`."""
 
         def work() -> Mapping[str, Any]:
             call = self._call(place, WRITING_TOOL)
@@ -66,7 +69,7 @@ class ProjectChanges:
         return await file_io.in_thread(work)
 
     async def make_folder(self, place: str, path: str) -> str:
-        """With the folders above it. Raises `KoreError` where something is already."""
+        """Create a folder and its parents. Raises `KoreError` if the path exists."""
 
         def work() -> str:
             call = self._call(place, WRITING_TOOL)
@@ -80,7 +83,7 @@ class ProjectChanges:
         return await _explained(lambda: file_io.in_thread(work))
 
     async def move(self, place: str, path: str, to: str | None) -> str:
-        """Move or rename, or delete (None)."""
+        """Move or rename a path, or delete it (`to` is None)."""
         if to is not None and not to.strip():
             raise KoreError(t("the new name is empty"))
         call = await file_io.in_thread(lambda: self._call(place, MoveFile.name))
@@ -103,8 +106,10 @@ class ProjectChanges:
         return await _explained(work)
 
     async def take_back(self, place: str, *, is_redo: bool) -> Mapping[str, Any]:
-        """The latest change that was made here: `text` says what came of it, `paths` are the files
-        and folders that changed."""
+        """Undo or redo the latest change made here.
+
+        `text` describes the result, `paths` are the changed files and folders.
+        """
 
         def work() -> Mapping[str, Any]:
             call = self._call(place, Undo.name)
@@ -149,7 +154,7 @@ class ProjectChanges:
         self._judge(ToolRequest(Undo.name, "unsafe", {}, root, changes=changes, creates=creates))
 
     def _judge(self, request: ToolRequest) -> None:
-        """Raises `PolicyDenied`."""
+        """Raise `PolicyDenied` if the policy denies the request."""
         sandbox = self._rules.tools.sandbox
         case = make_case(
             self._rules.policies,
@@ -164,7 +169,7 @@ class ProjectChanges:
             raise PolicyDenied(decision.reason)
 
     def _require_inside(self, request: ToolRequest) -> None:
-        """Also where tools may go further than the folder."""
+        """Raise `KoreError` for paths outside of the folder, even if tools may use them."""
         for path in (*request.changes, *request.creates):
             if not path.is_relative_to(request.workspace):
                 name = escape_line(str(path))

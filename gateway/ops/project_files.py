@@ -1,7 +1,7 @@
-"""The files of the owner's folders, for a person who looks at them and changes them from elsewhere.
+"""Remote access to files in the owner's folders.
 
-The same rules as for the tools of the owner: nothing outside of the folder, nothing that is
-blocked, nothing of Kore's own, through no link that leads away.
+The rules of the owner's tools apply: no access outside of the folder, to blocked paths, to Kore's
+own files, or through a link that leads outside.
 """
 
 import base64
@@ -30,39 +30,42 @@ from gateway.config import Settings
 
 T = TypeVar("T")
 
-# A screen shows no more, and an editor is slow with more.
+# Screens show no larger files, and editors are slow with them.
 _FILE_BYTES = 1_000_000
 _MOST_ENTRIES = 2_000
 _PICTURE_BYTES = 5_000_000
 
 
 class FileChangedMeanwhile(KoreError):
-    """A file is not what it was when it was read."""
+    """The file has changed since it was read."""
 
     code = "file-changed"
 
 
 class ProjectFiles:
-    """Reads anew at every question. All of it blocks."""
+    """Reader and writer of project files, which reads the state at every call.
+
+    All methods block.
+    """
 
     def __init__(self, settings: Settings, tools: ToolSettings) -> None:
         self._settings = settings
         self._scope = WorkspaceScope(tools)
 
     def list_places(self) -> Sequence[str]:
-        """The workspace, the trusted folders and those of chats, as far as they are there."""
+        """Return the existing folders: the workspace, trusted folders, and folders of chats."""
         trusted = self._settings.security.trusted_folders
         folders = (str(self._settings.agent.workspace), *trusted, *folders_of_chats(self._settings))
         real = (Path(os.path.realpath(folder)) for folder in folders)
         return list(dict.fromkeys(str(folder) for folder in real if folder.is_dir()))
 
     def find_place(self, place: str | None) -> Path:
-        """One of the places; None is the workspace. Raises `KoreError`."""
+        """Return one of the places; None is the workspace. Raises `KoreError`."""
         workspace = os.path.realpath(self._settings.agent.workspace)
         return self.call(workspace if place is None else place).environment.workspace
 
     def list_folder(self, place: str, path: str) -> Sequence[Mapping[str, Any]]:
-        """What lies in a folder of a place, folders first."""
+        """List a folder of a place, folders first."""
         call = self.call(place)
         folder = self.find(call, path)
         is_hidden = self._scope.hidden_test(call)
@@ -86,13 +89,13 @@ class ProjectFiles:
         ]
 
     def read_file(self, place: str, path: str) -> Mapping[str, Any]:
-        """A text, and the digest of the file that it is of; both '' for one that there is not."""
+        """Return a text and the digest of its file; both are '' for a missing file."""
         file = self.find(self.call(place), path)
         document, data = self._read(file)
         return _as_json(document, data)
 
     def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
-        """A picture of a type that browsers show, as base64."""
+        """Return a picture of a type that browsers show, as base64."""
         file = self.find(self.call(place), path)
         data = _answer(file, lambda: file_io.read(file, _PICTURE_BYTES))
         media_type = sniff_image_type(data[:16])
@@ -101,15 +104,17 @@ class ProjectFiles:
         return {"media_type": media_type, "data": base64.b64encode(data).decode()}
 
     def compare(self, place: str, path: str, text: str) -> Mapping[str, Any]:
-        """A text beside the file as it is now: the `diff` from the file to the text, and the file's
-        `digest`."""
+        """Compare a text with the current file.
+
+        Returns the `diff` from the file to the text, and the file's `digest`.
+        """
         file = self.find(self.call(place), path)
         document, data = self._read(file)
         theirs, mine = (one.replace("\r\n", "\n") for one in (document.text, text))
         return {"diff": diff(escape_line(path), theirs, mine), "digest": _digest(data)}
 
     def write_file(self, call: CallContext, path: str, text: str, digest: str) -> Mapping[str, Any]:
-        """In the place of what has this digest; '' makes a file that there is not."""
+        """Replace the file with this digest; '' creates a new file."""
         file = self.find(call, path)
         with exclusive_file(file):
             document, data = self._read(file)
@@ -119,7 +124,7 @@ class ProjectFiles:
                     hint=t("read it again, and make your change in that"),
                 )
             if "\r\n" in document.text and "\r\n" not in text:
-                # Browsers know one line end.
+                # Browsers use a single kind of line end.
                 text = text.replace("\n", "\r\n")
             changed = Document(text, document.form)
             new = _answer(file, changed.encode)
@@ -131,8 +136,10 @@ class ProjectFiles:
         return _as_json(changed, new)
 
     def find_sent(self, path: str) -> Path:
-        """The file that a tool of the owner's was given by this path: seen from the workspace, or
-        from another of the places. Raises `ToolError`."""
+        """Return the file for a path used by one of the owner's tools.
+
+        Relative paths start in the workspace, or in another place. Raises `ToolError`.
+        """
         obstacle = ToolError(t("it is not there any more"))
         for place in self.list_places():
             try:
@@ -144,14 +151,17 @@ class ProjectFiles:
         raise obstacle
 
     def _read(self, file: Path) -> tuple[Document, bytes | None]:
-        """The second is None for one that there is not."""
+        """Return the document and its bytes; None instead of bytes for a missing file."""
         if _answer(file, lambda: file_io.kind(file)) is None:
             return Document("", TextFormat()), None
         data = _answer(file, lambda: file_io.read(file, _FILE_BYTES))
         return _answer(file, lambda: decode(data, file)), data
 
     def call(self, place: str, changes: Recorder | None = None) -> CallContext:
-        """A call of the owner's in one of the places. Raises `KoreError` for any other."""
+        """Return a call by the owner in one of the places.
+
+        Raises `KoreError` for any other place.
+        """
         places = self.list_places()
         if place not in places:
             raise KoreError(
@@ -188,7 +198,7 @@ def _answer(path: Path, work: Callable[[], T]) -> T:
 
 
 def _write(file: Path, data: bytes, call: CallContext) -> None:
-    # A stranger's words do not become ours by a change beside them.
+    # An edit does not make other people's untrusted text trusted.
     with call.changes.file(file, data):
         write_marked(file, data, call.environment.workspace, frozenset())
 

@@ -1,4 +1,4 @@
-"""Review of a backup before it is restored: what its configuration changes, and where things go."""
+"""Review of a backup before it is restored: changed permissions and moved places."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,9 @@ _VALUE_CHARS = 2_000
 @frozen
 class MovedPlace:
     """A path that the backup replaces although the present configuration does not use it.
-    `variable` sets the path for one call of `kore`."""
+
+    `variable` sets the path for one call of `kore`.
+    """
 
     name: str
     path: Path
@@ -36,7 +38,7 @@ class MovedPlace:
 
 @frozen
 class RestoreReview:
-    """Lines that say what the backup changes, and the places that it moves."""
+    """Lines that describe the backup's changes, and the places that it moves."""
 
     lines: tuple[str, ...]
     places: tuple[MovedPlace, ...]
@@ -45,8 +47,10 @@ class RestoreReview:
 def review_restore(
     present: Settings, coming: Settings, parts: Path, trust_file: Path
 ) -> RestoreReview:
-    """Compare settings, and the files of a backup in `parts`, with what there is. Raises
-    `ConfigError` for a file of the backup that cannot be read."""
+    """Compare the settings and the backup's files in `parts` with the present ones.
+
+    Raises `ConfigError` for an unreadable file of the backup.
+    """
     lines = []
     config = read_object(parts / "config.json")
     if changes := list(_widening_lines(present, coming, config)):
@@ -57,7 +61,7 @@ def review_restore(
 
 
 def _moved_places(present: Settings, coming: Settings) -> Iterator[MovedPlace]:
-    """The workspace outside of the present one, and the database in another file."""
+    """Yield a workspace outside of the present one, and a database in another file."""
     workspace = coming.agent.workspace.resolve()
     if not workspace.is_relative_to(present.agent.workspace.resolve()):
         yield MovedPlace(t("workspace"), workspace, "KORE_AGENT_WORKSPACE")
@@ -67,8 +71,10 @@ def _moved_places(present: Settings, coming: Settings) -> Iterator[MovedPlace]:
 
 
 def _widening_lines(present: Settings, coming: Settings, config: Any) -> Iterator[str]:
-    """Each key that changes what Kore may do, with its value in `config`, where references stand
-    for secrets."""
+    """Yield each key that changes Kore's permissions, with its value in `config`.
+
+    References take the place of secrets there.
+    """
     diff = update(present, coming)
     for key in (*diff.changed_keys, *diff.restart_keys):
         path = tuple(key.split("."))
@@ -79,7 +85,7 @@ def _widening_lines(present: Settings, coming: Settings, config: Any) -> Iterato
 
 
 def _newly_trusted(coming: Mapping[str, Any], trust_file: Path) -> Iterator[str]:
-    """The project files that the backup trusts and that are not trusted now."""
+    """Yield the project files that the backup trusts and that are not trusted now."""
     try:
         present = read_object(trust_file) or {}
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What the screens of a browser show: opened for each call, and imported when somebody looks."""
+"""Data for the browser's screens, opened for each call and imported on first use."""
 
 import os
 from pathlib import Path
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 @frozen
 class ScreenData:
-    """The parts of this process that the screens are about; `sources` and `reloader` where its
-    configuration is read again when it changes."""
+    """Parts of this process that the screens show.
+
+    `sources` and `reloader` are set where its configuration is reloaded after changes.
+    """
 
     settings: Settings
     home: DataDir
@@ -65,7 +67,7 @@ class ScreenData:
         return ProjectChanges(self.files(), rules)
 
     def terminals(self) -> TerminalRegistry:
-        """All that this process has; called once."""
+        """Return the registry of all terminals of this process; called once."""
         return TerminalRegistry(
             mode=self.settings.server.terminal,
             tools=lambda: self.agent.settings.tools,
@@ -91,7 +93,7 @@ class ScreenData:
         sources = self.sources
         if sources is None:
             own_file = self.settings.own_file
-            # One that is named has to be there.
+            # An explicitly named file must exist.
             config = None if own_file == self.home.config else own_file
             sources = Sources(config, self.home.root, Path.cwd(), os.environ)
         return ConfigEditor(sources, self.settings, self.redactor, self.reloader)

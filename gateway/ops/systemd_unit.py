@@ -1,4 +1,4 @@
-"""Kore as a service of systemd: a unit of the user's own, and who runs it."""
+"""Kore as a systemd user service: the unit file and its environment."""
 
 import os
 import subprocess
@@ -24,12 +24,12 @@ class SystemctlResult:
 
 
 def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) -> str:
-    """The unit file.
+    """Return the text of the unit file.
 
-    Commands of the model run in a sandbox that makes namespaces of its own, so nothing stands here
-    that forbids or shadows these: no `RestrictNamespaces`, no `ProtectKernelTunables` or
-    `ProtectProc` (a partly hidden /proc cannot be mounted anew), no filter of system calls. What
-    is left costs nothing: see systemd.exec(5).
+    The model's commands run in a sandbox that creates its own namespaces, so the unit contains
+    nothing that forbids or shadows these: no `RestrictNamespaces`, no `ProtectKernelTunables` or
+    `ProtectProc` (a partly hidden /proc cannot be mounted again), no filter of system calls. The
+    remaining options cost nothing: see systemd.exec(5).
     """
     command = [*_program(), "--home", str(home.root)]
     command += ["--config", str(config)] if config else []
@@ -66,13 +66,13 @@ def unit_text(home: DataDir, config: Path | None, environ: Mapping[str, str]) ->
 
 
 def unit_path(environ: Mapping[str, str]) -> Path:
-    """Where the user's own units lie (systemd.unit(5))."""
+    """Return the path of the unit among the user's own units (systemd.unit(5))."""
     base = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "systemd" / "user" / NAME
 
 
 def require_systemd() -> None:
-    """Raises `KoreError` where no systemd runs services for this user."""
+    """Raise `KoreError` where systemd does not run services for this user."""
     if find_trusted_program("systemctl") is None:
         raise _without(t("systemd not found"))
     ran = systemctl("show-environment")
@@ -85,7 +85,7 @@ def systemctl(*words: str) -> SystemctlResult:
 
 
 def run(*words: str) -> SystemctlResult:
-    """A short program and what it said. Raises `KoreError` when it does not end."""
+    """Run a short program and return its output. Raises `KoreError` at a timeout."""
     program = find_trusted_program(words[0])
     if program is None:
         return SystemctlResult(127, "", f"{words[0]}: not found")
@@ -107,7 +107,7 @@ def run(*words: str) -> SystemctlResult:
 
 
 def lingers() -> bool:
-    """Whether this user's services go on without a login, and start with the machine."""
+    """Return whether this user's services run without a login, and start at boot."""
     ran = run("loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value")
     return ran.out.strip() == "yes"
 
@@ -124,7 +124,7 @@ def _without(message: str, reason: str = "") -> KoreError:
 
 
 def _program() -> Sequence[str]:
-    """How this very Kore is started."""
+    """Return the command that starts this installation of Kore."""
     script = Path(sys.prefix) / "bin" / "kore"
     return [str(script)] if script.exists() else [sys.executable, "-m", "gateway"]
 
@@ -135,5 +135,5 @@ def _quote(word: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Without what systemd would take for a specifier."""
+    """Escape systemd's specifiers."""
     return text.replace("%", "%%")

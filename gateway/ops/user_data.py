@@ -1,4 +1,4 @@
-"""The custodian: gives out all that is kept of one person, and does away with it."""
+"""Export and deletion of all data about one person."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from gateway.store.repositories import file_changes, preferences
 if TYPE_CHECKING:
     from gateway.store.files.file_store import SharedFiles
 
-# What is noted of a deletion once only its bytes are left.
+# State of a deletion when only its bytes remain.
 _REWRITE = "rewrite"
 _BLOB = re.compile(r"\b[0-9a-f]{40}\b")
 _ABOUT = """All that this Kore keeps of {who}.
@@ -49,8 +49,11 @@ Times are Unix seconds. Not in here: the audit log, which tells who was allowed 
 
 @frozen
 class _Plan:
-    """A deletion as it is noted in the database until it is done. `owner`: theirs is what lies on
-    top of the folders, except in those of `channels`; `copies`: those of upgrades go, too."""
+    """A deletion, stored in the database until it is complete.
+
+    With `owner`, everything in the folders is theirs, except the top-level folders of `channels`.
+    With `copies`, the copies made at upgrades are deleted too.
+    """
 
     principal: str
     workspace: str
@@ -59,7 +62,7 @@ class _Plan:
     channels: Sequence[str] = ()
 
     def folders(self) -> Sequence[Path]:
-        """Where their memory and what they sent lies."""
+        """Return the folders with the person's memory and received files."""
         whole = [Path(self.workspace) / name for name in (MEMORY_FOLDER, INBOX_FOLDER)]
         if self.owner:
             return whole
@@ -67,7 +70,7 @@ class _Plan:
         return [folder / channel / folder_name(_sender(self.principal)) for folder in whole]
 
     def walks(self) -> Iterator[tuple[str, TreeWalk]]:
-        """Once through each of the folders, and its name in an export; no link is followed."""
+        """Yield each folder's name in an export and a walk through it; links are not followed."""
         for folder in self.folders():
             if not folder.is_dir() or folder.is_symlink():
                 continue
@@ -82,18 +85,24 @@ class _Plan:
                     os.close(root)
 
     def _is_theirs(self, folder: TreeEntry) -> bool:
-        """The owner's lie on top; folders of channels are other people's."""
+        """Return whether the folder belongs to the person.
+
+        Top-level folders of channels belong to other people than the owner.
+        """
         return not self.owner or bool(folder.above) or folder.name not in self.channels
 
     def measure(self) -> tuple[int, int]:
-        """How many files, and their bytes."""
+        """Return the number of files, and their total bytes."""
         sizes = [m.info.st_size for _, walk in self.walks() for m in walk if m.is_file]
         return len(sizes), sum(sizes)
 
 
 @frozen
 class UserDataService:
-    """For the owner of the machine. `forget` lets go of a session that is in memory."""
+    """User data service for the owner of the machine.
+
+    `forget` drops a session from memory.
+    """
 
     database: Store
     home: DataDir
@@ -106,7 +115,7 @@ class UserDataService:
     channels: Sequence[str] = ()
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
-        """Counts of the stored data. Raises `KoreError` for an id without a person."""
+        """Return counts of the stored data. Raises `KoreError` for an invalid id."""
         from gateway.store.repositories.user_data import erasure
 
         _check(principal)
@@ -123,7 +132,7 @@ class UserDataService:
         }
 
     async def export(self, principal: str, target: Path) -> Mapping[str, Any]:
-        """A zip file with all of it, for its owner only. Raises `KoreError`."""
+        """Write a zip file with all data, readable only by its owner. Raises `KoreError`."""
         from gateway.store.repositories.user_data import export
 
         _check(principal)
@@ -131,7 +140,10 @@ class UserDataService:
         return await asyncio.to_thread(self._pack, principal, texts, target)
 
     async def delete(self, principal: str, *, copies: bool) -> Mapping[str, Any]:
-        """Do away with it; what remains is told. Raises `KoreError` while it is at work."""
+        """Delete all data, and return what remains.
+
+        Raises `KoreError` while an answer to the person is in progress.
+        """
         before = await self.summarize(principal)
         if before["busy"]:
             raise KoreError(
@@ -157,11 +169,11 @@ class UserDataService:
         return {**before, "copies": remaining, "left_out": left_out}
 
     async def finish(self) -> int:
-        """Do what is left of a deletion whose rows are gone: its files, and bytes of its rows. A
-        process that was killed in it left that to the next start.
+        """Finish a deletion whose rows are deleted: its files, and the bytes of its rows.
 
-        How many files and folders could not be deleted. Raises `FileStoreError` when files that
-        other machines see cannot be deleted now.
+        A process killed during a deletion left this to the next start. Returns the number of files
+        and folders that could not be deleted. Raises `FileStoreError` when shared files cannot be
+        deleted now.
         """
         state = await self.database.transact(preferences.get_state, preferences.DELETION)
         left_out = 0
@@ -176,7 +188,7 @@ class UserDataService:
             if plan.copies:
                 for path in self.database.upgrade_copies():
                     path.unlink(missing_ok=True)
-            # From here on the name is known no more.
+            # From here on, the person's name is no longer stored.
             await self.database.transact(preferences.put_state, preferences.DELETION, _REWRITE)
         await self.database.rewrite()
         await self.database.transact(preferences.drop_state, preferences.DELETION)
@@ -215,7 +227,7 @@ class UserDataService:
                             packing.add(member, top)
                     packing.left_out += walk.left_out
         except OSError as exc:
-            # A half one would look like all there is, and stand in the way of the next.
+            # A partial file would look complete, and block the next export.
             target.unlink(missing_ok=True)
             raise KoreError(
                 t(
@@ -233,12 +245,12 @@ class UserDataService:
 
 
 def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
-    """How many files and folders are left."""
+    """Delete the files; return the number of files and folders that remain."""
     left_out = 0
     for _, walk in plan.walks():
         left_out += sum(not _is_deleted(member) for member in walk) + walk.left_out
     for folder in plan.folders():
-        # On top lie the folders of everybody else.
+        # The top level also contains the folders of other people.
         if folder.parent != Path(plan.workspace):
             _remove_empty(folder)
     from agent.undo.blob_store import BlobStore
@@ -261,9 +273,12 @@ def _delete_shared(files: "SharedFiles", plan: "_Plan", needed: frozenset[str]) 
 
 
 def _is_deleted(member: TreeEntry) -> bool:
-    """A folder goes where nothing is left in it; false for a file that cannot be deleted."""
+    """Delete the entry; False for a file that cannot be deleted.
+
+    A folder is deleted if it is empty.
+    """
     if member.is_done:
-        with suppress(OSError):  # something lies in it
+        with suppress(OSError):  # not empty
             os.rmdir(member.name, dir_fd=member.folder)
     elif member.is_folder:
         member.open_up()
@@ -279,12 +294,12 @@ def _is_deleted(member: TreeEntry) -> bool:
 
 def _remove_empty(folder: Path) -> None:
     if folder.is_dir() and not folder.is_symlink():
-        with suppress(OSError):  # something lies in it
+        with suppress(OSError):  # not empty
             folder.rmdir()
 
 
 def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
-    """The sessions that changed, and files that are no longer needed."""
+    """Delete the rows; return the changed sessions, and the files that are no longer needed."""
     from gateway.store.repositories.user_data import erasure
 
     before = waiting(tx)
@@ -294,7 +309,7 @@ def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[Out
 
 
 def _needed_blobs(tx: Transaction) -> frozenset[str]:
-    """Names of contents that an undo still needs."""
+    """Return the names of contents that an undo still needs."""
     return frozenset(name for entry in file_changes.entries(tx) for name in _BLOB.findall(entry))
 
 

@@ -1,5 +1,4 @@
-"""What a person looks up beside conversations: costs, settings, logs, the audit trail, and files
-that tell Kore who it is."""
+"""Workbench: costs, settings, logs, the audit trail, and the files that describe Kore."""
 
 import hashlib
 import json
@@ -22,7 +21,7 @@ from gateway.runtime.secrets import describe
 from gateway.store.port import Store
 from gateway.store.repositories import usage
 
-# The files of the workspace that a person may change here; what is not named is no file here.
+# Files of the workspace that people may edit here; other names are rejected.
 NOTES = (
     *("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md", "HEARTBEAT.md"),
     "memory/MEMORY.md",
@@ -34,7 +33,7 @@ _MOST_DAYS, _MOST_LINES = 366, 1_000
 
 
 class Workbench:
-    """Reads anew at every question; nothing of it is kept."""
+    """Workbench, which reads the state at every call."""
 
     def __init__(
         self, *, database: Store, home: DataDir, settings: Settings, redactor: Redactor
@@ -45,7 +44,7 @@ class Workbench:
         self._redactor = redactor
 
     async def list_costs(self, days: int) -> Sequence[Mapping[str, Any]]:
-        """Of each of the last days, today last."""
+        """Return the costs of each of the last days, today last."""
         if not 1 <= days <= _MOST_DAYS:
             raise KoreError(t("expected 1 to {most} days", most=_MOST_DAYS))
         today = datetime.now().astimezone().date()
@@ -63,12 +62,12 @@ class Workbench:
         ]
 
     def describe_config(self) -> Mapping[str, Any]:
-        """Without secrets."""
+        """Return the configuration without secrets."""
         cleaned: Mapping[str, Any] = self._redactor.clean_data(describe(self._settings))
         return cleaned
 
     def read_log(self, lines: int, level: str) -> Sequence[Mapping[str, Any]]:
-        """The newest lines, oldest first. Blocks."""
+        """Return the newest lines, oldest first. Blocks."""
         if level not in _LEVELS:
             raise KoreError(t("found the level {level!r}", level=level[:80]))
         file = self._settings.logging.file or self._home.logs / "kore.log"
@@ -77,12 +76,12 @@ class Workbench:
         return [self._clean(entry) for entry in entries[-min(lines, _MOST_LINES) :]]
 
     def list_audit(self, limit: int) -> Sequence[Mapping[str, Any]]:
-        """The newest entries, newest first. Blocks."""
+        """Return the newest entries, newest first. Blocks."""
         entries = _json_lines(self._home.audit / CURRENT)
         return [self._clean(entry) for entry in entries[: -min(limit, _MOST_LINES) - 1 : -1]]
 
     def read_note(self, name: str) -> Mapping[str, Any]:
-        """`text`, '' for one that there is not, and `digest` of it. Blocks."""
+        """Return the `text` of a note ('' if it is missing) and its `digest`. Blocks."""
         path = self._note(name)
         try:
             data = file_io.read(path, _NOTE_BYTES) if path.exists() else b""
@@ -91,7 +90,7 @@ class Workbench:
         return {"name": name, "text": data.decode(errors="replace"), "digest": _digest(data)}
 
     def write_note(self, name: str, text: str, digest: str) -> Mapping[str, Any]:
-        """In the place of what has this digest. Blocks."""
+        """Replace the note that has this digest. Blocks."""
         path, data = self._note(name), text.encode(errors="replace")
         if len(data) > _NOTE_BYTES:
             raise KoreError(t("{name} may have {most:,} bytes", name=name, most=_NOTE_BYTES))
@@ -102,7 +101,7 @@ class Workbench:
                     hint=t("read it again, and make your change in that"),
                 )
             try:
-                # Untrusted text does not become the person's by a line that they add to it.
+                # Untrusted text does not become the person's by an edit of the file.
                 write_marked(path, data, self._settings.agent.workspace, NOTHING)
             except ToolError as exc:
                 raise KoreError(str(exc)) from exc
@@ -121,13 +120,13 @@ class Workbench:
 
 
 def _span(day: date) -> tuple[str, float, float]:
-    """A day of this machine's clock: its name, and when it begins and ends."""
+    """Return the name, the start and the end of a day in local time."""
     began_at = datetime(day.year, day.month, day.day)
     return f"{day}", began_at.timestamp(), (began_at + timedelta(days=1)).timestamp()
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects at the end of a file; what is cut off or not ours is left out."""
+    """Return the JSON objects at the end of a file, without incomplete or other lines."""
     try:
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))

@@ -1,4 +1,4 @@
-"""Files put into a zip file from where a walk has found them."""
+"""Zip files written from a walk through a folder."""
 
 import shutil
 import time
@@ -9,22 +9,24 @@ from agent.security.files.folder_tree import TreeEntry
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
-# What has a longer name is unpacked by few programs, and opened by none.
+# Few programs unpack longer names, and none opens them.
 NAME_BYTES = 4000
-# Files may be older, and newer, than the format's years: 1980-01-02 and 2107-12-30.
+# Files may be outside of the format's years: 1980-01-02 to 2107-12-30.
 _FIRST, _LAST = 315_619_200, 4_354_732_800
 
 
 class ZipWriter:
-    """Into `packed`; `left_out` counts what no name can be written for, or could not be opened."""
+    """Writer into `packed`; `left_out` counts files with invalid names and unreadable files."""
 
     def __init__(self, packed: "ZipFile") -> None:
         self.left_out = 0
         self._packed = packed
 
     def add(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
-        """Add the file, below this folder; None where it is not packed. Raises OSError when it
-        cannot be read or written."""
+        """Add the file below this folder; None if it is left out.
+
+        Raises `OSError` when it cannot be read or written.
+        """
         from zipfile import ZIP_DEFLATED, ZipInfo
 
         name = f"{folder}/{member.path}"
@@ -49,7 +51,7 @@ class ZipWriter:
         return info
 
     def add_folder(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
-        """Add the folder itself; None where it cannot be named, nor what is in it."""
+        """Add the folder itself, without its content; None if its name is invalid."""
         from zipfile import ZipInfo
 
         name = f"{folder}/{member.path}/"

@@ -1,4 +1,4 @@
-"""What runs in the background of conversations: who is told of it, and where it ends."""
+"""Background work of conversations: lists, output and termination."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,14 +18,17 @@ _STEP_CHARS = 200
 
 
 def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], str] = str) -> str:
-    """A sentence about what ends with its conversation; '' when nothing does."""
+    """Return a sentence about tasks that end with their conversation; '' without any."""
     names = [escape(escape_invisible(task.title)) for task in tasks if task.is_running]
     return t("Background tasks stopped: {names}.", names=", ".join(names)) if names else ""
 
 
 class BackgroundWork:
-    """The work that tools go on with between turns. `process` is this one's number where several
-    run turns; `on_end` tells the others that a session holds nothing any more."""
+    """Background work of tools between turns.
+
+    `process` is the number of this process where several run turns. `on_end` tells the others that
+    a session's background work has ended.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class BackgroundWork:
         self._pinned: set[str] = set()
 
     async def pin(self, session: str) -> None:
-        """While a command of a session runs in the background, its turns are run here: no other
-        process could read what it prints, or end it."""
+        """Pin a session's turns to this process while a command runs in its background.
+
+        No other process could read the command's output or end it.
+        """
         if self._process is None:
             return
         is_needed = bool(self.running(session))
@@ -62,7 +67,7 @@ class BackgroundWork:
         return [task.title for task in self._agent.toolbox.tasks(session) if task.is_running]
 
     def commands(self, session: str) -> list[TaskInfo]:
-        """A session's commands in the background, also those that have ended."""
+        """Return a session's background commands, including ended ones."""
         if not self._agent.has_tools:
             return []
         return [
@@ -79,7 +84,7 @@ class BackgroundWork:
         ]
 
     def agents(self, tx: Transaction, session: str) -> list[TaskInfo]:
-        """The sub-agents of a session: those that run, and the latest that have ended."""
+        """Return the sub-agents of a session: running ones, and the latest ended ones."""
         return [
             TaskInfo(
                 f"agent-{one.id}",
@@ -97,27 +102,27 @@ class BackgroundWork:
         ]
 
     def lane_of_agent(self, tx: Transaction, session: str, number: str) -> str | None:
-        """The chat that a sub-agent of a session works for."""
+        """Return the chat that a sub-agent of a session works for."""
         task = subagent_tasks.find(tx, number, session)
         return None if task is None else task.root_lane
 
     def output(self, session: str, task: str, position: int) -> TaskOutput | None:
-        """What a command has printed behind a position."""
+        """Return a command's output after a position."""
         if not self._agent.has_tools:
             return None
         return self._agent.toolbox.output(session, task, position)
 
     def kill(self, session: str, task: str) -> bool:
-        """End a command; False when none is called so."""
+        """End a command; False when it does not exist."""
         return self._agent.has_tools and self._agent.toolbox.kill(session, task)
 
     async def end(self, session: str) -> str:
-        """Let go of all that a session holds; a sentence about what has run there, or ''."""
+        """End a session's background work in all processes; return a sentence about it, or ''."""
         self._on_end(session)
         return await self.end_here(session)
 
     async def end_here(self, session: str) -> str:
-        """The same for what this process holds."""
+        """End a session's background work in this process; return a sentence about it, or ''."""
         if not self._agent.has_tools:
             return ""
         sentence = stopped_tasks_text(self._agent.toolbox.tasks(session))
@@ -126,8 +131,10 @@ class BackgroundWork:
         return sentence
 
     async def close_if_abandoned(self, session: str, lane: str) -> bool:
-        """Whether no turn returns to a session whose one-shot run is over: what it left running
-        has to end then, and the watching screens are told."""
+        """Return whether no turn returns to a session whose one-shot run is over.
+
+        Its background work must end then; watching screens get a notice.
+        """
         if await self._database.transact(sessions.is_in_use, session):
             return False
         if sentence := stopped_tasks_text(self._agent.toolbox.tasks(session)):
@@ -136,7 +143,7 @@ class BackgroundWork:
 
 
 def _last_step(tx: Transaction, session: str) -> str:
-    """What a sub-agent did or said last, on one line."""
+    """Return a sub-agent's last action or words, on one line."""
     count = sessions.count_messages(tx, session)
     for _, _, message in reversed(sessions.load_after(tx, session, count - 2, 2)):
         if message.tool_calls:

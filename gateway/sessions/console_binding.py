@@ -1,4 +1,4 @@
-"""Consoles: which conversation a terminal is in, inside the caller's transaction."""
+"""Binding of terminals to conversations, inside the caller's transaction."""
 
 import time
 from dataclasses import replace
@@ -22,7 +22,7 @@ def bind(tx: Transaction, lane: str, session: str | None) -> str:
     token = token_of_lane(lane)
     principal = console_principal() if token is None else token_principal(token)
     if token is not None and sessions.bound_session(tx, lane) is None:
-        # Refused here, a message leaves nothing behind.
+        # Refuse before anything is stored.
         check_room(tx, principal)
     if session is None:
         session_id = sessions.create_session(tx, principal, time.time())
@@ -43,7 +43,7 @@ def bind(tx: Transaction, lane: str, session: str | None) -> str:
 
 
 def consoles_of(tx: Transaction, session: str) -> list[str]:
-    """Chat ids of consoles that are in this session: an answer may be under way there."""
+    """Return the chat ids of consoles in this session, where an answer may be in progress."""
     lanes = sessions.lanes_of(tx, lookup.find(tx, session))
     prefix = Route(CONSOLE, LOCAL, "").lane
     return [lane.removeprefix(prefix) for lane in lanes if lane.startswith(f"{prefix}{MAIN}")]
@@ -52,7 +52,7 @@ def consoles_of(tx: Transaction, session: str) -> list[str]:
 def open_console(
     tx: Transaction, chat_id: str, session: str | None, fresh: bool
 ) -> ConsoleLease | None:
-    """The console's place in this chat; None when something else is still under way there."""
+    """Bind the console to a session; None when other work is unfinished in this chat."""
     lane = Route(CONSOLE, LOCAL, chat_id).lane
     lease = _open_lane(tx, chat_id, lane, session, fresh)
     return lease and replace(lease, delivered=outbox.last_before_news(tx, lane))
@@ -65,7 +65,7 @@ def _open_lane(
     current = sessions.bound_session(tx, lane)
     if unfinished:
         if fresh and current is not None and session_admin.status_of(tx, current) == "paused":
-            return None  # what waits there waits on
+            return None  # the paused work stays queued
         if session is not None and lookup.find(tx, session) != current:
             return None
         return ConsoleLease(chat_id, current, unfinished=True)

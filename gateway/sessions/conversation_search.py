@@ -1,4 +1,4 @@
-"""Past messages for `memory_search`: the speaker's own conversations in this chat only."""
+"""Search in past messages for `memory_search`, limited to the speaker's own conversations."""
 
 import logging
 import time
@@ -21,19 +21,19 @@ from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.execution.claims import TurnClaim
 
 _log = logging.getLogger(__name__)
-# So many words of a query are looked for one by one.
+# Limit of query words that are searched individually.
 _TERMS = 12
 _AROUND_CHARS = 200
-# So many messages are compared by what they mean.
+# Limit of messages that are compared by meaning.
 _NEWEST = 1_000
-# Read around a hit: so many messages before and behind it, and of each so much.
+# Messages read before and after a hit, and the length limits of the texts.
 _AROUND_MESSAGES = 5
 _HIT_CHARS = 6_000
 _NEIGHBOUR_CHARS = 1_500
 
 
 class Ownership(Protocol):
-    """Who owns the place: `gateway.access.control.AccessControl`."""
+    """Ownership of the Kore: `gateway.access.control.AccessControl`."""
 
     @property
     def owner_id(self) -> str | None: ...
@@ -42,8 +42,10 @@ class Ownership(Protocol):
 
 @frozen
 class ConversationSearch:
-    """Searches for one turn. Whose words it finds is decided at each search, since others may have
-    joined the turn."""
+    """Conversation search for one turn.
+
+    The scope is determined at each search, since others may have joined the turn.
+    """
 
     database: Store
     access: Ownership
@@ -51,7 +53,10 @@ class ConversationSearch:
     similarity: Similarity | None = None
 
     async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
-        """The best first. Raises `KoreError` when nothing may or can be searched here."""
+        """Return the best hits first.
+
+        Raises `KoreError` when search is forbidden or impossible here.
+        """
         try:
             while not await self.database.transact(search.enter_older):
                 pass
@@ -63,21 +68,23 @@ class ConversationSearch:
         return await self.database.transact(self._with_taint, hits[:most])
 
     async def _similar(self, words: str, similarity: Similarity) -> list[SearchHit]:
-        """The newest messages that mean what was asked, the nearest first."""
+        """Return recent messages that are similar in meaning, the most similar first."""
         messages = await self.database.transact(self._newest)
         try:
             cosines = await similarity(words, [hit.snippet for hit in messages])
         except KoreError as exc:
             _log.warning("conversations are searched by words alone: %s", exc)
             return []
-        # A person may have joined the turn meanwhile.
+        # Check again, because another person may have joined the turn.
         self._scope()
         hits = [messages[n] for n in most_alike(cosines, MAX_SIMILAR)]
         return [replace(hit, snippet=_beginning(hit.snippet)) for hit in hits]
 
     async def around(self, session: str, n: int) -> Sequence[MemoryHit]:
-        """Message `n` of a session and those beside it; empty when there is none of theirs. Raises
-        `KoreError` when nothing may be read here."""
+        """Return message `n` of a session and its neighbours; empty if it is not the speaker's.
+
+        Raises `KoreError` when reading is forbidden here.
+        """
         return await self.database.transact(self._around, session, n)
 
     def _around(self, tx: Transaction, session: str, n: int) -> list[MemoryHit]:
@@ -93,8 +100,10 @@ class ConversationSearch:
         ]
 
     def _scope(self) -> Scope:
-        """Their own conversations of this chat; for the owner in private the terminal's, too, and
-        at the terminal all of the owner's."""
+        """Return the speaker's own conversations in this chat.
+
+        The owner in private also gets the terminal's; at the terminal, all of the owner's.
+        """
         messages = self.claim.messages
         if len({message.principal for message in messages}) > 1:
             raise KoreError(
@@ -108,7 +117,7 @@ class ConversationSearch:
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
     def _search(self, tx: Transaction, words: str, most: int) -> list[SearchHit]:
-        # Only now: another speaker may have joined while the index was updated.
+        # Checked only now: another speaker may have joined while the index was updated.
         scope = self._scope()
         own_messages = self._own_messages(tx)
 
@@ -133,15 +142,17 @@ class ConversationSearch:
         ]
 
     def _own_messages(self, tx: Transaction) -> set[tuple[str, int]]:
-        """This turn's own messages: the question is no answer to itself."""
+        """Return this turn's own messages, since the question does not answer itself."""
         return {(self.claim.session, n) for n in sessions.numbers_of(tx, self.claim.turn)}
 
 
 def _ranked(
     words: str, whole: Sequence[SearchHit], partial: Iterable[Sequence[SearchHit]]
 ) -> list[SearchHit]:
-    """Messages that hold all the words as they stand, then those with the rarest of them: each is
-    looked for alone, by its stem, since a word that is looked for may go on."""
+    """Return messages with all words unchanged, then messages with the rarest of them.
+
+    Each word is searched individually by its stem, since messages may contain longer forms.
+    """
     first = {(hit.session, hit.n) for hit in whole}
     snippets: dict[tuple[str, int], list[SearchHit]] = {}
     for hit in (*whole, *chain.from_iterable(partial)):

@@ -1,4 +1,4 @@
-"""Editors that show files to the turns of their lanes, and what turns ask them."""
+"""Hub for editors that provide files to the turns of their lanes."""
 
 import asyncio
 import os
@@ -19,13 +19,16 @@ TEXT_LIMIT_BYTES = 1_000_000
 
 
 class EditorSilent(KoreError):
-    """The editor gave no answer in time, or none that is of use."""
+    """The editor gave no usable answer in time."""
 
 
 @dataclass(eq=False, slots=True)
 class _Editor:
-    """`is_silent` once it has let a request wait in vain: the next ones are not sent. Each of
-    `answers` belongs to a request under way."""
+    """Connection to an editor.
+
+    `is_silent` after a request has timed out: no further requests are sent. Each entry of `answers`
+    belongs to an open request.
+    """
 
     can_read: bool
     can_write: bool
@@ -37,7 +40,7 @@ class _Editor:
 
 
 class EditorHub:
-    """The editors of this process's turns, by lane, and the MCP servers that they name."""
+    """Editors of this process's turns, by lane, and the MCP servers that they name."""
 
     def __init__(
         self, servers: SessionServers, read_s: float = READ_S, write_s: float = WRITE_S
@@ -50,8 +53,10 @@ class EditorHub:
     async def serve(
         self, lane: str, can_read: bool, can_write: bool
     ) -> AsyncIterator[AsyncIterator[EditorRequest]]:
-        """Take requests for the editor of a lane until the block ends. A later one takes the place
-        of an earlier one."""
+        """Yield the requests for a lane's editor until the block ends.
+
+        A later editor replaces an earlier one.
+        """
         editor = self._editors[lane] = _Editor(can_read, can_write)
         try:
             yield _requests_of(editor)
@@ -63,7 +68,10 @@ class EditorHub:
                     answer.set_exception(EditorSilent(t("the editor has left")))
 
     def answer(self, request: str, text: str | None) -> bool:
-        """None: the editor could not do it. False when the request is no longer open."""
+        """Answer a request; False when it is no longer open.
+
+        `text` is None if the editor could not do it.
+        """
         for editor in self._editors.values():
             future = editor.answers.get(request)
             if future is not None and not future.done():
@@ -75,7 +83,7 @@ class EditorHub:
         return False
 
     def files_of(self, lane: str) -> "LaneFiles":
-        """Files as the editor of this lane shows them, as long as there is one."""
+        """Return access to files as this lane's editor shows them, while there is one."""
         return LaneFiles(self, lane)
 
     async def read(self, lane: str, path: Path) -> str | None:
@@ -108,7 +116,7 @@ class EditorHub:
 
 
 class LaneFiles:
-    """Implements `agent.tools.editor_files.EditorFiles`."""
+    """Implementation of `agent.tools.editor_files.EditorFiles` for one lane."""
 
     def __init__(self, hub: EditorHub, lane: str) -> None:
         self._hub, self._lane = hub, lane
@@ -126,7 +134,7 @@ async def _requests_of(editor: _Editor) -> AsyncIterator[EditorRequest]:
 
 
 def _is_usable(text: str) -> bool:
-    """Whether it is the text of a file that tools could have written."""
+    """Return whether tools could have written this text to a file."""
     try:
         size_bytes = len(text.encode())
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What a watcher of a lane is told: deliveries that it missed, then what happens live."""
+"""Event feed for watchers of a lane: missed deliveries, then live events."""
 
 from collections.abc import AsyncIterator
 from typing import cast
@@ -9,15 +9,18 @@ from gateway.core.records import Delivered, WatchEvent
 from gateway.store.port import Store
 from gateway.store.repositories.delivery import outbox
 
-# So many are read at a time.
+# Deliveries read per query.
 _PAGE = 200
 
 
 async def lane_events(
     database: Store, lane: str, after: int | None, live: Subscription
 ) -> AsyncIterator[WatchEvent]:
-    """Live events; with `after` first the deliveries with higher numbers that were handed to a
-    watcher, which may have lost its connection before it had them. Each is told once."""
+    """Yield live events of a lane.
+
+    With `after`, first yield later deliveries that were already sent to a watcher, which may have
+    lost its connection before receiving them. Each delivery is yielded once.
+    """
     last = after
     while last is not None:
         page = await database.transact(outbox.handed_out_after, lane, last, _PAGE)
@@ -27,7 +30,7 @@ async def lane_events(
         if len(page) < _PAGE:
             break
     async for event in live:
-        # One that was on its way while the journal was read is in both.
+        # A delivery made while the journal was read is in both sources.
         is_repeat = (
             isinstance(event, Delivered)
             and after is not None
@@ -35,5 +38,5 @@ async def lane_events(
             and after < event.seq <= last
         )
         if not is_repeat:
-            # Of sessions only their followers are told.
+            # Session events go only to followers of sessions.
             yield cast("WatchEvent", event)

@@ -1,4 +1,4 @@
-"""Finds the session that a person names, checks names, and words refusals."""
+"""Session lookup by id prefix, validation of names, and error messages."""
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -8,7 +8,7 @@ from gateway.store.repositories.conversations import search, session_admin, sess
 
 
 def find(tx: Transaction, session: str) -> str:
-    """The id that `session` is, or begins. Raises `KoreError`."""
+    """Return the session id that `session` equals or abbreviates. Raises `KoreError`."""
     match sessions.ids_with_prefix(tx, session):
         case []:
             raise KoreError(
@@ -25,8 +25,10 @@ def find(tx: Transaction, session: str) -> str:
 
 
 def rename(tx: Transaction, session: str, name: str) -> str:
-    """Returns the name as one line; '' gives the session its automatic name back. Raises
-    `KoreError` for one that is too long."""
+    """Rename a session and return the name as one line; '' restores the automatic name.
+
+    Raises `KoreError` for a name that is too long.
+    """
     line = " ".join(name.split())
     if len(line) > session_admin.NAME_CHARS:
         raise KoreError(

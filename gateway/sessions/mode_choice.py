@@ -1,4 +1,4 @@
-"""The permission mode that is chosen for a session, inside the caller's transaction."""
+"""Choice of a session's permission mode, inside the caller's transaction."""
 
 from collections.abc import Mapping
 
@@ -17,8 +17,10 @@ def choose_mode(
     by: Mapping[str, str],
     now: float,
 ) -> None:
-    """Store the mode; a looser one than before is noted in the audit log. `current` counts where
-    none is stored. `by` says `who` chose it, and in which `chat`."""
+    """Store the mode; a looser mode than before is noted in the audit log.
+
+    `current` is the previous mode if none is stored. `by` says `who` chose it, and in which `chat`.
+    """
     stored = sessions.chosen_mode(tx, session)
     before = stored if is_mode(stored) else current
     sessions.choose_mode(tx, session, mode)

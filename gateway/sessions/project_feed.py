@@ -1,4 +1,4 @@
-"""What changes in a project between turns, told to the screens that show its conversation."""
+"""Feed of project changes between turns, for screens that show the conversation."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProjectFeed:
-    """While a turn runs on the lane, the turn tells of changes itself."""
+    """Publisher of project changes; running turns report changes themselves."""
 
     def __init__(self, agent: Agent, events: EventHub) -> None:
         self._agent = agent
@@ -22,8 +22,10 @@ class ProjectFeed:
 
     @asynccontextmanager
     async def follow(self, lane: str, folder: str | None) -> AsyncIterator[None]:
-        """Publish on the lane which files of the folder change, until the block ends. Of no folder,
-        the workspace or one that is not there nothing is told."""
+        """Publish the folder's file changes on the lane until the block ends.
+
+        Nothing is published without a folder, for the workspace, or for a missing folder.
+        """
         root = await asyncio.to_thread(self._root, folder)
         if root is None:
             yield

@@ -1,8 +1,7 @@
-"""Files that an answer brought along, for a client that is elsewhere: as they are on disk now.
+"""Files of an answer for remote clients, with their current content on disk.
 
-The file is named by a stored call that went well, of a tool that sends files to the person or makes
-them; no path comes from the client. The rules of the owner's tools count
-again when it is read.
+A file is identified by a stored, successful call of a tool that sends or creates files; clients
+never send a path. The rules of the owner's tools apply again on reading.
 """
 
 import asyncio
@@ -22,18 +21,18 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 
 PART_BYTES = 2**20
-# A reply has no more results than this behind it.
+# Limit of results that follow a reply.
 _MOST_RESULTS = 256
 
 
 class OwnersFiles(Protocol):
-    """Finds a file by the rules of the owner's tools, and says which is meant by a path."""
+    """File lookup by the rules of the owner's tools."""
 
     def find_sent(self, path: str) -> Path: ...
 
 
 class SentFiles:
-    """Reads what was sent, in parts."""
+    """Reader of sent files, in parts."""
 
     def __init__(self, database: Store, open_files: Callable[[], OwnersFiles]) -> None:
         self._database = database
@@ -42,7 +41,10 @@ class SentFiles:
     async def read(
         self, session: str, seq: int, call: str, number: int, offset: int
     ) -> Mapping[str, Any]:
-        """Part of file `number` (from 0) of a call in message `seq`. Raises `KoreError`."""
+        """Read part of file `number` (from 0) of a call in message `seq`.
+
+        Raises `KoreError`.
+        """
         paths = await self._database.transact(_sent_paths, session, seq, call)
         if not 0 <= number < len(paths):
             raise KoreError(t("this message has sent no such file"))
@@ -64,7 +66,7 @@ class SentFiles:
 
 
 def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[str]:
-    """The paths of a call that went well; none for any other."""
+    """Return the paths of a successful call; none for any other."""
     session = lookup.find(tx, session)
     rows = sessions.load_after(tx, session, seq - 1, _MOST_RESULTS)
     if not rows or rows[0][0] != seq:
@@ -78,7 +80,7 @@ def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[
 
 
 def _good_result(call: str, messages: Sequence[Message]) -> Message | None:
-    """The result of a call, among those right behind its reply, if it is no error."""
+    """Return the call's result among the results after its reply, unless it is an error."""
     for message in messages:
         if message.role != "tool":
             return None

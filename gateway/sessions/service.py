@@ -101,7 +101,7 @@ class SessionService:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Do it to the session that `session` is, or begins."""
+        """Run the action for the session whose id is or starts with `session`."""
 
         def run(tx: Transaction) -> T:
             return act(tx, lookup.find(tx, session), *args, **kwargs)
@@ -119,7 +119,7 @@ def _fork(tx: Transaction, session: str, owner: SessionOwner, last: int | None, 
 
 
 def _can_end_at(tx: Transaction, session: str, last: int) -> bool:
-    """Whether no call is parted from its result, and nothing is taken of the turn that runs."""
+    """Return whether a cut separates no call from its result and spares the running turn."""
     if not 0 <= last <= session_admin.count_settled(tx, session):
         return False
     around = {n: message for n, _, message in sessions.load_after(tx, session, last - 1, 2)}
@@ -142,7 +142,10 @@ def _put(tx: Transaction, transcript: "Transcript", owner: SessionOwner, now: fl
 
 
 def _text(file: Path) -> str:
-    """Raises `KoreError` for a file that cannot be read, or is too long."""
+    """Return the text of a file.
+
+    Raises `KoreError` for an unreadable file, or one that is too large.
+    """
     try:
         with file.open("rb") as stream:
             content = stream.read(_FILE_BYTES + 1)
@@ -171,8 +174,11 @@ def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionI
 
 
 def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
-    """The session of a lane with the model and the mode that were chosen for it (None: those of
-    the settings), how many messages wait, and what it has cost, as far as that is known."""
+    """Return the status of a lane's conversation as JSON.
+
+    It includes the chosen model and mode (None: as in the settings), the number of waiting
+    messages, and the known cost.
+    """
     session = sessions.bound_session(tx, lane)
     totals = usage.of_session(tx, session) if session else None
     return {

@@ -1,5 +1,4 @@
-"""What a follower of a session is told: the messages that are on disk, in order and each once, and
-between them what happens live."""
+"""Event feed for followers of a session: stored messages in order, and live events."""
 
 from collections.abc import AsyncIterator
 from typing import cast
@@ -21,15 +20,15 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox
 
-# So many are read at a time.
+# Messages read per query.
 _PAGE = 200
-# When these come, messages have reached the disk.
+# Events that follow the storing of messages.
 _AFTER_STORING = (IterationStart, ApprovalAsked, ToolStart, TurnStored, Delivered)
 _ACCOUNT, _PREFIX = "local", "session-"
 
 
 def route_of_session(session: str) -> Route:
-    """Where clients speak in a session, however many they are."""
+    """Return the route that all clients of a session share."""
     return Route(CONSOLE, _ACCOUNT, f"{_PREFIX}{session}")
 
 
@@ -41,14 +40,16 @@ async def session_events(
     kinds: tuple[str, ...] = (),
     level: Level = "debug",
 ) -> AsyncIterator[SessionEvent]:
-    """Stored messages with numbers above `after`, then live events of these `kinds` (none: all)
-    and of this `level` or above, and each message once it is stored, before the event that tells
-    of it. Where nothing is under way, that is told first: who has just spoken may come too late for
-    the turn's end."""
+    """Yield stored messages with numbers above `after`, then live events.
+
+    Live events are limited to `kinds` (none: all) and to this `level` or above. Each new message is
+    yielded once it is stored, before the event that reports it. An idle session is reported first,
+    since a client that has just sent a message may miss the end of its turn.
+    """
     feed = _StoredMessages(database, session, after)
     async for stored in feed.news():
         yield stored
-    # What streamed of these is not told a second time.
+    # Do not repeat the streamed drafts of these messages.
     live.forget_drafts()
     if not await database.transact(_has_work, session):
         async for stored in feed.news():
@@ -65,7 +66,7 @@ async def session_events(
 
 
 class _StoredMessages:
-    """Reads on from number `seq`."""
+    """Reader of stored messages after number `seq`."""
 
     def __init__(self, database: Store, session: str, seq: int) -> None:
         self._database = database
@@ -73,7 +74,7 @@ class _StoredMessages:
         self._seq = seq
 
     async def news(self) -> AsyncIterator[MessageStored | HistoryReset]:
-        """The messages that were not told yet; all of them when some were taken back."""
+        """Yield the new messages; after a shortening of the history, all of them."""
         while True:
             count, page = await self._database.transact(_page, self._session, self._seq)
             if count < self._seq:
@@ -88,7 +89,7 @@ class _StoredMessages:
 
 
 def _has_work(tx: Transaction, session: str) -> bool:
-    """Whether a turn runs or waits in it."""
+    """Return whether a turn runs or waits in the session."""
     return any(inbox.has_work(tx, lane) for lane in sessions.lanes_of(tx, session))
 
 

@@ -1,4 +1,4 @@
-"""MCP servers that belong to one session: an editor names them, and they end with it."""
+"""MCP servers of one session: an editor names them, and they end with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -23,8 +23,10 @@ _MOST_SERVERS = 50
 
 
 class SessionServers:
-    """The servers of this process's turns, by lane. `learn` is told what must not be shown;
-    `configured` are the servers that all turns have."""
+    """Session servers of this process's turns, by lane.
+
+    `learn` receives secrets to redact; `configured` returns the servers that all turns have.
+    """
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class SessionServers:
         self._servers: dict[str, McpServers] = {}
 
     def of(self, lane: str) -> "JoinSource | None":
-        """What adds the tools of a lane's servers to others."""
+        """Return a function that adds the tools of a lane's servers to other tools."""
         servers = self._servers.get(lane)
         if servers is None:
             return None
@@ -48,9 +50,11 @@ class SessionServers:
     async def attach(
         self, lane: str, servers: Sequence[SessionServer]
     ) -> AsyncIterator[AsyncIterator[Sequence[str]]]:
-        """Have these servers until the block ends; later ones take the place of earlier ones. One
-        with the name of a configured server is not started. Raises `KoreError` for what can be no
-        server."""
+        """Run these servers until the block ends; later ones replace earlier ones.
+
+        A server with the name of a configured server is not started. Raises `KoreError` for an
+        invalid server.
+        """
         from agent.mcp.servers import McpServers
 
         configured = self._configured()
@@ -63,7 +67,7 @@ class SessionServers:
             raise KoreError(text)
         for one in servers:
             self._learn((*secrets_in_map(one.env), *secrets_in_map(one.headers)))
-        # Each call brings along whom to ask. Homes and logs go with the servers.
+        # Each call brings the people to ask. Homes and logs go with the servers.
         mcp_settings = McpSettings(settings, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())
         try:
@@ -86,13 +90,16 @@ async def _failures_of(
     servers: "McpServers", clashes: Sequence[str]
 ) -> AsyncIterator[Sequence[str]]:
     yield (*clashes, *await servers.load())
-    # What fails later is told by the turn that needs it.
+    # Later failures are reported by the turn that needs the server.
     await asyncio.Event().wait()
 
 
 def _settings_of(server: SessionServer) -> McpServerSettings:
-    """A person at this machine named it, but perhaps out of a project's files: nothing runs without
-    a question, and what it says of its tools is a stranger's word."""
+    """Return the settings of an editor's server.
+
+    A person at this machine named it, but perhaps from a project's files: every call needs
+    approval, and its descriptions of tools are untrusted.
+    """
     if not server.name.strip() or (server.command is None) == (server.url is None):
         text = t("the MCP server {name} has neither a command nor an address", name=server.name)
         raise KoreError(text)

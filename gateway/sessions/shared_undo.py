@@ -1,4 +1,4 @@
-"""Contents for undo that other machines find: what `agent.undo.SharedBlobs` asks for, by files."""
+"""Contents for undo in a shared file store, for `agent.undo.SharedBlobs`."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ _REST_S = 30.0
 
 
 class UndoFiles:
-    """Implements `SharedBlobs`."""
+    """Implementation of `SharedBlobs` with a file store."""
 
     def __init__(self, files: FileStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._files = files
@@ -24,7 +24,7 @@ class UndoFiles:
         self._rests_until = 0.0
 
     def put(self, name: str, data: bytes) -> None:
-        # Not every change is to wait for a store that does not answer.
+        # Avoid a wait at every change while the store does not respond.
         if self._clock() < self._rests_until:
             raise ToolError(f"{self._files.place} did not answer a moment ago")
         try:

@@ -1,4 +1,4 @@
-"""How alike texts are in what they mean, by a model's embeddings; vectors are kept in the store."""
+"""Semantic similarity of texts by a model's embeddings; vectors are cached in the store."""
 
 import asyncio
 import hashlib
@@ -18,13 +18,16 @@ from gateway.store.repositories.conversations import embeddings
 if TYPE_CHECKING:
     from agent.providers.embeddings import Vector
 
-# So many texts are embedded in one search: others take their turn in the next one.
+# Limit of new embeddings per search; further texts follow in the next search.
 NEW_TEXTS = 512
 UNKNOWN = -1.0
 
 
 def similarity_of(settings: Settings, agent: Agent, database: Store) -> "StoredSimilarity | None":
-    """By embeddings, where a model is set; vectors tell of their texts, so never of sealed ones."""
+    """Return the similarity by embeddings if a model is configured.
+
+    Encrypted stores get none, since vectors reveal the content of their texts.
+    """
     model = settings.memory.embeddings
     if model is None or settings.store.encryption_key_env is not None:
         return None
@@ -32,7 +35,10 @@ def similarity_of(settings: Settings, agent: Agent, database: Store) -> "StoredS
 
 
 class StoredSimilarity:
-    """Cosines between a question and texts. `model` is one of the pool's, or vendor/model."""
+    """Cosine similarity of a question and texts.
+
+    `model` is one of the pool's, or vendor/model.
+    """
 
     def __init__(self, database: Store, models: Callable[[], ModelPool], model: str) -> None:
         self._database = database
@@ -40,7 +46,10 @@ class StoredSimilarity:
         self._model = model
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
-        """For each text from -1 (or not known yet) to 1. Raises `KoreError`."""
+        """Return a value from -1 (or not known yet) to 1 for each text.
+
+        Raises `KoreError`.
+        """
         models = self._models()
         config = resolve_model(self._model, models.known, models.environ)
 

@@ -1,4 +1,4 @@
-"""How much one access token with a role may have under way."""
+"""Limit of unfinished messages per access token."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from gateway.store.repositories.delivery import inbox
 
 
 def check_room(tx: Transaction, principal: str) -> None:
-    """Raises `QueueFull` while too many messages of the token's wait or are worked on."""
+    """Raise `QueueFull` if too many messages of the token are unfinished."""
     if inbox.unfinished_count(tx, principal) >= MOST_UNFINISHED:
         raise QueueFull(
             t(
@@ -23,7 +23,7 @@ def check_room(tx: Transaction, principal: str) -> None:
 
 
 def check_messages(tx: Transaction, messages: Iterable[InboundMessage]) -> None:
-    """Raises `QueueFull` where one of them has no room; those of chats always have."""
+    """Raise `QueueFull` if a token's message exceeds its limit; chats have no such limit."""
     for message in messages:
         if message.channel == API:
             check_room(tx, message.principal)

@@ -1,4 +1,4 @@
-"""The journal of file changes of a gateway: rows in its database, contents in its folder."""
+"""Journal of file changes of a gateway: rows in its database, contents in its folder."""
 
 import asyncio
 import time
@@ -24,8 +24,10 @@ T = TypeVar("T")
 def open_change_log(
     database: Store, folder: Path, cipher: Cipher | None, shared: "SharedFiles | None" = None
 ) -> "Callable[[], ChangeLog]":
-    """Opens the journal when it is first needed. Call it where the database's loop runs. With
-    `shared` other machines can undo, too."""
+    """Return a function that opens the journal on first use.
+
+    Call this where the database's loop runs. With `shared`, other machines can undo too.
+    """
     loop = asyncio.get_running_loop()
 
     @cache
@@ -46,7 +48,7 @@ def open_change_log(
 
 
 class StoreLedger:
-    """Implements `agent.undo.Ledger`: hands each transaction over to the database's thread."""
+    """Implementation of `agent.undo.Ledger` that runs transactions in the database's thread."""
 
     def __init__(self, database: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Conversations in memory: a session that talks is read from disk once."""
+"""In-memory cache of conversations, so that an active session is read from disk once."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from gateway.store.port import Store
 from gateway.store.repositories.execution import windows
 from gateway.store.repositories.execution.windows import SessionWindow
 
-# Those used last; all others are on disk, and are read again in a few milliseconds.
+# Evicted sessions are read from disk again within a few milliseconds.
 LIMIT_BYTES = 8 * 2**20
-# What a message takes besides its texts, with the objects around them.
+# Memory of a message besides its texts, including Python objects.
 _MESSAGE_BYTES = 1_500
-# A text is there twice: as it is, and as a vendor's request has it.
+# A text is in memory twice: unchanged, and in a vendor's request.
 _COPIES = 2
 
 
@@ -24,8 +24,11 @@ class _Size:
 
 
 class SessionWindowCache:
-    """Keeps the sessions used last. Only the turn that runs in a session changes it. Where another
-    process may run the next turn (`is_shared`) none is kept behind its turn."""
+    """Cache of the most recently used sessions.
+
+    Only the turn that runs in a session changes its window. Where another process may run the next
+    turn (`is_shared`), the window is evicted after each turn.
+    """
 
     def __init__(
         self, database: Store, *, limit_bytes: int = LIMIT_BYTES, is_shared: bool = False
@@ -38,8 +41,10 @@ class SessionWindowCache:
         self._bytes = 0
 
     async def open(self, session: str, question: Message | None) -> SessionWindow:
-        """Return the session's window, which ends with the `question` that a claim has just stored;
-        None for a turn that is resumed."""
+        """Return the session's window.
+
+        It ends with the `question` that a claim has just stored; None for a resumed turn.
+        """
         window = self._windows.get(session)
         if window is not None and question is not None:
             window.messages.append(question)
@@ -51,7 +56,7 @@ class SessionWindowCache:
         return window
 
     def count(self, session: str) -> None:
-        """Its turn is over, and has made it longer: those used longest ago make room."""
+        """Update the size after a turn; evict the least recently used sessions if needed."""
         if self._is_shared:
             self.evict(session)
         else:
@@ -63,7 +68,7 @@ class SessionWindowCache:
             return
         counted = self._sizes.get(session, _Size(0, 0))
         number = len(window.messages)
-        # It grows at its end; one that a summary has shortened is counted anew.
+        # Windows grow at the end; one shortened by a summary is counted from the start.
         if number < counted.messages:
             counted = self._drop_size(session)
         size = counted.bytes + bytes_of(window.messages[counted.messages :])
@@ -74,7 +79,7 @@ class SessionWindowCache:
             self._drop_size(oldest)
 
     def evict(self, session: str) -> None:
-        """The session was changed outside of a turn."""
+        """Drop a session that was changed outside of a turn."""
         self._windows.pop(session, None)
         self._drop_size(session)
 
@@ -84,7 +89,7 @@ class SessionWindowCache:
 
 
 def bytes_of(messages: Iterable[Message]) -> int:
-    """About what they take in memory."""
+    """Return the approximate memory of messages, in bytes."""
     return sum(_MESSAGE_BYTES + _COPIES * _texts(message) for message in messages)
 
 

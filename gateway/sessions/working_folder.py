@@ -1,9 +1,8 @@
-"""The folder that a conversation works in: the same one in every turn, also after a restart.
+"""Working folder of a conversation: the same one in every turn, also after a restart.
 
-A session keeps the identity of the folder that its last turn worked in. Another folder at the same
-path ends the turn; a person who wants to work there begins a new conversation. Numbers of devices
-and inodes mean nothing beyond one start of the machine and one mount, so they are compared within
-these. That no link lies on the path is checked always.
+A session stores the identity of the folder of its last turn. Another folder at the same path ends
+the turn; a person who wants to work there starts a new conversation. Device and inode numbers are
+comparable only within one boot of the machine and one mount. The path is always checked for links.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 
 
 class FolderChoice(Protocol):
-    """The folder that a message is answered in; `workspace` is the one of all that name none."""
+    """Folder of a message; `workspace` is the default."""
 
     @property
     def workspace(self) -> Path: ...
@@ -31,8 +30,11 @@ class FolderChoice(Protocol):
 async def take_folder(
     database: Store, claim: TurnClaim, permissions: FolderChoice
 ) -> FolderIdentity:
-    """Return the identity of the folder that a turn works in. Raises `FolderReplaced` where it is
-    not the one that the session worked in before, or leads through a link."""
+    """Return the identity of the folder that a turn works in.
+
+    Raises `FolderReplaced` if the session worked in another folder at this path, or if the path
+    leads through a link.
+    """
     folder = permissions.working_dir(claim.messages[-1])
     identity = await asyncio.to_thread(FolderIdentity.of, folder)
     if folder == permissions.workspace:
@@ -69,7 +71,7 @@ def _is_other(stored: str, current: str) -> bool:
 
 @cache
 def _boot() -> str:
-    """Return the name of this start of the machine; '' where the system does not tell."""
+    """Return the id of this boot; '' where the system does not provide it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

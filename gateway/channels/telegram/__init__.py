@@ -1,1 +1,1 @@
-"""Telegram, by python-telegram-bot's `Bot` over aiohttp."""
+"""Telegram channel, based on python-telegram-bot's `Bot` over aiohttp."""

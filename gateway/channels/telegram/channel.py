@@ -1,4 +1,4 @@
-"""Telegram as a channel of Kore: receive, render, send, show an answer while it grows."""
+"""Telegram as a channel of Kore: receiving, rendering, sending and previews."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -40,18 +40,16 @@ if TYPE_CHECKING:
     from gateway.channels.telegram.inbound.webhook import Webhook
 
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the header's name
-# As many messages of an answer grow where nothing else limits it: all of them are parsed anew
-# for every edit.
+# Limit of messages in a preview without another limit: every edit parses all of them again.
 _PAGES = 8
 
 
 class TelegramChannel:
-    """One bot: a `Channel` with every optional capability of `gateway.channels.base`.
+    """Channel of one bot, with every optional capability of `gateway.channels.base`.
 
-    Close it with `aclose`.
-    `cursor` is the next offset as it was stored with the last accepted batch. `gate` is this
-    bot's own, `places` all bots'; `memo` is what it remembers. Nothing connects before `run` or
-    the first send.
+    Close it with `aclose`. `cursor` is the next offset as stored with the last accepted batch.
+    `gate` belongs to this bot, `places` to all bots; `memo` is persistent state. Nothing connects
+    before `run` or the first send.
     """
 
     name = "telegram"
@@ -87,12 +85,14 @@ class TelegramChannel:
         return replace(self._receiver.status, waiting=self._gate.waiting)
 
     def when_reachable(self, call: Callable[[], None]) -> None:
-        """`call` whenever Telegram answers after a time without."""
+        """Register a function to call when Telegram responds again after an outage."""
         self._receiver.reachable = call
 
     async def run(self, accept: Accept) -> None:
-        """Receive until cancelled. Raises `ConfigError` when the server refuses the address of a
-        webhook."""
+        """Receive until cancelled.
+
+        Raises `ConfigError` when the server refuses the address of a webhook.
+        """
         await self._receiver.run(accept)
 
     @property
@@ -100,14 +100,14 @@ class TelegramChannel:
         return self._settings.hook_path
 
     async def handle_call(self, call: HookCall) -> HookReply:
-        """Take an update from Telegram."""
+        """Handle an update from Telegram."""
         if isinstance(self._receiver, Poller) or call.method != "POST":
             return HookReply(404)
         secret = call.headers.get(_SECRET_HEADER, "")
         return HookReply(await self._receiver.handle_call(secret, call.body))
 
     def decode_again(self, raw: str) -> Batch:
-        """Raises `KoreError` while the bot's name is not known."""
+        """Decode a stored update. Raises `KoreError` while the bot's name is not known."""
         if (here := self._receiver.decode_context) is None:
             raise KoreError(
                 t("Telegram has not answered yet, so updates cannot be decoded"),
@@ -120,31 +120,34 @@ class TelegramChannel:
         return self._settings.reaction is not None
 
     async def show_received(self, route: Route, message_id: str | None) -> None:
-        """Shows a reaction, if one is set and the gate has room."""
+        """Show a reaction, if one is set and the rate limit allows it."""
         await self._reactions.show_received(route, message_id)
 
     async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
-        """Takes the reactions away from all messages but the `unanswered` ones."""
+        """Remove the reactions from all messages except the `unanswered` ones."""
         await self._reactions.clear_reactions(message, unanswered)
 
     def render(self, markdown: str) -> Sequence[OutboundPart]:
-        """An answer that would fill too many messages is its beginning and a file."""
+        """Render an answer; one with too many messages becomes its beginning and a file."""
         return as_file_if_long(markdown, render(markdown), self._settings.long_answer_messages)
 
     def render_whole(self, markdown: str) -> Sequence[OutboundPart]:
         return render(markdown)
 
     async def admit(self, route: Route) -> None:
-        """Returns when the gate lets one final pass; a sender calls it before it marks its row as
-        in flight, so that a process killed while it waits has not "perhaps sent" anything."""
+        """Wait until the rate limit allows one final.
+
+        A sender calls this before it marks its row as in flight, so that a process killed during
+        the wait has certainly not sent anything.
+        """
         await self._sender.admit(route)
 
     def try_admit(self, route: Route) -> bool:
-        """As `admit`, where that needs no wait."""
+        """Admit like `admit` if that needs no wait."""
         return self._sender.try_admit(route)
 
     async def send(self, message: OutboundMessage) -> str:
-        """Waits for the gate unless admitted. Raises `SendError`."""
+        """Send after waiting for the rate limit, unless admitted. Raises `SendError`."""
         return await self._sender.send(message)
 
     @property
@@ -152,20 +155,22 @@ class TelegramChannel:
         return self._client.file_limit_bytes
 
     async def send_files(self, message: OutboundMessage) -> str:
-        """Files with a caption, several as an album; waits for the gate unless admitted. Raises
-        `SendError`."""
+        """Send files with a caption, several as an album, after waiting unless admitted.
+
+        Raises `SendError`.
+        """
         return await self._sender.send_files(message)
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
-        """Raises `NotFetched`, and `OSError` of `into`."""
+        """Write a received file. Raises `NotFetched`, and `OSError` of `into`."""
         await self._client.fetch(media, into, limit_bytes)
 
     async def probe(self) -> None:
-        """Raises `NotSent` when the server does not answer."""
+        """Raise `NotSent` when the server does not respond."""
         await self._sender.probe()
 
     def streaming(self, route: Route) -> Streaming:
-        """As it was chosen; drafts only where there are any."""
+        """Return the chosen preview; drafts only where they are available."""
         configured = self._settings.streaming
         return (
             "edits"
@@ -178,7 +183,7 @@ class TelegramChannel:
         return self._settings.trace
 
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
-        """As many as stay messages when the whole answer becomes a file."""
+        """Return at most as many pages as stay messages when the whole answer becomes a file."""
         most = self._settings.long_answer_messages
         return render_pages(growing.text, growing.status_line, text_messages(most) or _PAGES)
 
@@ -189,31 +194,36 @@ class TelegramChannel:
         provider_message_id: str | None,
         reply_to: str | None = None,
     ) -> str:
-        """Raises `SendError`; after `Ambiguous` on a new message a stray one may stand in the
-        chat."""
+        """Show a page of a growing answer. Raises `SendError`.
+
+        After `Ambiguous` on a new message, the chat may contain a stray message.
+        """
         return await self._sender.preview(route, page, provider_message_id, reply_to)
 
     async def show_draft(self, route: Route, text: str, number: int) -> None:
-        """Shows `text` for half a minute, in private chats. Raises `SendError`."""
+        """Show `text` for half a minute, in private chats. Raises `SendError`."""
         if self._sender.supports_drafts(route):
             await self._sender.show_draft(route, text, number)
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
-        """The question with what would happen in a code block, cut to one message."""
+        """Render the question with its details in a code block, cut to one message."""
         return render_approval(question, decided)
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
         return render_details(question)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
-        """Shows the presser a short sentence. Raises `SendError`, also when it is too late."""
+        """Show a short sentence to the person who pressed.
+
+        Raises `SendError`, also when it is too late.
+        """
         await self._sender.acknowledge(event_id, sentence)
 
     async def take_buttons(self, route: Route, provider_message_id: str) -> None:
         await self._sender.take_buttons(route, provider_message_id)
 
     async def typing(self, route: Route) -> None:
-        """Shows "typing" for five seconds, when the gate has room. Raises `SendError`."""
+        """Show "typing" for five seconds if the rate limit allows it. Raises `SendError`."""
         await self._sender.typing(route)
 
     async def aclose(self) -> None:

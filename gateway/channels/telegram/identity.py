@@ -17,7 +17,7 @@ from gateway.channels.telegram.spec import TelegramSection, account_of
 from gateway.core.errors import ServiceUnreachable
 
 _TIMEOUT_S = 30
-# core.telegram.org/bots/features#botfather shows one; the second half has had 35 letters for years.
+# Format: core.telegram.org/bots/features#botfather; the second half has long had 35 characters.
 _TOKEN = re.compile(r"[0-9]{5,20}:[A-Za-z0-9_-]{10,}")
 
 
@@ -31,7 +31,10 @@ def check_token(text: str) -> None:
 
 
 async def identify(section: TelegramSection) -> ChannelIdentity:
-    """Return the bot that the token is of. Raises `KoreError`; no error holds the token."""
+    """Return the bot of the token.
+
+    Raises `KoreError`; no error contains the token.
+    """
     token, base_url = section.token.get_secret_value(), section.base_url
     proxy = proxy_for(base_url, os.environ, section.proxy)
     try:
@@ -43,7 +46,7 @@ async def identify(section: TelegramSection) -> ChannelIdentity:
             body = await response.json(content_type=None)
             skew_s = _skew(response.headers)
     except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-        # The exception's own text holds the address, and the address holds the token.
+        # The exception's text contains the address, and the address contains the token.
         raise _unreachable(base_url, exc) from None
     match body:
         case {"ok": True, "result": {"id": int(number), "username": str(username), **more}}:
@@ -70,7 +73,7 @@ async def identify(section: TelegramSection) -> ChannelIdentity:
 
 
 def _unreachable(base_url: str, exc: Exception) -> KoreError:
-    """Return the reason, without the address that was asked."""
+    """Return the reason, without the requested address."""
     hint = t("check the network and telegram.base_url")
     match exc:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():

@@ -1,8 +1,8 @@
-"""Ids of chats and messages, between what Kore stores and what Telegram means.
+"""Conversion of chat and message ids between Kore and Telegram.
 
-A group that becomes a supergroup gets a new id, and its messages are counted anew: message 5 of
-the group and message 5 of the supergroup are two. So ids of messages in a chat that has moved
-are stored with the chat's present id in front; without it they are from before.
+A group that becomes a supergroup gets a new id, and message numbers restart: message 5 of the group
+and message 5 of the supergroup differ. Ids of messages in a moved chat are therefore stored with
+the chat's current id as a prefix; ids without it are older.
 https://core.telegram.org/bots/api#responseparameters
 """
 
@@ -11,7 +11,7 @@ from gateway.core.messages import Route
 
 
 def telegram_chat_id(route: Route, moves: ChatIdAliases) -> int:
-    """Where Telegram has the route's chat now."""
+    """Return Telegram's current id of the route's chat."""
     return int(moves.current(route.chat_id))
 
 
@@ -20,7 +20,7 @@ def thread_of(route: Route) -> int | None:
 
 
 def telegram_message_id(route: Route, message_id: str, moves: ChatIdAliases) -> int | None:
-    """A stored id as Telegram counts it; None for one of a group that is no more."""
+    """Return Telegram's number for a stored id; None if its group no longer exists."""
     chat, slash, number = message_id.rpartition("/")
     moved = moves.current(route.chat_id) != route.chat_id
     return (
@@ -29,5 +29,5 @@ def telegram_message_id(route: Route, message_id: str, moves: ChatIdAliases) -> 
 
 
 def stored_id(chat_id: str, message_id: int, moves: ChatIdAliases) -> str:
-    """The id of a message as it is stored; `chat_id` is Telegram's."""
+    """Return the stored form of a message id; `chat_id` is Telegram's."""
     return str(message_id) if moves.canonical(chat_id) == chat_id else f"{chat_id}/{message_id}"

@@ -7,9 +7,11 @@ from types import ModuleType
 
 
 def leave_out_httpx() -> None:
-    """Keep the library's own HTTP client out, and httpx with it: 6 MB that nothing here uses, since
-    every bot is given a request class over aiohttp."""
-    # httpx imports a command line wherever click is installed, and with it rich and pygments: 5 MB.
+    """Skip the library's HTTP client and with it httpx, which saves 6 MB.
+
+    Nothing here uses it, since every bot gets a request class over aiohttp.
+    """
+    # If click is installed, httpx imports its command line, and with it rich and pygments: 5 MB.
     # None makes that import fail, as it does without click.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     name = "telegram.request._httpxrequest"
@@ -21,10 +23,10 @@ def leave_out_httpx() -> None:
 
 @contextmanager
 def hidden(package: str) -> Iterator[None]:
-    """Let an import believe that a package is not installed.
+    """Make a package look uninstalled during an import.
 
-    The library takes cryptography along wherever it finds it, for Telegram Passport alone: 8 MB
-    that nothing here uses. Sealed stores import it themselves, before or after.
+    The library imports cryptography if available, only for Telegram Passport: 8 MB that nothing
+    here uses. Encrypted stores import it themselves, before or after.
     """
     if package in sys.modules:
         yield
@@ -37,8 +39,7 @@ def hidden(package: str) -> Iterator[None]:
 
 
 def drop_docstrings(library: ModuleType) -> None:
-    """Drop the documentation that the library's classes carry: 0.7 MB, whose place is taken by
-    what is imported next."""
+    """Drop the docstrings of the library's classes, which frees 0.7 MB for later imports."""
     for member in vars(library).values():
         if isinstance(member, type) and member.__module__.startswith(f"{library.__name__}."):
             member.__doc__ = None

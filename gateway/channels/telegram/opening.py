@@ -21,7 +21,7 @@ with hidden("cryptography"):
 
 
 async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[TelegramChannel]:
-    """Return a channel for each bot. Raises `ConfigError` for a proxy that cannot be used."""
+    """Return a channel for each bot. Raises `ConfigError` for an unusable proxy."""
     section = context.section
     bots = [(None, section.token), *((bot.name, bot.token) for bot in section.accounts)]
     secret = section.webhook_secret

@@ -1,4 +1,4 @@
-"""What one Telegram bot needs to know about itself and its server."""
+"""Settings of one Telegram bot and its server."""
 
 import hashlib
 from dataclasses import field
@@ -13,7 +13,7 @@ from gateway.core.records import MenuCommand, Trace
 
 @frozen
 class Bot:
-    """Who we are: what getMe says."""
+    """Identity of the bot, from getMe."""
 
     id: int
     username: str
@@ -21,24 +21,25 @@ class Bot:
 
 @frozen
 class TelegramSettings:
-    """`base_url` is the root of a Bot API server, without `/bot`; `proxy` leads to it.
+    """Settings of one bot.
 
-    `name` tells several bots apart; without one the bot's id does. `poll_s` is how long a poll
-    may wait for news, `answer_s` how long the server may take for anything else, and on top of a
-    poll. After a 409 another poller is left alone for `conflict_s`, longer than its poll lasts.
-    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token
-    is tried again every `refused_s`, and what could not be stored is fetched again after
-    `store_again_s`. `streaming` is how private chats see an answer grow. An answer of more than
-    `long_answer_messages`, if it is not 0, is its beginning and a file. `trace` is what stands
-    below answers without a choice of the chat.
+    `base_url` is the root of a Bot API server, without `/bot`; `proxy` leads to it.
 
-    `menu` has the chat commands, each with what it does, in English; `owner` is the id of the
-    person who is shown all of them, `reaction` an
-    emoji that stands on a message until it is answered.
+    `name` distinguishes several bots; by default, the bot's id does. `poll_s` limits a poll's wait
+    for news; `answer_s` limits any other response, and is added to polls. After a 409, the bot
+    leaves polling to the other program for `conflict_s`, which is longer than its poll. Failed
+    polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token is
+    retried every `refused_s`; messages that could not be stored are fetched again after
+    `store_again_s`. `streaming` is the display of growing answers in private chats. An answer of
+    more than `long_answer_messages`, unless 0, becomes its beginning and a file. `trace` is the
+    default detail of the trace below answers.
+
+    `menu` has the chat commands with English descriptions; `owner` is the id of the person who sees
+    all of them; `reaction` is an emoji on messages until they are answered.
 
     With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
-    It is told to come again when storing takes longer than `hook_answer_s`, and asked every
-    `hook_look_s` how it gets on.
+    It is asked to retry when storing takes longer than `hook_answer_s`; the webhook's state is
+    checked every `hook_look_s`.
     """
 
     token: str = field(repr=False)
@@ -67,7 +68,7 @@ class TelegramSettings:
 
     @property
     def account(self) -> str:
-        """Names this bot in routes: stable as long as the bot is the same."""
+        """Stable name of this bot in routes."""
         return self.name or account_of(self.token)
 
     @property
@@ -76,12 +77,12 @@ class TelegramSettings:
 
     @property
     def host(self) -> str:
-        """The server without what an address may hold in confidence."""
+        """Name of the server, without confidential parts of the address."""
         return urlsplit(self.root).netloc.rpartition("@")[2] or "the configured server"
 
     @property
     def hook_path(self) -> str | None:
-        """Where Telegram calls this bot at the gateway's HTTP server; None when it is asked."""
+        """Path for Telegram's calls at the gateway's HTTP server; None when polling."""
         return f"/telegram/{quote(self.account, safe='')}" if self.webhook_url else None
 
     @property
@@ -90,13 +91,16 @@ class TelegramSettings:
 
     @property
     def hook_secret(self) -> str:
-        """What Telegram shows with every call. Without one in the configuration it is made of the
-        token, which only Telegram and Kore know, and tells nothing of it."""
+        """Secret that Telegram sends with every call.
+
+        By default it is derived from the token, which only Telegram and Kore know, and does not
+        reveal it.
+        """
         derived = hashlib.sha256(f"kore webhook {self.token}".encode()).hexdigest()
         return self.webhook_secret or derived
 
     def token_refused(self, reason: str) -> tuple[str, str]:
-        """What is wrong, and what helps."""
+        """Return the error and its fix."""
         sentence = (
             f"telegram.token: {self.host} refused it ({reason}); "
             "expected the token that @BotFather gave for this bot"
@@ -105,5 +109,5 @@ class TelegramSettings:
 
     @property
     def silence_s(self) -> float:
-        """After this long without a completed poll the connection is given up and rebuilt."""
+        """Time without a completed poll after which the connection is rebuilt."""
         return 3.0 * (self.poll_s + self.answer_s)

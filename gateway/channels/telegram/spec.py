@@ -25,7 +25,7 @@ OFFICIAL_SERVER = "https://api.telegram.org"
 
 
 def _server_url(text: str) -> str:
-    """Return the root of a Bot API server, without the `/bot` that libraries want after it."""
+    """Return the root of a Bot API server, without the `/bot` that libraries expect after it."""
     return text.removesuffix("/bot")
 
 
@@ -57,7 +57,7 @@ SenderId = Annotated[str, BeforeValidator(_sender)]
 
 
 class TelegramAccount(ChannelAccount):
-    """A further bot."""
+    """Settings of an additional bot."""
 
     token: BotToken
     allow_from: Annotated[tuple[SenderId, ...], Setting(reload="at_once")] = ()
@@ -169,20 +169,19 @@ class TelegramSection(ChannelSection):
     ] = Field(default_factory=dict)
 
     def secret_parts(self) -> Iterator[str]:
-        """Yield what follows the bot's number in each token."""
+        """Yield the part after the bot's number of each token."""
         for token in (self.token, *(bot.token for bot in self.accounts)):
             yield token.get_secret_value().partition(":")[2]
 
 
 def account_of(token: str) -> str:
-    """Return the name of a bot in routes, which stays the same as long as the bot does."""
+    """Return a bot's stable name in routes."""
     bot_id = token.partition(":")[0]
     return bot_id if bot_id.isdigit() else "bot"
 
 
 def check(section: TelegramSection) -> None:
-    """Raise `ConfigError` for an enabled channel without a token, or with a webhook that Telegram
-    would not call."""
+    """Raise `ConfigError` for an enabled channel without a token, or with an invalid webhook."""
     if not section.token.get_secret_value():
         raise ConfigError(
             t("telegram.token is required when telegram.enabled is true"),
@@ -212,13 +211,13 @@ def check(section: TelegramSection) -> None:
 RATES = RateLimits(
     all_traffic=Rates(
         private=Rate(1.0, 5.0, reserve=1.0),
-        # With this burst no minute sees more than the 20 messages that a group allows.
+        # This burst allows at most the 20 messages per minute that a group permits.
         group=Rate(15 / 60, 5.0, reserve=1.0),
-        # Less than the burst that is allowed in a second: what leaves evenly arrives in heaps.
+        # Below the permitted burst per second: evenly sent messages arrive in batches.
         bot=Rate(30.0, 20.0, reserve=5.0),
     ),
-    # On average both processes stay within what a group allows; after a burst the platform may ask
-    # one of them to wait.
+    # On average, both processes respect a group's limit; after a burst the platform may ask one of
+    # them to wait.
     previews=Rates(
         private=Rate(1.0, 4.0, reserve=1.0),
         group=Rate(4 / 60, 3.0, reserve=1.0),
@@ -228,7 +227,7 @@ RATES = RateLimits(
 
 
 def _invite(identity: ChannelIdentity, code: str) -> Invitation:
-    """core.telegram.org/bots/features#deep-linking"""
+    """Return the invitation link: core.telegram.org/bots/features#deep-linking."""
     return Invitation(f"{identity.link}?start={code}", is_link=True)
 
 

@@ -1,4 +1,4 @@
-"""Text as Telegram counts it: in UTF-16 units, two for every character beyond U+FFFF.
+"""Text measured in Telegram's UTF-16 units: two for every character beyond U+FFFF.
 
 https://core.telegram.org/api/entities#utf-16
 """
@@ -7,19 +7,19 @@ import unicodedata
 from itertools import accumulate
 
 _ZWJ = "\u200d"
-# Characters that show nothing although Unicode does not call them blank.
+# Invisible characters that Unicode does not classify as blank.
 _HOLLOW = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def units(text: str) -> int:
-    """The length that Telegram's limits and entities are measured in."""
+    """Return the length as Telegram's limits and entities count it."""
     if text.isascii():
         return len(text)
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def offsets(text: str) -> list[int]:
-    """For each character, and for the end, how many units stand before it."""
+    """Return the number of units before each character, and before the end."""
     if text.isascii():
         return list(range(len(text) + 1))
     return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
@@ -33,7 +33,7 @@ def mend(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a reader would see nothing: Telegram refuses such a message as empty."""
+    """Return whether a reader would see nothing: Telegram refuses such messages as empty."""
     return all(
         char.isspace() or char in _HOLLOW or unicodedata.category(char) in ("Cf", "Cc")
         for char in text
@@ -41,7 +41,7 @@ def is_blank(text: str) -> bool:
 
 
 def breaks_at(text: str, index: int) -> bool:
-    """Whether a cut before `index` leaves every visible character whole.
+    """Return whether a cut before `index` leaves every visible character whole.
 
     A subset of https://unicode.org/reports/tr29/: joined emoji, marks, skin tones, variation
     selectors, flags, conjoining Hangul and line ends.

@@ -1,1 +1,1 @@
-"""`kore doctor`'s checks: each looks at one thing and says how to mend it."""
+"""Checks of `kore doctor`, each with a suggested fix."""

@@ -1,4 +1,4 @@
-"""The machine that Kore runs on: its Python, its packages, its disk and its clock."""
+"""Checks of the machine: Python, packages, disk and clock."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ from gateway.runtime.paths import DataDir
 
 @frozen
 class Check:
-    """What one look came to; `fix` says what to do when it is not ok."""
+    """Result of a check; `fix` is the suggested action if it is not ok."""
 
     name: str
     state: Literal["ok", "warn", "fail"]
@@ -29,10 +29,10 @@ _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
 
 _SKEW_S = 60
 
-# Of a project (`WatchLimits.folders`), with room for editors; and what is usual today.
+# Watches for a project (`WatchLimits.folders`) and editors; and today's usual limit.
 _WATCHES, _MORE_WATCHES = 30_000, 524_288
 
-# No clock that is right can show an earlier time than this source was written.
+# A correct clock cannot be earlier than the writing of this source.
 _WRITTEN_AT = 1_780_000_000
 
 
@@ -44,7 +44,7 @@ def check_python() -> Check:
 
 
 def check_packages() -> Check:
-    """No other installed package has the name of one of ours."""
+    """Check that no other installed package has the name of one of ours."""
     rivals = sorted(set(_rivals()))
     if rivals:
         return Check(
@@ -84,7 +84,7 @@ def check_disk(folder: Path) -> Check:
 
 
 def check_watches(limit: Path = Path("/proc/sys/fs/inotify/max_user_watches")) -> Check:
-    """The kernel lets a user watch as many folders as a large project has."""
+    """Check that the kernel's limit of watches suffices for a large project."""
     try:
         count = int(limit.read_text())
     except (OSError, ValueError):
@@ -100,7 +100,7 @@ def check_watches(limit: Path = Path("/proc/sys/fs/inotify/max_user_watches")) -
 
 
 def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
-    """The clock is plausible; `skew_s` is a server's clock minus ours, when one was asked."""
+    """Check that the clock is plausible; `skew_s` is a server's clock minus ours, if known."""
     now = time.time()
     newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
     fix = t("set the clock, or run a time service such as systemd-timesyncd")
@@ -114,7 +114,7 @@ def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
 
 
 def check_turns(status: Mapping[str, Any]) -> Check:
-    """`status` is that of the Kore that runs, which may be older than this program."""
+    """Check for failed turns; an older running Kore may have written `status`."""
     if not status.get("turns_failed"):
         return Check("turns", "ok", t("none failed since it started"))
     detail = t(

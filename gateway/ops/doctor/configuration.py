@@ -1,4 +1,4 @@
-"""What the settings name: the model, its limits, the roles, the channels and the sandbox."""
+"""Checks of the settings: model, limits, roles, channels and sandbox."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -30,7 +30,7 @@ _NO_WAY_OUT = mark_for_translation(
 
 
 def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
-    """The model has an address and a key; sends no request."""
+    """Check that the model has an address and a key, without a request."""
     try:
         require_model(settings)
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
@@ -47,14 +47,14 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
 
 
 def check_secrets(settings: Settings) -> Check:
-    """Name the secrets that are words: nothing redacts them."""
+    """Check for secrets that are plain words, which are not redacted."""
     if names := ", ".join(unredacted_settings(settings)):
         return Check("secrets", "ok", t("words, which are not redacted: {names}", names=names))
     return Check("secrets", "ok", t("all are redacted where they would be shown"))
 
 
 def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
-    """Limits on money can hold for the model: its price is known."""
+    """Check that limits on money are enforceable: the model's price is known."""
     try:
         config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
     except KoreError:
@@ -68,7 +68,7 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
 
 
 def check_policy(settings: Settings) -> Check:
-    """Which roles hold."""
+    """Check the policy file."""
     from gateway.access.roles import RoleRegistry
 
     try:
@@ -80,7 +80,7 @@ def check_policy(settings: Settings) -> Check:
 
 
 def check_hooks(settings: Settings, home: DataDir) -> Check:
-    """Whose commands see what is said and done."""
+    """List the commands of hooks, which see messages and actions."""
     from gateway.config.foreign.hook_files import commands
     from gateway.config.installed_plugins import InstalledPlugins
     from gateway.turns.agents.hooks import hook_sources, python_hooks
@@ -100,7 +100,7 @@ def check_hooks(settings: Settings, home: DataDir) -> Check:
 
 
 def check_language_servers(settings: Settings, home: DataDir) -> Check:
-    """Which are installed, and where; one that is configured and missing is a mistake."""
+    """List the installed language servers; a configured but missing one is a warning."""
     from agent.code.lsp.programs import find_server_program
     from agent.code.lsp.servers import all_servers
     from gateway.config.installed_plugins import InstalledPlugins
@@ -128,7 +128,7 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
 
 
 def check_channels(settings: Settings, home: DataDir) -> Iterator[Check]:
-    """Yield what is wrong with the settings of each channel, and who may write to it."""
+    """Check the settings of each channel, and who may write to it."""
     for spec in all_specs(settings):
         try:
             section = spec.section_of(settings)
@@ -159,7 +159,10 @@ def _check_senders(spec: ChannelSpec[Any], section: ChannelSection) -> Check:
 
 
 def check_sandbox(settings: Settings, home: DataDir) -> Check:
-    """Commands are confined. Every back end that could be used is tried anew, by real escapes."""
+    """Check that commands are confined.
+
+    Every available back end is tested again, by real escape attempts.
+    """
     folder = home.root if home.root.is_dir() else None
     with ExitStack() as stack:
         if folder is None:

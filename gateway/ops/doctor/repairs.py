@@ -1,4 +1,4 @@
-"""What `kore doctor --fix` can mend by itself: nothing here loses what anybody wrote."""
+"""Repairs by `kore doctor --fix`; none of them loses data that people wrote."""
 
 import os
 import socket
@@ -22,14 +22,14 @@ from gateway.runtime.paths import DataDir, socket_address
 
 @frozen
 class Repair:
-    """One repair: `sentence` is the question, `act` does it. Raises `ConfigError`."""
+    """One repair: `sentence` is the question, `act` carries it out. Raises `ConfigError`."""
 
     sentence: str
     act: Callable[[], None]
 
 
 def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterator[Repair]:
-    """What can be mended here, in an order in which each may rely on those before it.
+    """Yield the possible repairs, ordered so that each may rely on the earlier ones.
 
     `workspace` is None where the configuration cannot be read.
     """
@@ -67,7 +67,7 @@ def _close(path: Path) -> None:
 
 
 def _misspelt(config: Path) -> Iterator[Repair]:
-    """Unknown sections and keys that are one typo away from an unused one."""
+    """Yield repairs for unknown sections and keys that are one typo away from an unused one."""
     try:
         raw = read_object(config) or {}
     except ConfigError:
@@ -103,7 +103,7 @@ def _rename(config: Path, path: tuple[str, ...], name: str) -> None:
 
 
 def _is_left_over(path: Path) -> bool:
-    """Whether a socket is there that no process serves."""
+    """Return whether a socket exists that no process serves."""
     if not path.is_socket():
         return False
     with socket_address(path) as address, socket.socket(socket.AF_UNIX) as probe:
@@ -117,4 +117,4 @@ def _is_left_over(path: Path) -> bool:
 
 
 def _ignore(_: object) -> None:
-    """What was done says enough."""
+    """Ignore a result."""

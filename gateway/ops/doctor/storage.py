@@ -1,4 +1,4 @@
-"""What Kore keeps: it belongs to its owner only, and the database is whole."""
+"""Checks of stored data: permissions and integrity of the database."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _LOOPBACK = re.compile(r"\(http://(?:127\.|localhost[:/)]|\[::1\])")
 
 
 def check_home(home: DataDir) -> Check:
-    """Kore's folder and the files with secrets in it belong to their owner only."""
+    """Check that Kore's folder and its files with secrets are accessible only to their owner."""
     if not home.root.is_dir():
         return Check("home", "warn", t("{root} does not exist yet", root=home.root), "kore init")
     if not os.access(home.root, os.W_OK | os.X_OK):
@@ -38,13 +38,13 @@ def check_home(home: DataDir) -> Check:
 
 
 def check_files(settings: Settings) -> Check:
-    """What was put elsewhere belongs to its owner only, too."""
+    """Check that files outside of Kore's folder are accessible only to their owner."""
     files = [*settings.store.local_paths, *filter(None, [settings.logging.file])]
     return _private("files", files) or Check("files", "ok", t("private"))
 
 
 def _private(name: str, paths: Sequence[Path]) -> Check | None:
-    """A warning when others can read one of these; they may come and go meanwhile."""
+    """Return a warning if others can read one of these paths, which may disappear meanwhile."""
     readable = []
     for path in paths:
         with suppress(FileNotFoundError):
@@ -60,10 +60,10 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
 
 
 def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | None]]) -> Check:
-    """Check that the database is intact and has a schema that this Kore opens. `check_file` is that
-    of `gateway.store.sqlite.file_check`.
+    """Check that the database is intact and has a schema that this Kore supports.
 
-    While a Kore runs, which locks the database, it is not checked.
+    `check_file` is the function of `gateway.store.sqlite.file_check`. A database that is locked by
+    a running Kore is not checked.
     """
     if not path.exists():
         return Check(
@@ -97,8 +97,10 @@ def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | Non
 
 
 def check_server(place: str, schema: Callable[[], int]) -> Check:
-    """Check that the database server answers and has tables that this Kore opens. `schema` asks it
-    for the number of its newest migration and raises `KoreError`."""
+    """Check that the database server responds and has tables that this Kore supports.
+
+    `schema` returns the number of its newest migration and raises `KoreError`.
+    """
     try:
         version = schema()
     except KoreError as exc:
@@ -111,7 +113,7 @@ def check_server(place: str, schema: Callable[[], int]) -> Check:
 
 
 def check_shared_files(files: "Callable[[], SharedFiles]") -> Check:
-    """What one machine writes, others can read: tried with a small file."""
+    """Check the shared store by writing, reading and deleting a small file."""
     content = secrets.token_bytes(64)
     try:
         store = files().trial

@@ -1,4 +1,4 @@
-"""One bot's connections: one for polls, which may be rebuilt, and one for everything else."""
+"""Connections of one bot: one for polls, which may be rebuilt, and one for everything else."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,13 @@ _KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
 
 
 class TelegramClient:
-    """`bot` is for sending; polls go past it, because it reads a batch as a whole or not at all."""
+    """Client for the Bot API.
+
+    `bot` is for sending. Polls bypass it, because it decodes a batch completely or not at all.
+    """
 
     def __init__(self, settings: TelegramSettings) -> None:
-        # At a lower level the library logs addresses, which hold the token, and message bodies.
+        # At a lower level the library logs message bodies, and URLs with the token.
         logging.getLogger("telegram").setLevel(logging.WARNING)
         self._settings = settings
         self._polls = AiohttpRequest(settings)
@@ -34,10 +37,9 @@ class TelegramClient:
     async def get_updates(
         self, offset: int | None, limit: int = BATCH_LIMIT, *, at_once: bool = False
     ) -> Sequence[Any]:
-        """Raw updates, oldest first; everything before `offset` is thereby confirmed. Waits for
-        news unless the answer is wanted `at_once`.
+        """Return raw updates, oldest first; this confirms everything before `offset`.
 
-        https://core.telegram.org/bots/api#getupdates
+        Waits for news unless `at_once`. https://core.telegram.org/bots/api#getupdates
         """
         wait_s = 0 if at_once else self._settings.poll_s
         parameters = {"timeout": wait_s, "limit": limit, "allowed_updates": _KINDS}
@@ -50,7 +52,7 @@ class TelegramClient:
         return result
 
     async def rebuild_polls(self) -> None:
-        """Give up the polls' connection; sends under way are not disturbed."""
+        """Rebuild the polls' connection; running sends are not affected."""
         await self._polls.shutdown()
 
     async def who_am_i(self) -> Bot:
@@ -64,7 +66,7 @@ class TelegramClient:
 
     async def set_webhook(self) -> None:
         settings = self._settings
-        # One call at a time: of several, a chat's second message could be stored before its first.
+        # One call at a time; otherwise a chat's second message could be stored before its first.
         await self.bot.set_webhook(
             settings.hook_url,
             max_connections=1,
@@ -88,7 +90,7 @@ class TelegramClient:
         return limit_of(self._settings)
 
     async def send_message(self, parameters: Mapping[str, Any]) -> int:
-        """Returns the new message's id; the library would read the whole message for that.
+        """Send a message and return its id; the library would parse the whole message for that.
 
         https://core.telegram.org/bots/api#sendmessage
         """
@@ -96,13 +98,13 @@ class TelegramClient:
         return message_id_of(await self._sends.call(url, parameters))
 
     async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
-        """Raises what the request layer raises, and `MessageRefused`."""
+        """Send files. Raises errors of the request layer, and `MessageRefused`."""
         from gateway.channels.telegram.api.upload import send_files
 
         return await send_files(self._settings, self._sends, target, part)
 
     async def remove_webhook(self) -> None:
-        """Updates that wait for the webhook are kept for the polls."""
+        """Remove the webhook; Telegram keeps its pending updates for the polls."""
         await self.bot.delete_webhook(drop_pending_updates=False)
 
     async def aclose(self) -> None:

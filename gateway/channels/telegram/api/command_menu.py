@@ -1,4 +1,4 @@
-"""The commands that Telegram shows behind the menu button: per scope and language.
+"""Command menu of the bot, per scope and language.
 
 https://core.telegram.org/bots/api#setmycommands
 """
@@ -17,13 +17,13 @@ from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.records import MenuAudience
 
-# Telegram's tags have two letters: for all who read Chinese the menu is in simplified characters.
+# Telegram's tags have two letters: all readers of Chinese get the menu in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
 
 
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
-    """Tell Telegram, unless it was told the very same before. Raises `TelegramError`."""
-    # Not of the translations: they would have to be read at each start.
+    """Set the menus unless they are unchanged. Raises `TelegramError`."""
+    # Compared without translations, which would have to be loaded at each start.
     menu = [(one.name, one.summary, one.audience) for one in settings.menu]
     content = json.dumps([VERSION, settings.root, settings.owner, menu])
     mark = hashlib.sha256(content.encode()).hexdigest()
@@ -47,7 +47,7 @@ async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: Channel
 def _menus(
     settings: TelegramSettings,
 ) -> Iterator[tuple[dict[str, Any], str | None, list[tuple[str, str]]]]:
-    """Scope, language, and (name, what it does) of each command."""
+    """Yield scope, language, and (name, description) of each command."""
     scopes: list[tuple[dict[str, Any], Sequence[MenuAudience]]] = [
         ({"type": "default"}, ("everyone", "private")),
         ({"type": "all_group_chats"}, ("everyone",)),

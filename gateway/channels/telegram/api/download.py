@@ -1,4 +1,4 @@
-"""Files that people sent, from the Bot API: by HTTP, or from the disk of a server of one's own.
+"""Download of people's files from the Bot API: by HTTP, or from a local server's disk.
 
 https://core.telegram.org/bots/api#getfile
 """
@@ -22,7 +22,7 @@ from gateway.channels.telegram.settings import TelegramSettings
 from gateway.channels.telegram.spec import OFFICIAL_SERVER
 from gateway.core.messages import Media
 
-# What Telegram's own server gives out at most; one that is run by oneself sets no limit.
+# Limit of Telegram's own server; local servers have none.
 OFFICIAL_LIMIT_BYTES = 20 * 2**20
 _CHUNK_BYTES = 256 * 1024
 _TOO_LARGE = mark_for_translation("it exceeds the limit of {limit} MB")
@@ -34,7 +34,7 @@ _CLOSED = mark_for_translation("I cannot open the file on the Bot API server ({r
 async def fetch(
     settings: TelegramSettings, request: AiohttpRequest, media: Media, into: BinaryIO, limit: int
 ) -> None:
-    """Write the file's bytes, `limit` of them at most. Raises `NotFetched`, `OSError` of `into`."""
+    """Write the file's bytes, at most `limit`. Raises `NotFetched`, and `OSError` of `into`."""
     if settings.root == OFFICIAL_SERVER:
         limit = min(limit, OFFICIAL_LIMIT_BYTES)
     if media.size_bytes is not None and media.size_bytes > limit:
@@ -81,8 +81,11 @@ async def _path_of(settings: TelegramSettings, request: AiohttpRequest, media: M
 
 
 def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
-    """Take a file off the disk that a server with --local has put there, below a folder that is
-    called like the token; False for any other. Raises `NotFetched`, and `OSError` of `into`."""
+    """Copy a file that a server with --local has stored on disk.
+
+    Returns False for a path without a folder named like the token. Raises `NotFetched`, and
+    `OSError` of `into`.
+    """
     real = Path(os.path.realpath(path))
     if token not in real.parent.parts:
         return False
@@ -101,9 +104,10 @@ def _copy(token: str, path: str, into: BinaryIO, limit_bytes: int) -> bool:
 
 
 def _open_plain_file(real: Path) -> int:
-    """A descriptor of the ordinary file of that very path: what has become a link since, a pipe
-    that no process writes to, and a second name of a private file are no files of the
-    server. Raises `OSError`."""
+    """Return a descriptor of the regular file at exactly this path.
+
+    Links, pipes and second names of private files are refused. Raises `OSError`.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open_folder_beneath(real.parent) as folder:
         fd = os.open(real.name, flags, dir_fd=folder)

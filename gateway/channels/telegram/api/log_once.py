@@ -1,4 +1,4 @@
-"""What is wrong with a bot's line, said in the log once and not with every try."""
+"""Log of connection problems that does not repeat a problem at every try."""
 
 import logging
 import time
@@ -6,25 +6,25 @@ from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 
-# A trouble that lasts is said again after so long: who reads a log reads its end.
+# Interval for repeating a lasting problem, so that it appears at the end of the log.
 AGAIN_S = 3600.0
-# Sentences may carry a number each; the oldest are forgotten.
+# Limit of remembered causes, which may contain numbers; the oldest are dropped.
 _KNOWN = 16
 
 
 class LogOnce:
-    """`say` each failure, `over` when what failed works again.
+    """Log of failures: `say` each failure, `over` when the subject works again.
 
-    `of` is what is troubled; two things that fail for one `cause` are one trouble.
+    `of` is the affected subject. Two subjects that fail for the same `cause` are one problem.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # By cause: when it was last said, and what it is in the way of.
+        # By cause: the time of the last log line, and the affected subjects.
         self._logged: dict[str, tuple[float, set[str]]] = {}
 
     def say(self, of: str, cause: str, sentence: str | None = None) -> None:
-        """`sentence` tells more than the cause."""
+        """Log a failure; `sentence` is more detailed than the cause."""
         now = self._clock()
         at, stopped = self._logged.pop(cause, (None, set()))
         if at is None or now - at >= AGAIN_S:
@@ -35,7 +35,7 @@ class LogOnce:
             del self._logged[next(iter(self._logged))]
 
     def over(self, of: str) -> None:
-        """What lasts for something else stays known."""
+        """Report that a subject works again; its causes remain for other subjects."""
         if not any(of in stopped for _, stopped in self._logged.values()):
             return
         remaining = {cause: (at, stopped - {of}) for cause, (at, stopped) in self._logged.items()}

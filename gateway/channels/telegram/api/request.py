@@ -1,4 +1,4 @@
-"""The Bot API over aiohttp: every failure says whether the request may have been carried out.
+"""Bot API over aiohttp; every error states whether the request may have been executed.
 
 https://core.telegram.org/bots/api#making-requests
 """
@@ -25,15 +25,15 @@ _LONGEST_WAIT_S = 24 * 3600.0
 
 
 class RequestNotSent(TelegramError):
-    """No connection was made: the server certainly knows nothing of the request."""
+    """Failed connection: the server certainly did not receive the request."""
 
 
 class ResponseLost(TelegramError):
-    """The request had left when the trouble began: it may have been carried out."""
+    """Failure after the request was sent: it may have been executed."""
 
 
 class UnreadableResponse(ResponseLost):
-    """A whole answer came that is no Bot API answer, or one over the size limit (`too_large`)."""
+    """Complete response that is not a Bot API response, or exceeds the size limit (`too_large`)."""
 
     def __init__(self, message: str, head: bytes, *, too_large: bool = False) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class UnreadableResponse(ResponseLost):
 
 
 class Refusal(TelegramError):
-    """The server said no: `code` is the HTTP status, `description` its reason."""
+    """Error response: `code` is the HTTP status, `description` the server's reason."""
 
     def __init__(self, code: int, description: str, parameters: Mapping[str, Any]) -> None:
         super().__init__(f"{code} {description}")
@@ -54,14 +54,14 @@ class Refusal(TelegramError):
 
 
 def _seconds(value: object) -> float:
-    """A wait that a server names: never endless, whatever number it sends."""
+    """Return a server's waiting time, limited to a finite value."""
     if not isinstance(value, int | float) or not 0 < value <= _LONGEST_WAIT_S:
         return _LONGEST_WAIT_S if isinstance(value, int | float) and value > 0 else 1.0
     return float(value)
 
 
 def message_id_of(result: Any) -> int:
-    """The id of the message that a method has sent. Raises `UnreadableResponse`."""
+    """Return the id of the message that a method has sent. Raises `UnreadableResponse`."""
     message_id = result.get("message_id") if isinstance(result, dict) else None
     if not isinstance(message_id, int):
         raise UnreadableResponse("the answer names no message", b"")
@@ -69,10 +69,10 @@ def message_id_of(result: Any) -> int:
 
 
 class AiohttpRequest(BaseRequest):
-    """python-telegram-bot's request layer; the connection is opened at the first use.
+    """Request layer for python-telegram-bot; connects on first use.
 
-    Addresses hold the token, so no foreign exception, whose text may hold the address, is
-    chained or quoted.
+    URLs contain the token, so foreign exceptions, whose text may contain the URL, are neither
+    chained nor quoted.
     """
 
     def __init__(self, settings: TelegramSettings) -> None:
@@ -85,7 +85,7 @@ class AiohttpRequest(BaseRequest):
         return self._settings.answer_s
 
     async def initialize(self) -> None:
-        """Nothing to do before the first request."""
+        """Do nothing; the connection is opened by the first request."""
 
     async def shutdown(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -94,7 +94,7 @@ class AiohttpRequest(BaseRequest):
             await session.close()
 
     async def call(self, url: str, parameters: Mapping[str, Any], wait_s: float = 0.0) -> Any:
-        """The raw `result` of a method that may take `wait_s` longer than others."""
+        """Return the raw `result` of a method that may take `wait_s` longer than others."""
         body = await self._exchange(url, parameters, self._settings.answer_s + wait_s)
         return self.parse_json_payload(body)["result"]
 
@@ -108,7 +108,10 @@ class AiohttpRequest(BaseRequest):
         connect_timeout: Any = BaseRequest.DEFAULT_NONE,
         pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """Raises `RequestNotSent`, `ResponseLost` or `Refusal`; a returned status is always 200."""
+        """Send a request; the returned status is always 200.
+
+        Raises `RequestNotSent`, `ResponseLost` or `Refusal`.
+        """
         if method != "POST" or (request_data is not None and request_data.contains_files):
             raise NotImplementedError("files are not sent or fetched yet")
         seconds = read_timeout if isinstance(read_timeout, int | float) else self.read_timeout
@@ -117,7 +120,10 @@ class AiohttpRequest(BaseRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Bytes that are no UTF-8 become U+FFFD. Raises `UnreadableResponse` or `Refusal`."""
+        """Parse a response, with U+FFFD for invalid UTF-8.
+
+        Raises `UnreadableResponse` or `Refusal`.
+        """
         try:
             answer = json.loads(payload.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
@@ -139,8 +145,8 @@ class AiohttpRequest(BaseRequest):
     async def carry(
         self, url: str, data: Any, headers: Mapping[str, str] | None, read_s: float
     ) -> bytes:
-        """The answer's body. Raises `RequestNotSent`, `ResponseLost` or `Refusal`."""
-        # The whole may take longer than the first byte: a big answer on a slow line.
+        """Return the response body. Raises `RequestNotSent`, `ResponseLost` or `Refusal`."""
+        # The total may exceed the time to the first byte: a large response on a slow connection.
         timeout = aiohttp.ClientTimeout(
             total=self._settings.connect_s + 2 * read_s,
             connect=self._settings.connect_s,
@@ -165,7 +171,7 @@ class AiohttpRequest(BaseRequest):
         raise ResponseLost(f"{self._host} answered with HTTP status {status}")
 
     async def download(self, url: str) -> AsyncGenerator[bytes]:
-        """The bytes of a file as they come. Raises `RequestNotSent`, `ResponseLost`, `Refusal`."""
+        """Yield the bytes of a file. Raises `RequestNotSent`, `ResponseLost` or `Refusal`."""
         timeout = aiohttp.ClientTimeout(
             total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
         )
@@ -183,7 +189,7 @@ class AiohttpRequest(BaseRequest):
 
     @contextmanager
     def _classify_failures(self, connection: "_RequestConnection") -> Iterator[None]:
-        """Translate failures by whether the request may have been carried out."""
+        """Translate failures by whether the request may have been executed."""
         try:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
@@ -213,9 +219,9 @@ class AiohttpRequest(BaseRequest):
 
 @dataclass(slots=True)
 class _RequestConnection:
-    """The connection of one request; open once bytes of the request may reach the server.
+    """Connection of one request; open once bytes of the request may reach the server.
 
-    The tunnel of a proxy and the TLS handshake come before that.
+    The proxy tunnel and the TLS handshake come before that.
     """
 
     is_open: bool = False
@@ -234,7 +240,7 @@ def _connection_tracing() -> aiohttp.TraceConfig:
 
 
 def _reason(exc: BaseException) -> str:
-    """What went wrong, without the address that foreign texts may quote."""
+    """Return the reason, without the URL that foreign texts may quote."""
     cause = getattr(exc, "os_error", exc)
     return getattr(cause, "strerror", None) or type(exc).__name__
 

@@ -1,4 +1,4 @@
-"""Files that go out to Telegram: one by one, or as an album, as multipart forms.
+"""Upload of files to Telegram, single or as an album, as multipart forms.
 
 https://core.telegram.org/bots/api#sending-files
 """
@@ -23,9 +23,9 @@ from gateway.core.messages import OutboundFile, OutboundPart
 
 OFFICIAL_LIMIT_BYTES = 50 * 2**20
 OWN_LIMIT_BYTES = 2000 * 2**20
-# A line that is slower than this is given up, and the file is sent again.
+# Slower uploads are aborted and repeated.
 _SLOWEST_BYTES_S = 50_000
-# What Telegram says of a file that it cannot show as what it was sent as.
+# Descriptions of a file that Telegram cannot show as the kind it was sent as.
 _NOT_SHOWN = re.compile(r"PHOTO_|IMAGE_|VIDEO_|photo|wrong file type|too big", re.IGNORECASE)
 
 
@@ -39,10 +39,11 @@ async def send_files(
     target: Mapping[str, Any],
     part: OutboundPart,
 ) -> int:
-    """Send a part's files to the `target` (chat, thread, reply); returns the first message's id.
+    """Send a part's files to the `target` (chat, thread, reply).
 
-    What Telegram cannot show as a picture or a film goes out as a document. Raises
-    `RequestNotSent`, `ResponseLost`, `Refusal`, and `MessageRefused` when a file is gone.
+    Returns the first message's id. Files that Telegram cannot show as photo or video are sent as
+    documents. Raises `RequestNotSent`, `ResponseLost`, `Refusal`, and `MessageRefused` when a file
+    is missing.
     """
     try:
         return await _send(settings, request, target, part)
@@ -75,7 +76,7 @@ async def _send(
 
 @contextmanager
 def _form(target: Mapping[str, Any], part: OutboundPart) -> Iterator[aiohttp.FormData]:
-    """The form, with the files open. Raises `MessageRefused` when one is gone."""
+    """Yield the form with open files. Raises `MessageRefused` when a file is missing."""
     form = aiohttp.FormData(quote_fields=False)
     for name, value in target.items():
         form.add_field(name, value if isinstance(value, str) else json.dumps(value))

@@ -1,4 +1,4 @@
-"""One raw update to one message for Kore, or the reason why there is none.
+"""Decoder of one raw update to a message for Kore.
 
 https://core.telegram.org/bots/api#update
 """
@@ -18,7 +18,7 @@ from gateway.channels.telegram.settings import Bot
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
-# Fields of messages that carry another person's words: https://core.telegram.org/bots/api#message
+# Fields of messages with another person's words: https://core.telegram.org/bots/api#message
 _PASSED_ON = ("forward_origin", "forward_date", "external_reply")
 # Service messages in private chats that need no answer.
 _SERVICE = frozenset(
@@ -44,22 +44,25 @@ _COMMAND = re.compile(r"/(\w{1,64})(?:@(\w+))?(?=\s|\Z)")
 
 
 class Undecodable(Exception):
-    """The update is not what the Bot API describes; the text says where, and quotes no value."""
+    """Update that violates the Bot API; the text gives the place without quoting a value."""
 
 
-# What reading a value of the wrong type can raise.
+# Exceptions when reading a value of the wrong type.
 MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 def undecodable(error: Exception) -> Undecodable:
-    """A `ValueError` quotes the value, which a person may have written."""
+    """Convert an exception, leaving out a value that a person may have written.
+
+    A `ValueError` quotes the value.
+    """
     reason = "a value has the wrong form" if isinstance(error, ValueError) else str(error)
     return Undecodable(f"{type(error).__name__}: {reason}")
 
 
 @frozen
 class DecodeContext:
-    """Where an update is read: by which bot, under which account, and what is known of chats."""
+    """Context for decoding an update: the bot, its account, and the settings of chats."""
 
     bot: Bot
     account: str
@@ -71,7 +74,7 @@ class DecodeContext:
 
 
 def chat_migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The ids of a group and of the supergroup that it has become; both chats tell it."""
+    """Return the ids of a group and its new supergroup; both chats report the migration."""
     message = update.get("message")
     if not isinstance(message, dict):
         return None
@@ -86,9 +89,10 @@ def chat_migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
 def decode(
     update: Mapping[str, Any], here: DecodeContext, received_at: float
 ) -> InboundMessage | None:
-    """None for what is not meant for us: service messages, and group talk without our name.
+    """Decode an update; None if it is not for us.
 
-    Raises `Undecodable` for an update that no version of the Bot API would send.
+    This covers service messages, and group messages that do not name the bot. Raises `Undecodable`
+    for an update that no version of the Bot API would send.
     """
     try:
         if "callback_query" in update:
@@ -103,7 +107,7 @@ def decode(
 
 
 def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) -> InboundMessage:
-    """A button was pressed; its message may be too old to be told, or sent by another bot."""
+    """Decode a pressed button; its message may be too old to be included, or another bot's."""
     sender = person(query["from"])
     message = query.get("message") or {}
     chat = message.get("chat") or {"id": sender.id, "type": "private"}
@@ -142,7 +146,10 @@ def person(user: Mapping[str, Any]) -> Sender:
 
 
 def _source(origin: Mapping[str, Any], chat: Mapping[str, Any] | None = None) -> str | None:
-    """The name of a MessageOrigin, with that of the `chat` around it; None when it has no name."""
+    """Return the author and place of a MessageOrigin; None without a name.
+
+    The place defaults to the surrounding `chat`.
+    """
     place = origin.get("sender_chat") or origin.get("chat") or chat or {}
     author = origin.get("sender_user")
     name = (
@@ -170,7 +177,7 @@ def _one_line(name: str) -> str:
 
 
 class _MessageDecoder:
-    """A message, and what its parts mean for this bot."""
+    """Decoder of a message for this bot."""
 
     def __init__(self, message: Mapping[str, Any], here: DecodeContext) -> None:
         self._message = message
@@ -187,7 +194,7 @@ class _MessageDecoder:
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         text, sender, album = self._text_for_us(self._text), self._sender(), self._album()
-        # Of an album only one part bears the caption with our name.
+        # In an album, only one part has the caption with the bot's name.
         follows = text is None and album is not None and not edited
         overheard = text is None and self._listens()
         content = self._text_with_media(self._text if overheard or follows else text, edited)
@@ -224,12 +231,15 @@ class _MessageDecoder:
         )
 
     def _is_unknown(self) -> bool:
-        """Whether a private message has only content of unknown kinds."""
+        """Return whether a private message has only content of unknown kinds."""
         text = self._text or kind_of(self._message)
         return self._private and not text and _SERVICE.isdisjoint(self._message)
 
     def _sender(self) -> Sender | None:
-        """Who is answerable; many people share the user id of an anonymous admin or a channel."""
+        """Return the responsible sender.
+
+        Many people share the user id of an anonymous admin or a channel.
+        """
         if self._message.get("is_automatic_forward"):
             return None
         if behalf := self._message.get("sender_chat"):
@@ -238,11 +248,11 @@ class _MessageDecoder:
         return None if not author or author.get("is_bot") else person(author)
 
     def _thread(self) -> str | None:
-        """Only a forum topic is a place of its own; replies carry a thread id, too."""
+        """Return the forum topic; replies have a thread id too, but are not separate places."""
         return _topic(self._message)
 
     def _listens(self) -> bool:
-        """Whether what is not for us is kept as context: in some groups, and no commands."""
+        """Return whether messages to others serve as context: in some groups, except commands."""
         if self._private or self._text.startswith("/"):
             return False
         chat_id = self._context.moves.canonical(str(self._chat_id))
@@ -250,22 +260,22 @@ class _MessageDecoder:
         return self._context.chat_settings.of(route).listen is True
 
     def _text_with_media(self, text: str | None, edited: bool) -> str | None:
-        """The text with a word for what came beside it; None when there is nothing to read."""
+        """Return the text with a label for attached content; None when there is nothing to read."""
         if text is None:
             return None
         media = kind_of(self._message)
         if media is None or (edited and not text):
-            # A live location is edited every few seconds; that is no news to answer.
+            # A live location is edited every few seconds, which is not news to answer.
             return text if self._text else None
         return f"[{media}] {text}".rstrip()
 
     def _album(self) -> str | None:
-        """What the messages of one album have in common."""
+        """Return the id that the messages of one album share."""
         group = self._message.get("media_group_id")
         return f"{self._chat_id}:{group}" if group else None
 
     def _text_for_us(self, text: str) -> str | None:
-        """The text without the bot's name, or None when it addresses another bot."""
+        """Return the text without the bot's name, or None when it is not addressed to the bot."""
         name = self._bot.username.lower()
         if command := _COMMAND.match(text):
             target = command[2]
@@ -281,7 +291,7 @@ class _MessageDecoder:
         return None
 
     def _is_named(self) -> bool:
-        """Whether our profile is linked in the text, which works without a username."""
+        """Return whether the text links the bot's profile, which works without a username."""
         entities = self._message.get("entities") or self._message.get("caption_entities") or ()
         return any(
             entity.get("type") == "text_mention" and entity["user"]["id"] == self._bot.id
@@ -289,7 +299,10 @@ class _MessageDecoder:
         )
 
     def _reply(self) -> Mapping[str, Any] | None:
-        """The message replied to; in a topic, its opening message unless the sender chose one."""
+        """Return the message replied to.
+
+        In a topic, Telegram reports the opening message unless the sender chose one; it is ignored.
+        """
         reply: Mapping[str, Any] | None = self._message.get("reply_to_message")
         return None if not reply or "forum_topic_created" in reply else reply
 
@@ -303,14 +316,14 @@ class _MessageDecoder:
         return escape_invisible(mend(str(text))) if text else None
 
     def _is_own_quote(self) -> bool:
-        """Whether the sender wrote the message replied to, and has not only forwarded it."""
+        """Return whether the sender wrote the message replied to, rather than forwarding it."""
         reply = self._reply()
         if reply and not reply.keys().isdisjoint(_PASSED_ON):
             return False
         return self._replied_sender_id() == (self._message.get("from") or {}).get("id")
 
     def _quoted_source(self) -> str | None:
-        """The author of the message replied to, unless that is the sender or this bot."""
+        """Return the author of the message replied to, unless it is the sender or this bot."""
         if external := self._message.get("external_reply"):
             chat = external.get("chat") or {}
             return _source({"chat": chat} | (external.get("origin") or {}), chat)
@@ -331,6 +344,6 @@ class _MessageDecoder:
         return stored_id(str(self._chat_id), number, self._context.moves)
 
     def _quoted_media(self) -> tuple[Media, ...]:
-        """Files of the message replied to, also when that stands in another chat."""
+        """Return files of the message replied to, even if it is in another chat."""
         quoted = self._reply() or self._message.get("external_reply")
         return media_of(quoted, quoted=True) if quoted else ()

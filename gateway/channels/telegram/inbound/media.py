@@ -1,4 +1,4 @@
-"""What a message holds besides text: files by their id, and places, contacts and polls in words.
+"""Content of a message besides text: files by id; places, contacts and polls in words.
 
 https://core.telegram.org/bots/api#message
 """
@@ -9,7 +9,7 @@ from typing import Any
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import Media
 
-# In the order in which Telegram's own apps name a message: an animation is a document, too.
+# In the order of Telegram's own apps, because an animation is also a document.
 KINDS = (
     *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
     *("document", "venue", "location", "contact", "poll", "dice"),
@@ -32,7 +32,7 @@ def kind_of(message: Mapping[str, Any]) -> str | None:
 
 
 def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media, ...]:
-    """At most one: Telegram sends the parts of an album as messages of their own."""
+    """Return at most one file: Telegram sends the parts of an album as separate messages."""
     kind = kind_of(message)
     if kind is None:
         return ()
@@ -51,7 +51,7 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
             media_type=content.get("mime_type") or _TYPES.get(kind),
             size_bytes=_number(content.get("file_size")),
             seconds=_number(content.get("duration")),
-            # What moves is no picture, and its outline is in its emoji.
+            # Moving stickers are not images, and their emoji conveys the content.
             remote=None if moves else _text(content.get("file_id")),
             unique=_text(content.get("file_unique_id")),
             quoted=quoted,

@@ -1,4 +1,4 @@
-"""What an update tells of the bot's own place in a chat.
+"""Changes of the bot's membership in a chat.
 
 https://core.telegram.org/bots/api#chatmemberupdated
 """
@@ -12,8 +12,10 @@ from gateway.core.messages import Route
 
 
 def membership_change(update: Mapping[str, Any], here: DecodeContext) -> MembershipChange | None:
-    """None for an update of another kind, and for the group that a supergroup was before, which
-    everybody leaves. Raises `Undecodable`."""
+    """Return the membership change of an update; None for an update of another kind.
+
+    Also None for the former group of a supergroup, which everyone leaves. Raises `Undecodable`.
+    """
     change = update.get("my_chat_member")
     if change is None:
         return None
@@ -38,7 +40,7 @@ def membership_change(update: Mapping[str, Any], here: DecodeContext) -> Members
 
 
 def _is_in(member: Mapping[str, Any]) -> bool:
-    """A restricted member may have left, too."""
+    """Return whether the member is in the chat; a restricted member may have left too."""
     status = member["status"]
     return bool(member.get("is_member")) if status == "restricted" else status not in _OUT
 

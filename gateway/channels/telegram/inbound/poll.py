@@ -1,4 +1,4 @@
-"""The loop that fetches updates and confirms them only after they are on disk."""
+"""Polling loop that fetches updates and confirms them only after they are on disk."""
 
 import asyncio
 import logging
@@ -26,21 +26,21 @@ from gateway.core.channel_events import Batch, Undecoded
 
 _log = logging.getLogger(__name__)
 
-# Telegram may restart its ids at random after a week without updates; an older offset would
-# then hide messages. https://core.telegram.org/bots/api#update
+# Telegram may restart its ids at random after a week without updates; an older offset would then
+# hide messages. https://core.telegram.org/bots/api#update
 OFFSET_LIFE_S = 3 * 24 * 3600.0
 _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
-# An answer may be garbled on its way; an update that comes garbled so often is so by itself.
+# A response may be corrupted in transit; after this many tries, the update itself is to blame.
 _GARBLED_TRIES = 3
-# A server that says "nothing" at once instead of waiting must not be asked without a pause.
+# A server that returns empty responses immediately must not be polled without a pause.
 _HASTE_S = 0.5
 _LOCK_PAUSE_S = 1.0
-# What may be troubled, in the words in which its end is told.
+# Subjects of the log, worded for the line that reports the recovery.
 _POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is told"
 
 
 class Poller:
-    """Fetches with `offset`, hands over, and confirms by the offset of the next fetch."""
+    """Poller: fetches with `offset`, stores, and confirms with the next fetch's offset."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Poller:
         memo: ChannelState | None = None,
     ) -> None:
         self.status = ChannelStatus("starting")
-        # Called when a poll comes through after some that did not.
+        # Called when a poll succeeds after failures.
         self.reachable: Callable[[], None] = lambda: None
         self._is_reached = False
         self._settings = settings
@@ -68,13 +68,13 @@ class Poller:
 
     @property
     def decode_context(self) -> DecodeContext | None:
-        """Where updates are read; None until the bot's name is known."""
+        """Context for decoding; None until the bot's name is known."""
         if self._bot is None or not self._bot.done() or self._bot.cancelled():
             return None
         return DecodeContext(self._bot.result(), self._settings.account, self._chat_settings)
 
     async def run(self, accept: Accept) -> None:
-        """Runs until cancelled."""
+        """Poll until cancelled."""
         while True:
             with poll_lock(self._settings.token, self._settings.root) as holder:
                 if holder is None:
@@ -84,7 +84,7 @@ class Poller:
                 "your own",
                 "conflict",
             )
-            # No poll of ours is under way: the lock is free as soon as the other process ends.
+            # No poll of this process is active: the lock is free as soon as the other process ends.
             await asyncio.sleep(_LOCK_PAUSE_S)
 
     async def _run(self, accept: Accept) -> None:
@@ -98,7 +98,7 @@ class Poller:
             self.status = replace(self.status, state="stopped")
 
     async def _introduce(self, me: asyncio.Future[Bot]) -> None:
-        """Learn our name and set the menu, however long the network takes; polls do not wait."""
+        """Ask for the bot's name and set the menu, while polls continue."""
         delay_s = self._settings.backoff_s
         while True:
             try:
@@ -106,7 +106,8 @@ class Poller:
                     me.set_result(await self._client.who_am_i())
                     self._trouble_log.over(_NAME)
                     if self.status.state == "starting":
-                        # The first poll may wait long for news; that all is well is known now.
+                        # The first poll may wait long for news, but the connection is known to work
+                        # now.
                         self.status = ChannelStatus("polling")
                 return await self._client.set_menu(self._state)
             except TelegramError as exc:
@@ -129,9 +130,9 @@ class Poller:
                 self._delay_s = self._settings.backoff_s
 
     async def _fetch(self) -> Batch | None:
-        """None when nothing is new, or when a smaller fetch has to come first."""
+        """Fetch a batch; None without news, or when a smaller fetch must come first."""
         asked_at = time.monotonic()
-        # After a failure the first poll that comes through tells so: it must not wait for news.
+        # After a failure, the first successful poll must return at once to report the recovery.
         at_once = self.status.state == "retrying"
         try:
             async with asyncio.timeout(self._settings.silence_s):
@@ -158,7 +159,7 @@ class Poller:
         self._limit = min(2 * self._limit, BATCH_LIMIT)
         self._last_update_at = self._completed_at
         assert self._bot is not None
-        # Without our name we could not tell in a group who is addressed.
+        # Without the bot's name, messages to it in groups cannot be recognized.
         return self._decode(updates, await asyncio.shield(self._bot))
 
     def _decode(self, updates: Sequence[Any], me: Bot) -> Batch:
@@ -169,9 +170,9 @@ class Poller:
         return batch
 
     def _isolate(self, trouble: UnreadableResponse) -> Batch | None:
-        """An answer cannot be read: fetch one by one, and bury the update that is to blame.
+        """Handle an unreadable response: fetch updates one by one, and skip the faulty one.
 
-        Raises the trouble again while it may be the network's, not an update's.
+        Raises the error again while the network may be the cause.
         """
         match = _UPDATE_ID.search(trouble.head)
         if match is None:
@@ -188,11 +189,11 @@ class Poller:
         return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
 
     async def _hand_over(self, accept: Accept, batch: Batch) -> bool:
-        """Whether the batch is on disk; if not it is neither confirmed nor lost."""
+        """Return whether the batch was stored; if not, it is neither confirmed nor lost."""
         try:
             await accept("telegram", self._settings.account, batch)
         except (KoreError, OSError) as exc:
-            # The line is all right: what could not be stored is fetched again soon.
+            # The connection works, so updates that could not be stored are fetched again soon.
             self._note_trouble(f"messages could not be stored: {exc}", "storage")
             await asyncio.sleep(self._settings.store_again_s)
             return False
@@ -238,19 +239,22 @@ class Poller:
     def _note_trouble(self, reason: str, state: Any = "retrying") -> None:
         if state != "storage":
             self._is_reached = False
-        # A poll that comes through is no sign that what it brings can be stored.
+        # A successful poll does not mean that its updates can be stored.
         self._trouble_log.say(_STORE if state == "storage" else _POLLS, reason)
         self.status = ChannelStatus(state, self.status.last_poll_at, reason)
 
     def _nameless(self, cause: str) -> None:
-        """A poll that fails for the same cause has told it already, or need not tell it again."""
+        """Report that the bot's name is unknown, unless a poll failed for the same reason."""
         sentence = f"the bot's name could not be asked for: {cause}"
         self._trouble_log.say(_NAME, cause, sentence)
         if self.status.state != "refused" and self.status.last_error != cause:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
     async def _wait_for_the_owner(self, refusal: Refusal) -> None:
-        """A token is seldom refused by mistake, but a server that starts may do so: ask again."""
+        """Retry a refused token slowly.
+
+        Refusals by mistake are rare, but a starting server may cause them.
+        """
         sentence, hint = self._settings.token_refused(refusal.description)
         if self.status.state != "refused":
             _log.error(

@@ -1,6 +1,7 @@
-"""One poller for each bot on a machine: a lock on the token's hash, beside Kore's own folders.
+"""Lock for one poller per bot on a machine, named after the token's hash.
 
-Telegram ends one of two polls for the same bot (409), and each gets a part of what people write.
+Telegram ends one of two polls for the same bot (409), and each gets only some of the updates. The
+lock is outside Kore's own folders.
 """
 
 import fcntl
@@ -15,8 +16,11 @@ from pathlib import Path
 
 @contextmanager
 def poll_lock(token: str, server: str) -> Iterator[str | None]:
-    """Claim a server's bot until the block ends, or the process does. Gives who has it already
-    (in words), or None. Without a lock, polling is not prevented."""
+    """Claim a server's bot until the block or the process ends.
+
+    Yields a description of the current holder, or None. If the lock file cannot be opened, polling
+    is allowed.
+    """
     try:
         descriptor = os.open(_file(token, server), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
@@ -36,7 +40,7 @@ def poll_lock(token: str, server: str) -> Iterator[str | None]:
 
 
 def _file(token: str, server: str) -> Path:
-    """In a folder that only this user can write to. Raises `OSError`."""
+    """Return the lock file, in a folder that only this user can write to. Raises `OSError`."""
     root = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = Path(root) / f"kore-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

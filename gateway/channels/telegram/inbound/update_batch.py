@@ -1,4 +1,4 @@
-"""Raw updates to a batch: what can be read of them, what cannot, and what has moved."""
+"""Conversion of raw updates to a batch of messages, undecodable updates and migrations."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,17 @@ from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, MembershipChange, Undecoded
 from gateway.core.messages import InboundMessage
 
-# The Bot API nests a few levels; what lies deeper is never read.
+# Limit for removing nulls: the Bot API nests a few levels, and deeper ones are never read.
 _DEPTH = 24
 
 
 def decode_batch(
     updates: Iterable[Any], here: DecodeContext, received_at: float, next_offset: int | None = None
 ) -> Batch:
-    """One bad update blocks no other. What is no update at all is passed over; the batch's next
-    offset is then the one that was given."""
+    """Decode updates; a bad update does not block others.
+
+    Invalid entries are skipped. Without any valid update, the batch's next offset is `next_offset`.
+    """
     messages: list[InboundMessage] = []
     undecoded: list[Undecoded] = []
     moves: list[tuple[str, str]] = []
@@ -33,7 +35,7 @@ def decode_batch(
         next_offset = max(next_offset or 0, raw["update_id"] + 1)
         update = without_nulls(raw)
         if move := chat_migration(update):
-            # At once: what follows in the same batch is said in the new chat.
+            # Apply at once: later updates of the same batch come from the new chat.
             here.moves.learn(*move)
             moves.append(move)
         try:
@@ -49,8 +51,7 @@ def decode_batch(
 
 
 def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
-    """The batch of an update that was kept, or of a whole answer that held one; it moves no
-    cursor."""
+    """Decode a stored update, or a stored response with updates, without moving the cursor."""
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError):
@@ -61,12 +62,12 @@ def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
 
 
 def is_update_id(value: object) -> bool:
-    """Whether it is a number that a cursor can be set to, and stored."""
+    """Return whether the value is a number that a cursor can be set to."""
     return isinstance(value, int) and 0 <= value < 2**62
 
 
 def without_nulls(value: Any, depth: int = _DEPTH) -> Any:
-    """The Bot API leaves out what is not there; some servers send it as null."""
+    """Remove nulls: the Bot API omits missing fields, but some servers send them as null."""
     if depth and isinstance(value, dict):
         return {key: without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
     if depth and isinstance(value, list):
@@ -83,7 +84,7 @@ def _to_undecoded(update: Mapping[str, Any], reason: str) -> Undecoded:
 
 
 def _author(update: Mapping[str, Any]) -> str:
-    """So that what they sent is exported and deleted with the rest of theirs."""
+    """Return the author, so that the update is exported and deleted with their other data."""
     for part in update.values():
         match part:
             case {"from": {"id": int(number)}}:

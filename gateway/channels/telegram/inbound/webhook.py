@@ -1,4 +1,4 @@
-"""Receiving by webhook: Telegram calls us, and forgets an update once we say that we have it.
+"""Webhook receiver: Telegram calls us, and drops an update once we confirm it.
 
 https://core.telegram.org/bots/api#setwebhook
 """
@@ -30,15 +30,15 @@ from gateway.core.channel_events import Batch
 _log = logging.getLogger(__name__)
 
 TAKEN, WRONG, FORBIDDEN, BUSY = 200, 400, 403, 503
-# Updates that are being stored at the same time; who comes then is told to come again.
+# Limit of updates being stored concurrently; further calls are asked to retry.
 UNDER_WAY = 64
 _HOOK, _STORE = "the webhook is set", "messages are stored"
 
 
 class Webhook:
-    """Sets the webhook when it runs, looks after it, and takes in what it brings.
+    """Webhook: sets and checks it while running, and stores its updates.
 
-    It stays set when Kore stops: Telegram keeps what comes for a day, and brings it again.
+    It stays set when Kore stops: Telegram retries pending updates for a day.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Webhook:
         memo: ChannelState,
     ) -> None:
         self.status = ChannelStatus("starting")
-        # Called when Telegram answers after a time without.
+        # Called when Telegram responds after an outage.
         self.reachable: Callable[[], None] = lambda: None
         self._is_reached = False
         self._settings = settings
@@ -64,13 +64,13 @@ class Webhook:
 
     @property
     def decode_context(self) -> DecodeContext | None:
-        """Where updates are read; None until the bot's name is known."""
+        """Context for decoding; None until the bot's name is known."""
         if self._bot is None:
             return None
         return DecodeContext(self._bot, self._settings.account, self._chat_settings)
 
     async def run(self, accept: Accept) -> None:
-        """Until cancelled. Raises `ConfigError` when Telegram refuses the address."""
+        """Run until cancelled. Raises `ConfigError` when Telegram refuses the address."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._accept, self._group = accept, group
@@ -83,7 +83,7 @@ class Webhook:
                 self.status = replace(self.status, state="stopped")
 
     async def handle_call(self, secret: str, body: bytes) -> int:
-        """The HTTP status of the answer: 200 once what came is on disk, 503 to keep it there."""
+        """Return the HTTP status: 200 once the update is on disk, 503 if Telegram must retry."""
         expected = self._settings.hook_secret
         if not hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode()):
             return FORBIDDEN
@@ -99,7 +99,7 @@ class Webhook:
             if len(self._under_way) >= UNDER_WAY:
                 return BUSY
             batch = replace(decode_batch([update], here, time.time()), next_offset=None)
-            # Not a part of the call: one that is given up must not leave it half done.
+            # Independent of the call, so that an aborted call does not interrupt storing.
             task = self._group.create_task(self._store(self._accept, batch))
             self._under_way[number] = task
             task.add_done_callback(lambda _: self._under_way.pop(number, None))
@@ -119,7 +119,7 @@ class Webhook:
         return True
 
     async def _look_after(self) -> None:
-        """Set it, and look from time to time whether it is still ours and gets through."""
+        """Set the webhook, and check regularly that it is unchanged and works."""
         delay_s = self._settings.backoff_s
         is_set = False
         while True:
@@ -153,7 +153,7 @@ class Webhook:
             await asyncio.sleep(wait_s)
 
     async def _is_ours(self) -> bool:
-        """Compare with what Telegram says of it; False when another address is set."""
+        """Check Telegram's state of the webhook; False when another address is set."""
         info = await self._client.webhook_info()
         if info.url != self._settings.hook_url:
             reason = "another program set or removed this bot's webhook; it is set again"
@@ -162,7 +162,7 @@ class Webhook:
             return False
         failed_at = info.last_error_date.timestamp() if info.last_error_date else 0.0
         error = None
-        # Of old troubles nothing is told: something has come through since.
+        # Ignore old errors if an update has arrived since.
         if failed_at > (self.status.last_poll_at or 0.0) and info.pending_update_count:
             error = f"Telegram could not reach {self._settings.hook_url}: {info.last_error_message}"
             self._trouble_log.say(_HOOK, error)
@@ -182,7 +182,7 @@ class Webhook:
         return min(jitter * delay_s, self._settings.backoff_limit_s)
 
     def _note_refused(self, refusal: Refusal) -> None:
-        """The token: it is tried again, slowly."""
+        """Record a refused token; it is retried slowly."""
         sentence, hint = self._settings.token_refused(refusal.description)
         if self.status.state != "refused":
             name = self._settings.account
@@ -191,7 +191,7 @@ class Webhook:
         self.status = replace(self.status, state="refused", last_error=f"{sentence}. {hint}")
 
     def _raise_refused(self, refusal: Refusal) -> None:
-        """An address that is refused needs the owner."""
+        """Raise `ConfigError` for a refused address, which needs the owner."""
         if refusal.code != 400:
             return
         sentence = f"telegram.webhook_url: {self._settings.host} refused it"

@@ -1,4 +1,4 @@
-"""A question to a person as one Telegram message: what would happen, in code, with buttons."""
+"""Question to a person as one Telegram message: details as code, with buttons."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,13 +14,12 @@ from gateway.core.messages import Entity, OutboundFile, OutboundPart
 from gateway.core.question_view import approval_event
 from gateway.core.server_question import buttons_of
 
-# The rest is for the head, the reason, the answers or what was decided, and a note that a retry may
-# put in front.
+# The remaining space is for the head, the reason, the answers or the decision, and a retry's note.
 _CODE_UNITS = LIMIT_UNITS - 2350 - units(REPEAT_NOTE)
 _LINE_CHARS = 400
 _HEAD_UNITS, _NOTES_UNITS, _LABELS_UNITS = 300, 1000, 600
 _BUTTON_CHARS = 40
-# What would happen, and what is said of it.
+# Kinds of lines: details, and notes about them.
 _CODE, _NOTES = ("code", "detail", "diff"), ("reason", "note")
 
 
@@ -32,10 +31,10 @@ class _Piece:
 
 
 def render_approval(question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
-    """The question with its buttons; `decided` says what came of it, and takes their place.
+    """Render the question with its buttons; `decided` is the decision and replaces them.
 
-    What does not fit is cut in the middle, with a note; then `render_details` has the full text,
-    and only "once" can be allowed.
+    Long text is cut in the middle, with a note. Then `render_details` has the full text, and only
+    "once" can be allowed.
     """
     view = approval_event(question).view
     if question.request.server_question is not None:
@@ -59,7 +58,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
         return _part(pieces)
     options = [each for each in view.options if is_whole or each.answer in ("once", "deny")]
     if any(len(option.label) > _BUTTON_CHARS for option in options):
-        # A narrow screen cuts what stands on a button.
+        # Narrow screens truncate the labels of buttons.
         labels = "\n".join(f"• {option.label}" for option in options)
         pieces.append(_Piece(f"\n{_shorten(labels, _LABELS_UNITS)}"))
     hint = t("Answer with the buttons; a reply to this message denies it and tells the model why.")
@@ -69,7 +68,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
 
 
 def render_details(question: ApprovalPrompt) -> OutboundFile | None:
-    """A file with all that would happen, when `render_approval` leaves something out; else None."""
+    """Return a file with the full text when `render_approval` omits some of it, else None."""
     view = approval_event(question).view
     if question.request.server_question is not None or _is_whole(view):
         return None
@@ -79,7 +78,7 @@ def render_details(question: ApprovalPrompt) -> OutboundFile | None:
 
 
 def _is_whole(view: QuestionView) -> bool:
-    """Whether all lines fit into one message."""
+    """Return whether all lines fit into one message."""
     is_code_whole = units(_text(view.lines, _CODE)) <= _CODE_UNITS
     return is_code_whole and units(_text(view.lines, _NOTES)) <= _NOTES_UNITS
 
@@ -97,7 +96,7 @@ def _language(question: ApprovalPrompt) -> str | None:
 def _server_question(
     question: ApprovalPrompt, query: ServerQuestion, view: QuestionView, decided: str | None
 ) -> OutboundPart:
-    """Words of a stranger, and who it is: a person must not take them for ours or the model's."""
+    """Render a server's question, naming the server, so that people do not attribute it to Kore."""
     head = t("❓ Question {n}: {title}", n=question.number, title=view.title)
     pieces = [
         _Piece(_shorten(head, _HEAD_UNITS), "bold"),
@@ -119,7 +118,7 @@ def _server_question(
 
 
 def _shorten(text: str, limit_units: int) -> str:
-    """As much of both ends as fits."""
+    """Shorten the text in the middle."""
     if units(text) <= limit_units:
         return text
     half = limit_units // 2 - 40

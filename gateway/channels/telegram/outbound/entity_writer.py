@@ -1,6 +1,6 @@
-"""Text that grows at its end, with formatting that nests as Telegram demands.
+"""Writer of text with formatting entities, nested by Telegram's rules.
 
-Which entities may stand in which: https://core.telegram.org/bots/api#messageentity
+Rules for nesting: https://core.telegram.org/bots/api#messageentity
 """
 
 from collections import Counter
@@ -10,22 +10,22 @@ from typing import Any
 from gateway.channels.telegram.utf16 import offsets
 from gateway.core.messages import Entity
 
-# Of deeper nesting only the marks of its first lines are shown.
+# At deeper nesting, only the marks of first lines are shown.
 _DEPTH = 8
-# Deeper items have no mark of their own: a line must not cost more for what stands before it.
+# Deeper items have no mark of their own: the cost of a line's prefix must stay bounded.
 _MARGINS = 64
-# Formatting that nothing else may stand in, and that stands in quotations alone.
+# Formatting that cannot contain other formatting, and is only allowed within quotations.
 _CODE = ("code", "pre")
-# What cannot be taken apart: none of these may hold code, nor another of these.
+# Indivisible formatting: it cannot contain code or another entity of these kinds.
 _WHOLE = ("text_link",)
 _QUOTE = "blockquote"
-# A longer quotation is collapsed.
+# Longer quotations are collapsed.
 _FOLDED_CHARS = 600
 
 
 @dataclass(slots=True)
 class _Open:
-    """Formatting that goes on; `start` is None until something is written in it."""
+    """Open formatting; `start` is None until text is written in it."""
 
     kind: str
     extra: dict[str, Any]
@@ -34,7 +34,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Margin:
-    """What stands before each line of a list item or quotation, and once before its first."""
+    """Prefix of each line of a list item or quotation, with another one for its first line."""
 
     rest: str
     first: str | None = None
@@ -42,7 +42,7 @@ class _Margin:
 
 @dataclass(slots=True)
 class EntityWriter:
-    """Written from start to end; places count in characters until `finish`."""
+    """Writer from start to end; positions count characters until `finish`."""
 
     length: int = 0
     _pieces: list[str] = field(default_factory=list)
@@ -55,11 +55,11 @@ class EntityWriter:
     _deeper: int = 0
 
     def block(self, newlines: int) -> None:
-        """What follows stands on a line of its own, after this many line ends at least."""
+        """Start the next text on a new line, after at least this many line ends."""
         self._pending_newlines = max(self._pending_newlines, newlines)
 
     def write(self, text: str) -> None:
-        """Text under the formatting that is open; line ends are followed by the margin."""
+        """Write text with the open formatting; each line starts with the margin."""
         for number, line in enumerate(text.split("\n")):
             if number:
                 self._put("\n")
@@ -69,7 +69,7 @@ class EntityWriter:
                 self._put(line)
 
     def code(self, text: str) -> None:
-        """Inline code; within a link it is plain, and other formatting makes room for it."""
+        """Write inline code; it is plain within a link, and interrupts other formatting."""
         if not text.strip() or any(mark.kind in _WHOLE for mark in self._open):
             self.write(text)
             return
@@ -80,7 +80,7 @@ class EntityWriter:
         self._spans.append(("code", start, self.length, {}))
 
     def pre(self, text: str, language: str = "") -> None:
-        """A block of code, in which nothing is altered."""
+        """Write a block of code, unchanged."""
         self._settle(with_margin=any(margin.first for margin in self._margins))
         self._interrupt()
         start = self.length
@@ -88,14 +88,14 @@ class EntityWriter:
         self._spans.append(("pre", start, self.length, {"language": language} if language else {}))
 
     def open(self, kind: str, **extra: Any) -> None:
-        """The same within the same changes nothing: it is only counted, however deep it goes."""
+        """Open formatting; nested repetitions of the same kind are only counted."""
         if self.is_open(kind):
             self._repeated[kind] += 1
         else:
             self._open.append(_Open(kind, extra))
 
     def close(self, kind: str) -> None:
-        """End the innermost of this kind; what was opened in it goes on behind it."""
+        """End the innermost formatting of this kind; inner formatting continues after it."""
         if self._repeated[kind]:
             self._repeated[kind] -= 1
             return
@@ -109,19 +109,19 @@ class EntityWriter:
         return any(mark.kind == kind for mark in self._open)
 
     def indent(self, rest: str, first: str | None = None) -> None:
-        """Until `outdent`, lines begin with `rest`, and the first with `first`."""
+        """Start lines with `rest`, and the first with `first`, until `outdent`."""
         if len(self._margins) < _MARGINS:
             self._margins.append(_Margin(rest, first))
         else:
             self._deeper += 1
 
     def remark(self, first: str) -> None:
-        """Another mark for the item whose text is about to come."""
+        """Replace the mark of the item whose text comes next."""
         if self._margins and self._margins[-1].first is not None:
             self._margins[-1].first = first
 
     def outdent(self) -> None:
-        """Ends the margin; the mark of an item without text is shown all the same."""
+        """End the margin; the mark of an item without text is still written."""
         if self._deeper:
             self._deeper -= 1
             return
@@ -130,7 +130,7 @@ class EntityWriter:
         self._margins.pop()
 
     def since(self, start: int) -> str:
-        """What was written from this place on."""
+        """Return the text written since this position."""
         pieces: list[str] = []
         missing = self.length - start
         for piece in reversed(self._pieces):
@@ -141,13 +141,13 @@ class EntityWriter:
         return "".join(reversed(pieces))
 
     def finish(self) -> tuple[str, list[Entity]]:
-        """The text and its entities, whose ends are trimmed, in order of their place."""
+        """Return the text and its entities, with trimmed ends, in order of position."""
         while self._open:
             self.close(self._open[-1].kind)
         text = "".join(self._pieces)
         at = offsets(text)
         entities = []
-        # Blanks that a block of code begins with belong to it, and to the quotation around it.
+        # Leading blanks of a code block belong to it, and to the quotation around it.
         blocks = {start for kind, start, _, _ in self._spans if kind == "pre"}
         for kind, start, end, extra in self._spans:
             if kind not in _CODE:
@@ -168,7 +168,7 @@ class EntityWriter:
         self._newlines = tail + (self._newlines if tail == len(text) else 0)
 
     def _settle(self, *, with_margin: bool) -> None:
-        """Write the line ends that are owed and, at the start of a line, what stands before it."""
+        """Write pending line ends and, at the start of a line, the margin."""
         newlines, self._pending_newlines = self._pending_newlines, 0
         if self.length and newlines > self._newlines:
             self._put("\n" * (newlines - self._newlines))
@@ -185,7 +185,7 @@ class EntityWriter:
                 mark.start = self.length
 
     def _interrupt(self) -> None:
-        """End everything but quotations here; it goes on with the next text."""
+        """End all formatting except quotations; it continues with the next text."""
         for index, mark in enumerate(self._open):
             if mark.kind == _QUOTE:
                 if mark.start is None:

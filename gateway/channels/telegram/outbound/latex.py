@@ -24,9 +24,9 @@ def readable(latex: str) -> str | None:
 
 
 def _convert(latex: str) -> str:
-    # Imported with the first formula: the tables of symbols are large. The library's documented
-    # `convert` leaves formulas without a command (`x^2`) alone and reads `$` in them as an end;
-    # pylatexenc loses exponents and unicodeit knows no fractions.
+    # Imported with the first formula, because the tables of symbols are large. The library's
+    # documented `convert` leaves formulas without a command (`x^2`) unchanged and treats `$` in
+    # them as an end; pylatexenc loses exponents, and unicodeit does not support fractions.
     from telegramify_markdown.latex_escape.helper import LatexToUnicodeHelper
 
     try:

@@ -1,4 +1,4 @@
-"""What the parser finds in markdown, written down as text with formatting."""
+"""Conversion of parsed markdown to text with formatting."""
 
 import re
 from typing import Any
@@ -30,7 +30,10 @@ _APP = re.compile(r"(?:tg|ton|tonsite)://[^\s]+", re.IGNORECASE)
 
 
 def is_clickable(url: str) -> bool:
-    """Absolute, with a host that has a dot: `localhost` and paths are no addresses there."""
+    """Return whether Telegram accepts the URL: absolute, with a dot in the host.
+
+    `localhost` and paths are not accepted.
+    """
     match = _WEB.fullmatch(url) or _APP.fullmatch(url)
     return match is not None and len(url) <= _CHARS
 
@@ -49,21 +52,21 @@ _SENTINELS = re.compile(f"([{SPOILER}{END_SPOILER}{FORMULA}])")
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 
-# In a formula, what Telegram could take for a part of an address together with what is around it.
+# Characters in a formula that Telegram could read as part of an address with adjacent text.
 _ADDRESS_JOINT = re.compile(r"[.:@](?=[^\W\d])|^[.:@]|[.:@]$")
 
-# As much of the source before a block as is looked at for an empty line.
+# Bytes of source before a block that are searched for an empty line.
 _LOOK_BACK = 200
 
 
 def _visible_url(url: str) -> str:
-    """The address with spaces and invisible characters percent-encoded."""
+    """Return the URL with spaces and invisible characters percent-encoded."""
     hides = [char for char in set(url) if char == " " or escape_line(char) != char]
     return url.translate({ord(char): quote(char) for char in hides})
 
 
 class MarkdownRenderer:
-    """Goes over the events of one source; `marks` holds what they came to."""
+    """Renderer of the parser's events for one source; `marks` collects the result."""
 
     def __init__(self, source: bytes) -> None:
         self.marks = EntityWriter()
@@ -183,8 +186,10 @@ class MarkdownRenderer:
                 marks.block(1)
 
     def _block(self, span: dict[str, int]) -> None:
-        """A block begins: behind an empty line if the source has one there. What only we took for
-        a spoiler may have begun before it, and ends here."""
+        """Start a block, after an empty line if the source has one there.
+
+        A spoiler cannot span blocks, so an open one ends here.
+        """
         if self.marks.is_open("spoiler"):
             self.marks.close("spoiler")
         before = self._source[max(span["start"] - _LOOK_BACK, 0) : span["start"]]
@@ -234,7 +239,7 @@ class MarkdownRenderer:
             self.marks.open("text_link", url=_visible_url(url))
 
     def _end_link(self) -> None:
-        """An address that Telegram would not open stands behind the words that it was under."""
+        """End a link; a URL that Telegram would not open follows the label as text."""
         url, kind, start = self._links.pop()
         label = self.marks.since(start).strip()
         if not label:
@@ -257,7 +262,7 @@ class MarkdownRenderer:
             self.marks.block(1)
 
     def _show(self, table: Table) -> None:
-        """In columns where they fit a narrow screen and hold no links, else row by row."""
+        """Write a table in columns if it is narrow and has no links, else row by row."""
         head, *body = table.rows
         texts = [[self._plain(cell) for cell in row] for row in table.rows]
         grid = None if table.has_links else columns(texts, table.alignments)
@@ -274,7 +279,7 @@ class MarkdownRenderer:
         self.marks.block(1)
 
     def _write_row(self, head: list[Events], row: list[Events]) -> None:
-        """One row: its first cell, and each other under what its column is called."""
+        """Write one row: its first cell, then the others with the names of their columns."""
         self.marks.block(2)
         for number, cell in enumerate(row):
             if not cell:
@@ -308,7 +313,7 @@ class MarkdownRenderer:
         return walk.marks.finish()[0].replace("\n", " ")
 
     def finish(self) -> tuple[str, list[Entity]]:
-        """The text and its entities; at the end what was defined and never referred to."""
+        """Return the text and its entities; unused link definitions are appended."""
         if b"]:" in self._source:
             used = {" ".join(label.split()).casefold() for label in self._used}
             for label, definition in definitions(self._source):

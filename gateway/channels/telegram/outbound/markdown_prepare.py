@@ -1,4 +1,4 @@
-"""Markdown made ready for the parser: what it would misread is marked or escaped before."""
+"""Preparation of markdown for the parser: marks or escapes text that it would misread."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 from gateway.channels.telegram.utf16 import mend
 
-# Characters that no text holds (they are taken out of it before) mark what the parser does not
-# know: where a spoiler begins and ends, and that something between dollars is a formula for sure.
+# Noncharacters, removed from texts beforehand, mark syntax that the parser does not know: the start
+# and end of a spoiler, and a certain formula between dollars.
 SPOILER, END_SPOILER, FORMULA = "\ufdd0", "\ufdd1", "\ufdd2"
 # Tables, footnotes, strikethrough, task lists, math, kinds of quotations: bits of pulldown-cmark.
 OPTIONS = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 10 | 1 << 11
@@ -30,20 +30,20 @@ _DUNDER = re.compile(rb"__[a-z\d]+(?:_[a-z\d]+)*__")
 _LETTER = re.compile(rb"[A-Za-z\d]")
 _WHOLE = ("Code", "CodeBlock", "Table", "InlineMath", "DisplayMath", "InlineHtml", "HtmlBlock")
 _LINKS = ("Link", "Image")
-# Escaping one may lay another bare; each time the text is parsed anew.
+# Escaping a mark may expose another; the text is parsed again after each pass.
 _PASSES = 16
 
 Events = list[tuple[Any, dict[str, int]]]
 
 
 def sanitize(markdown: str) -> str:
-    """No lone surrogates and no control characters, which Telegram would blank out anyway."""
+    """Remove lone surrogates and control characters, which Telegram would blank out anyway."""
     text = mend(markdown).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text.translate(_CONTROLS)
 
 
 def parse_markdown(markdown: str) -> tuple[bytes, Events]:
-    """The source as it was parsed, and what the parser found with places in bytes of it."""
+    """Return the prepared source, and the parser's events with byte positions in it."""
     source = _mark(markdown)
     events = parse(source)
     for _ in range(_PASSES):
@@ -64,7 +64,7 @@ def parse(source: bytes) -> Events:
 
 
 def name(event: Any) -> str:
-    """What the event or, at its start, the block is called."""
+    """Return the name of the event or, at its start, of the block."""
     if isinstance(event, str):
         return event
     kind, value = next(iter(event.items()))
@@ -74,7 +74,7 @@ def name(event: Any) -> str:
 
 
 def _mark(markdown: str) -> bytes:
-    """Spoilers and LaTeX's own brackets, outside of code, in a form that the parser keeps."""
+    """Mark spoilers and LaTeX's brackets outside of code, in a form that the parser preserves."""
     source = markdown.encode()
     if "\\(" in markdown or "\\[" in markdown:
         source = _outside(source, lambda text: _FORMULAS.sub(_dollars, text))
@@ -84,7 +84,7 @@ def _mark(markdown: str) -> bytes:
 
 
 def _with_spoilers(source: bytes) -> bytes:
-    """A spoiler may hold code, and no code holds a spoiler."""
+    """Mark spoilers; they may contain code, but code contains no spoilers."""
     masked = bytearray(source)
     for start, end in _regions(source, _WHOLE):
         masked[start:end] = b"x" * (end - start)
@@ -115,7 +115,7 @@ def _regions(source: bytes, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _dollars(match: re.Match[str]) -> str:
-    """Brackets may be escaped as well: words in them are no formula."""
+    """Convert LaTeX's brackets to dollars, unless they contain plain words."""
     latex = (match["block"] or match["line"]).strip()
     if not _looks_like_math(latex):
         return match[0]
@@ -123,8 +123,10 @@ def _dollars(match: re.Match[str]) -> str:
 
 
 def _literal(source: bytes, events: Events) -> Iterator[int]:
-    """Where a sign is itself although the parser took it for a mark: two prices, two variables of
-    a shell, "about", a product, `__init__`."""
+    """Yield positions of literal signs that the parser took for marks.
+
+    Examples: two prices, two variables of a shell, "about", a product, `__init__`.
+    """
     for event, span in events:
         start, end = span["start"], span["end"]
         if event == {"Start": "Strikethrough"}:
@@ -159,7 +161,7 @@ def _looks_like_math(latex: str) -> bool:
 
 
 def definitions(source: bytes) -> Iterator[tuple[str, str]]:
-    """Link references that the source defines: what they are called, and how that is written."""
+    """Yield the link references that the source defines: label and source text."""
     import pyromark
 
     by_label = pyromark.reference_definitions(source.decode(), options=pyromark.Options(OPTIONS))

@@ -1,4 +1,4 @@
-"""A reaction on what was taken in, which goes when it is answered.
+"""Reactions on received messages, removed when they are answered.
 
 https://core.telegram.org/bots/api#setmessagereaction
 """
@@ -15,14 +15,17 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.ids import telegram_chat_id, telegram_message_id
 from gateway.core.messages import OutboundMessage, Route
 
-# Per chat; beyond that, reactions on unanswered messages stay.
+# Limit per chat; reactions on further unanswered messages stay.
 _MOST_PER_LANE = 20
 _LANES = 1_000
 
 
 class Reactions:
-    """Cosmetic: where the gate is busy or the chat allows none, nothing is shown. Without an
-    `emoji` nothing is ever."""
+    """Reactions of one bot.
+
+    Cosmetic: skipped while the rate limit is reached or the chat allows none. Without an `emoji`,
+    none are shown.
+    """
 
     def __init__(
         self, bot: telegram.Bot, gate: RateLimiter, moves: ChatIdAliases, emoji: str | None
@@ -34,7 +37,7 @@ class Reactions:
         self._reactions: defaultdict[str, list[str]] = defaultdict(list)
 
     async def show_received(self, route: Route, message_id: str | None) -> None:
-        """This message was taken in, and will be answered."""
+        """Show that this message was accepted and will be answered."""
         if self._emoji is None or message_id is None:
             return
         if route.lane not in self._reactions and len(self._reactions) >= _LANES:
@@ -47,8 +50,10 @@ class Reactions:
                 reacted.remove(message_id)
 
     async def clear_reactions(self, message: OutboundMessage, unanswered: frozenset[str]) -> None:
-        """The answer is there: what was put on its questions goes; also what an earlier process
-        put on the last of them. Messages that are `unanswered` keep theirs."""
+        """Remove the reactions from answered messages, except `unanswered` ones.
+
+        This includes the last message if an earlier process put the reaction on it.
+        """
         if self._emoji is None or message.event_id is None:
             return
         route = message.route

@@ -1,4 +1,4 @@
-"""Markdown to Telegram messages: text with entities, never a `parse_mode`.
+"""Rendering of markdown to Telegram messages: text with entities, never a `parse_mode`.
 
 https://core.telegram.org/bots/api#messageentity
 """
@@ -17,19 +17,18 @@ from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS
 from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
-# Its translations are shorter, and so are the other notes.
+# The longest note, in all languages.
 REPEAT_NOTE = mark_for_translation("↻ Possible duplicate: the connection was lost while sending.\n")
 PREVIEW_NOTE = mark_for_translation("↻ Full answer; an incomplete version may be above.\n")
 PAGE_NOTE = mark_for_translation("↻ An incomplete version of this part may be above.\n")
 STRAYED_NOTE = mark_for_translation("↪ From a closed or deleted topic:\n")
 EMPTY_ANSWER = mark_for_translation("The answer was empty. Please ask again or rephrase.")
 
-# A part leaves room for the note that a later retry may have to put in front.
+# A part leaves room for the note that a later retry may prepend.
 _PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
-# As much source as can show up in one message; the rest of a long answer is not parsed again
-# and again while it streams.
+# Limit of source per message; the rest of a long answer is not parsed repeatedly while it streams.
 _PREVIEW_CHARS = 3 * LIMIT_UNITS
-# Below a message that has no room for all that is there already.
+# Shown below a message that has no room for the rest of the text.
 _MORE = "…"
 _LOOSE_END = re.compile(
     r"(?:!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}|(?<!\S)(?:[*_~|]{1,3}|`{1,3})|!?\[)\Z"
@@ -38,19 +37,19 @@ _HALF_MARK = re.compile(r"(?<!\*)\*\Z")
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*\Z")
 _HEADING_CHARS = 80
-# With what stands above and notes in front, a caption stays below Telegram's 1,024.
+# With the lines above and notes in front, a caption stays below Telegram's 1,024.
 _OUTLINE_UNITS = 700
-# Letters begin each line and nothing in it could be a mark: no parser needs to be loaded for that.
+# Lines that begin with letters and contain no possible mark need no parser.
 _SAID = r"[^\W\d_](?:[^\n`*_~|<>&\\\[\]$#!]*[^\s`*_~|<>&\\\[\]$#!])?"
 _PLAIN = re.compile(rf"{_SAID}(?:\n{{1,2}}{_SAID})*")
-# What a parser raises when it meets input that its authors did not think of.
+# Exceptions of a parser on unexpected input.
 _PARSER_FAILURES = (
     ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError,
 )  # fmt: skip
 
 
 def render(markdown: str) -> tuple[OutboundPart, ...]:
-    """What Telegram shows for an answer: at least one part, none blank or too long. Never fails."""
+    """Render an answer: at least one part, none blank or too long. Never fails."""
     text, entities = _convert(sanitize(humanize_signals(markdown)))
     return split(text, entities, _PART_UNITS) or (OutboundPart(t(EMPTY_ANSWER)),)
 
@@ -58,7 +57,10 @@ def render(markdown: str) -> tuple[OutboundPart, ...]:
 def as_file_if_long(
     markdown: str, parts: tuple[OutboundPart, ...], most: int
 ) -> tuple[OutboundPart, ...]:
-    """An answer of more than `most` messages (0: of any number) as its beginning and a file."""
+    """Return an answer of more than `most` messages as its beginning and a file.
+
+    With `most` 0, any number of messages is allowed.
+    """
     if not 0 < most < len(parts):
         return parts
     count = text_messages(most)
@@ -73,13 +75,15 @@ def as_file_if_long(
 
 
 def text_messages(most: int) -> int:
-    """How many messages of an answer that becomes a file stay text: the file is the last of
-    `most`, and something stands above it. 0 where nothing becomes a file."""
+    """Return the number of text messages of an answer that becomes a file.
+
+    The file is the last of `most`, and text precedes it. 0 if no answer becomes a file.
+    """
     return max(1, most - 1) if most else 0
 
 
 def _outline(markdown: str) -> list[str]:
-    """The headings of a long answer, as lines below its file: what it comes to, at a glance."""
+    """Return the headings of a long answer, as lines below its file."""
     headings: list[str] = []
     room, fenced = _OUTLINE_UNITS, False
     for line in markdown.splitlines():
@@ -97,17 +101,18 @@ def _outline(markdown: str) -> list[str]:
 
 
 def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
-    """The start of an answer that is still growing, as one message, with `line` below; None while
-    it is blank."""
+    """Render the start of an unfinished answer as one message, with `line` below.
+
+    Returns None while it is blank.
+    """
     pages = render_pages(markdown, line, 1)
     return pages[0] if pages else None
 
 
 def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...]:
-    """An answer that is still growing, as at most `most` messages, with `line` below the last;
-    none while it is blank.
+    """Render an unfinished answer as at most `most` messages, with `line` below the last.
 
-    Marks that were opened at the very end and a link that is half there are left out.
+    Returns none while it is blank. Marks opened at the very end and an incomplete link are omitted.
     """
     beginning = humanize_signals(markdown[: most * _PREVIEW_CHARS], growing=True)
     text, entities = _convert(_close_marks(sanitize(beginning)))
@@ -119,7 +124,7 @@ def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...
 
 
 def _with_line(part: OutboundPart, line: str) -> OutboundPart:
-    """The part, shortened where it has no room for the line."""
+    """Return the part with the line below, shortened if needed."""
     below, formatted = _convert(sanitize(line) or _MORE)
     beginning = first_part(part.text, part.entities, _PART_UNITS - units(below) - 2)
     assert beginning is not None, "no part is blank"
@@ -131,7 +136,7 @@ def _with_line(part: OutboundPart, line: str) -> OutboundPart:
 
 
 def _close_marks(markdown: str) -> str:
-    """Without marks that were opened at the very end; what is open before is closed there."""
+    """Remove marks opened at the very end, and close marks opened before."""
     source = _LOOSE_END.sub(r"\1", markdown)
     if len(_FENCE.findall(source)) % 2:
         return source
@@ -141,21 +146,23 @@ def _close_marks(markdown: str) -> str:
     if last.count("**") % 2:
         if source.endswith("**"):
             return source[:-2]
-        # One star of the closing two may be there already.
+        # The first of the two closing stars may already be there.
         return _HALF_MARK.sub("", source).rstrip() + "**"
     return source
 
 
 def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -> OutboundPart:
-    """The part with a first line that says that it may have arrived before, or an unfinished
-    `preview` of it; `number` counts the parts before it."""
+    """Return the part with a first line that says that it may be a duplicate.
+
+    With `preview`, an unfinished version may have arrived; `number` is the number of earlier parts.
+    """
     if not preview:
         return _with_note(part, t(REPEAT_NOTE))
     return _with_note(part, t(PAGE_NOTE if number else PREVIEW_NOTE))
 
 
 def mark_topic_lost(part: OutboundPart) -> OutboundPart:
-    """The part with a first line that says that it answers what was said in a topic."""
+    """Return the part with a first line that says that it answers messages in a topic."""
     return _with_note(part, t(STRAYED_NOTE))
 
 
@@ -163,7 +170,7 @@ def _with_note(part: OutboundPart, note: str) -> OutboundPart:
     if units(note) + units(part.text) > LIMIT_UNITS:
         note = note[0] + "\n"
     if not part.text:
-        # Below a file without a caption the note stands alone.
+        # Below a file without a caption, the note is the only text.
         note = note.rstrip()
     shift = units(note)
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in part.entities)
@@ -185,7 +192,10 @@ def _convert(markdown: str) -> tuple[str, Sequence[Entity]]:
 
 
 def _with_nothing_hidden(text: str, entities: Sequence[Entity]) -> tuple[str, Sequence[Entity]]:
-    """Only what was parsed shows all that hides in it: `&#x200b;` is one plain word before."""
+    """Make invisible characters visible.
+
+    This needs the parsed text, because `&#x200b;` is a plain word before parsing.
+    """
     if escape_invisible(text) == text:
         return text, entities
     at = offsets(text)

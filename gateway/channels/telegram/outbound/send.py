@@ -1,4 +1,4 @@
-"""What goes out to Telegram, and what each way of failing means for a retry."""
+"""Sending to Telegram, with errors classified for retries."""
 
 import re
 from collections import Counter
@@ -62,7 +62,7 @@ _UNREACHABLE = re.compile(
 
 
 class TelegramSender:
-    """Everything that one bot sends passes its gate here."""
+    """Sender for one bot; all its messages pass the rate limiter."""
 
     def __init__(
         self, client: TelegramClient, gate: RateLimiter, moves: ChatIdAliases | None = None
@@ -73,23 +73,23 @@ class TelegramSender:
         self._moves = moves or ChatIdAliases()
         self._knows_drafts = True
         self._open_admissions: Counter[str] = Counter()
-        # What the previews show that grow now.
+        # Displayed content of the running previews.
         self._preview_pages: dict[tuple[Route, str], OutboundPart] = {}
 
     async def admit(self, route: Route) -> None:
-        """Wait at the gate for the next `send` to this chat, which then goes out at once."""
+        """Wait until the rate limiter admits the next `send` to this chat."""
         await self._gate.acquire(route.chat_id, group=_is_group(route))
         self._open_admissions[route.chat_id] += 1
 
     def try_admit(self, route: Route) -> bool:
-        """As `admit`, where that needs no wait."""
+        """Admit like `admit` if that needs no wait."""
         if not self._gate.acquire_at_once(route.chat_id, group=_is_group(route)):
             return False
         self._open_admissions[route.chat_id] += 1
         return True
 
     async def send(self, message: OutboundMessage) -> str:
-        """Waits at the gate unless admitted, then sends or edits; returns the message's id."""
+        """Send or edit after waiting, unless admitted; return the message's id."""
         route, part = message.route, message.content
         if message.maybe_duplicate and message.provider_message_id is None:
             part = mark_repeat(part, preview=message.preview_lost, number=message.part)
@@ -103,12 +103,12 @@ class TelegramSender:
                 return await self._edit(route, part, message.provider_message_id)
             return await self._new(route, part, message.reply_to)
         except ChatMoved as moved:
-            # Only here: the caller that sends a final part also stores it.
+            # Learned only here, since the caller that sends a final part also stores it.
             self._moves.learn(moved.canonical_id, moved.current_id)
             raise
 
     async def send_files(self, message: OutboundMessage) -> str:
-        """Waits at the gate unless admitted; returns the id of the first message."""
+        """Send files after waiting, unless admitted; return the first message's id."""
         route, part = message.route, message.content
         if message.maybe_duplicate:
             part = mark_repeat(part, preview=message.preview_lost)
@@ -127,7 +127,7 @@ class TelegramSender:
         return stored_id(str(target["chat_id"]), message_id, self._moves)
 
     async def probe(self) -> None:
-        """Ask for something harmless: what stands between us and the server shows in that, too."""
+        """Send a harmless request, which also shows problems between us and the server."""
         try:
             await self._bot.get_me()
         except (TelegramError, LookupError, TypeError, ValueError) as exc:
@@ -140,7 +140,10 @@ class TelegramSender:
         provider_message_id: str | None,
         reply_to: str | None,
     ) -> str:
-        """Show a page of a growing answer. Raises `ChannelRateLimited` when the gate is busy."""
+        """Show a page of a growing answer.
+
+        Raises `ChannelRateLimited` when the rate limit is reached.
+        """
         group = _is_group(route)
         if provider_message_id and self._is_shown(route, page, provider_message_id):
             return provider_message_id
@@ -156,16 +159,18 @@ class TelegramSender:
         return message_id
 
     def _is_shown(self, route: Route, part: OutboundPart, provider_message_id: str) -> bool:
-        """Whether a preview shows this already: Telegram refuses an edit that changes nothing,
-        and counts it."""
+        """Return whether a preview already shows this content.
+
+        Telegram refuses an edit that changes nothing, and counts it.
+        """
         return self._preview_pages.get((route, provider_message_id)) == part
 
     def supports_drafts(self, route: Route) -> bool:
-        """Whether drafts can be shown there: in private chats, by servers that know them."""
+        """Return whether drafts are available: in private chats, on servers that support them."""
         return self._knows_drafts and not _is_group(route)
 
     async def show_draft(self, route: Route, text: str, number: int) -> None:
-        """Shows a draft, which the next message or half a minute takes away.
+        """Show a draft, which disappears with the next message or after half a minute.
 
         https://core.telegram.org/bots/api#sendmessagedraft
         """
@@ -187,7 +192,7 @@ class TelegramSender:
             self._knows_drafts = not unknown
 
     async def typing(self, route: Route) -> None:
-        """Raises `SendError`; a busy gate is no error, nothing is shown then."""
+        """Show "typing" if the rate limit allows it. Raises `SendError`."""
         if self._gate.try_acquire(route.chat_id, group=_is_group(route)):
             await self._outcome(
                 route,
@@ -199,7 +204,7 @@ class TelegramSender:
             )
 
     async def acknowledge(self, query_id: str, sentence: str) -> None:
-        """Answer a pressed button; it passes no gate, for nothing is written to the chat.
+        """Answer a pressed button, without the rate limiter, since the chat gets no message.
 
         https://core.telegram.org/bots/api#answercallbackquery
         """
@@ -211,7 +216,7 @@ class TelegramSender:
             raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
 
     async def take_buttons(self, route: Route, provider_message_id: str) -> None:
-        """Take the buttons of a message away. Raises `SendError`.
+        """Remove a message's buttons. Raises `SendError`.
 
         https://core.telegram.org/bots/api#editmessagereplymarkup
         """
@@ -247,7 +252,7 @@ class TelegramSender:
         return stored_id(str(target["chat_id"]), message_id, self._moves)
 
     def _target(self, route: Route, reply_to: str | None) -> dict[str, Any]:
-        """Where a new message goes, and what it answers, as parameters of the Bot API."""
+        """Return the destination of a new message and its reply as parameters of the Bot API."""
         target: dict[str, Any] = {"chat_id": telegram_chat_id(route, self._moves)}
         if (thread := thread_of(route)) is not None:
             target["message_thread_id"] = thread
@@ -261,7 +266,7 @@ class TelegramSender:
         message_id = telegram_message_id(route, provider_message_id, self._moves)
         if message_id is None:
             raise MessageNotFound("the message stands in the group that this chat was before")
-        # Until this edit succeeds, it is unknown what the message shows.
+        # Until this edit succeeds, the displayed content is unknown.
         self._preview_pages.pop((route, provider_message_id), None)
         edit = self._bot.edit_message_text(
             mend(part.text),
@@ -276,7 +281,7 @@ class TelegramSender:
         return provider_message_id
 
     async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
-        """The call's result, or its failure in the words of the port."""
+        """Return the call's result, or raise its failure as an error of the port."""
         try:
             result = await call
         except TelegramError as exc:
@@ -294,11 +299,11 @@ class TelegramSender:
 
 
 class _Unchanged(SendError):
-    """The message already shows this very text: as good as done."""
+    """The message already has this text, which counts as success."""
 
 
 def send_error(exc: TelegramError) -> SendError:
-    """What a failure of the request layer means for the message."""
+    """Convert a failure of the request layer to an error of the port."""
     if isinstance(exc, RequestNotSent):
         return NotSent(str(exc))
     if not isinstance(exc, Refusal):
@@ -311,7 +316,7 @@ def send_error(exc: TelegramError) -> SendError:
     if exc.code == 403 or _UNREACHABLE.search(reason):
         return ChatUnreachable(reason)
     if exc.code in (401, 404, 409):
-        # The token or the server is wrong, not the message: it waits until that is mended.
+        # The token or the server is wrong, not the message, which waits for the correction.
         return NotSent(str(exc))
     for pattern, error in (
         (_UNCHANGED, _Unchanged),
@@ -331,12 +336,12 @@ def _entities(part: OutboundPart) -> list[MessageEntity] | None:
 
 
 def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
-    """Two buttons a row; an edit without any takes those away that are shown."""
+    """Return a keyboard with two buttons a row; an edit without buttons removes those shown."""
     buttons = [InlineKeyboardButton(b.label, callback_data=b.data) for b in part.buttons]
     rows = [buttons[i : i + 2] for i in range(0, len(buttons), 2)]
     return InlineKeyboardMarkup(rows) if rows else None
 
 
 def _is_group(route: Route) -> bool:
-    """Private chats have the positive id of their person."""
+    """Return whether the route is a group; private chats have their person's positive id."""
     return route.chat_id.startswith("-")

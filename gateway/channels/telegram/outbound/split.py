@@ -1,4 +1,4 @@
-"""Cut one rendered text into messages that Telegram accepts."""
+"""Splitting of rendered text into messages that Telegram accepts."""
 
 import re
 from bisect import bisect_right
@@ -9,10 +9,10 @@ from gateway.channels.telegram.utf16 import breaks_at, is_blank, offsets
 from gateway.core.messages import Entity, OutboundPart
 
 LIMIT_UNITS = 4096
-# Telegram drops what is beyond, and with it a part of the formatting.
+# Telegram drops further entities, and with them a part of the formatting.
 LIMIT_ENTITIES = 100
 _BLOCK = "pre"
-# A cut at a paragraph is worth a half-empty message, one at a word only a small gap.
+# A cut at a paragraph is worth a half-empty message; a cut at a word only a small gap.
 _SEAMS = (
     (re.compile(r"\n[^\S\n]*\n\s*"), 0.5),
     (re.compile(r"\n"), 0.4),
@@ -24,17 +24,17 @@ _SEAMS = (
 def split(
     text: str, entities: Sequence[Entity] = (), limit_units: int = LIMIT_UNITS
 ) -> tuple[OutboundPart, ...]:
-    """Parts of at most `limit_units` and `LIMIT_ENTITIES` that read on from one another; none for
-    a blank text.
+    """Split text into consecutive parts; return none for a blank text.
 
-    Only blank characters at the seams are dropped. A code block that fits in one part stays
-    whole; a longer one is cut at its lines and is a block, with its language, in every part.
+    Parts have at most `limit_units` and `LIMIT_ENTITIES`. Only blank characters at the seams are
+    dropped. A code block that fits in one part stays whole; a longer one is cut between lines and
+    is a block, with its language, in every part.
     """
     return tuple(_Cutter(text, entities, limit_units).parts())
 
 
 def first_part(text: str, entities: Sequence[Entity], limit_units: int) -> OutboundPart | None:
-    """What `split` begins with."""
+    """Return the first part of `split`."""
     return next(_Cutter(text, entities, limit_units).parts(), None)
 
 
@@ -74,7 +74,7 @@ class _Cutter:
         return OutboundPart(self._text[start:stop], tuple(clipped))
 
     def _trim(self, begin: int, end: int) -> tuple[int, int]:
-        """Formatting that was cut ends at what is shown, as Telegram would have it."""
+        """Trim blanks at the ends of formatting that was cut, as Telegram requires."""
         start, stop = self._index(begin), self._index(end)
         while start < stop and self._text[start].isspace() and not self._is_code(start):
             start += 1
@@ -86,7 +86,7 @@ class _Cutter:
         return any(start <= index < end for start, end in self._blocks)
 
     def _skip_blank(self, start: int) -> int:
-        """The next character to show; the indentation of a line of code counts as shown."""
+        """Return the next character to show; a code line's indentation counts as shown."""
         text = self._text
         first = start
         while first < len(text) and text[first].isspace():
@@ -108,7 +108,7 @@ class _Cutter:
         return self._cut_in_prose(start, reach)
 
     def _entity_limit(self, first: int) -> int:
-        """The unit that a part from `first` on must end before: there is one entity too many."""
+        """Return the unit before which a part from `first` must end to respect the entity limit."""
         count = 0
         for entity in self._entities:
             if entity.offset + entity.length > first:
@@ -118,7 +118,7 @@ class _Cutter:
         return self._at[-1]
 
     def _cut_at_block(self, start: int, reach: int, block: tuple[int, int]) -> int:
-        """The part would end inside a code block: end it before the block, or at a line of it."""
+        """Cut near a code block: before the block, or between its lines."""
         block_start, block_end = block
         fits = self._at[block_end] - self._at[block_start] <= self._limit
         if fits and block_start > start:
@@ -148,12 +148,12 @@ class _Cutter:
         )
 
     def _cut_anywhere(self, start: int, reach: int) -> int:
-        """No good place: between two visible characters, or, if one fills a part, inside it."""
+        """Cut between two visible characters or, if one fills a part, inside it."""
         for index in range(reach, start, -1):
             if breaks_at(self._text, index):
                 return index
         return reach
 
     def _index(self, unit: int) -> int:
-        """The last character that begins at or before this unit."""
+        """Return the last character that begins at or before this unit."""
         return bisect_right(self._at, unit) - 1

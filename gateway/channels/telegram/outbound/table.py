@@ -1,4 +1,4 @@
-"""Tables for a narrow screen: as columns where they fit, else row by row."""
+"""Tables for a narrow screen: in columns if they fit, else row by row."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ from typing import Any
 
 from gateway.channels.telegram.outbound.markdown_prepare import Events, name, parse
 
-# About what a telephone shows in fixed width without breaking the line.
+# Approximate fixed-width characters per line on a phone.
 SCREEN_CELLS = 38
 _ZWJ, _EMOJI = "\u200d", "\ufe0f"
 
 
 @dataclass(slots=True)
 class Table:
-    """What the parser finds of a table, until it ends; the first row is the head."""
+    """Table collected from the parser's events; the first row is the head."""
 
     alignments: Sequence[str]
     rows: list[list[Events]] = field(default_factory=list)
     has_links: bool = False
 
     def add(self, event: Any, span: dict[str, int], source: bytes) -> bool:
-        """False at the end of the table."""
+        """Add an event; False at the end of the table."""
         match event:
             case {"Start": "TableHead" | "TableRow"}:
                 self.rows.append([])
@@ -41,9 +41,9 @@ class Table:
         return True
 
     def _more(self, rest: str, span: dict[str, int]) -> None:
-        """The parser drops cells that the head has no column for."""
+        """Restore cells without a column in the head, which the parser drops."""
         for cell in filter(None, map(str.strip, rest.split("|"))):
-            # Code in it stays code: Telegram makes links of the addresses in a text.
+            # Parsed, so that code stays code: Telegram links addresses in plain text.
             alone = Table(())
             _, *events = parse(f"| {cell} |\n|---|\n".encode())
             for event, _ in events:
@@ -55,14 +55,14 @@ class Table:
 
 
 def cells_of(text: str) -> int:
-    """How many columns of a fixed-width font the text takes, about."""
+    """Return the approximate width in columns of a fixed-width font."""
     if text.isascii():
         return len(text)
     cells = 0
     before = ""
     for char in text:
         if before == _ZWJ or char in (_ZWJ, _EMOJI) or _is_tone(char):
-            # Joined to what stands before it; a sign that is shown as an emoji is wide.
+            # Joined to the previous character; a sign shown as an emoji is wide.
             cells += char == _EMOJI and unicodedata.east_asian_width(before) not in "WF"
         elif unicodedata.category(char) not in ("Mn", "Me", "Cf"):
             cells += 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -71,7 +71,7 @@ def cells_of(text: str) -> int:
 
 
 def columns(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str | None:
-    """The rows, of which the first is the head, in columns; None when they are too wide."""
+    """Return the rows in columns, the first row as head; None when they are too wide."""
     count = max(map(len, rows), default=0)
     full = [[*row, *[""] * (count - len(row))] for row in rows]
     widths = [max(cells_of(row[n]) for row in full) for n in range(count)]
