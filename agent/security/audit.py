@@ -1,4 +1,4 @@
-"""The record of what was decided: one entry for each decision about a tool call."""
+"""Audit records of decisions about tool calls."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
@@ -10,10 +10,10 @@ AuditLevel = Literal["none", "summary", "full"]
 
 @frozen
 class AuditEntry:
-    """One decision; `ts` is Unix time in seconds.
+    """Record of one decision; `ts` is Unix time in seconds.
 
-    `allowed` is what came of it, after a person was asked too; `reason` names the rule or the
-    person. `params` are the call's arguments, as far as the audit level wants them kept.
+    `allowed` is the final outcome, including a person's answer; `reason` names the rule or the
+    person. `params` are the arguments of the call, as far as the audit level includes them.
     """
 
     ts: float
@@ -27,6 +27,9 @@ class AuditEntry:
 
 
 class AuditSink(Protocol):
-    """Keeps entries. Returns once the entry is safe; raises `KoreError` when it is not."""
+    """Destination of audit entries.
+
+    Returns once the entry is safely stored; raises `KoreError` if it is not.
+    """
 
     async def record(self, entry: AuditEntry) -> None: ...

@@ -1,9 +1,9 @@
-"""Mutual proof of a shared key over one connection, in which the key itself is never sent.
+"""Mutual proof of a shared key over a connection, without sending the key.
 
-A client names the key by its id and sends a nonce, the server answers with its own nonce and a
+The client names the key by its id and sends a nonce. The server answers with its own nonce and a
 proof, and the client replies with another proof. Each proof is an HMAC over the host that the
-client has dialled, the key's id and both nonces: a proof for one connection is worth nothing for
-another, nor for a program that passes everything on from another address.
+client dialled, the key's id and both nonces. A proof is therefore useless for another connection,
+and for a program that relays everything from another address.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from yarl import URL
 
 from agent.records import frozen
 
-# The WebSocket subprotocol; the one behind it is the client's `KEYID.NONCE`.
+# The WebSocket subprotocol. The second one in the header is the client's `KEYID.NONCE`.
 SUBPROTOCOL = "kore"
 _CLAIM = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key that a token's secret stands for."""
+    """Return the key derived from a token's secret."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -33,12 +33,12 @@ def key_id(key: bytes) -> str:
 
 
 class KeyMismatch(Exception):
-    """The other side does not know the key."""
+    """Error for a peer that does not know the key."""
 
 
 @frozen
 class KeyClaim:
-    """A client's opening: the id of its key, and its nonce."""
+    """Client's opening: the id of its key, and its nonce."""
 
     id: str
     nonce: str
@@ -49,7 +49,7 @@ class KeyClaim:
 
     @classmethod
     def parse(cls, protocols: str) -> "KeyClaim | None":
-        """Return the claim in the header Sec-WebSocket-Protocol, None where it has none."""
+        """Return the claim in the header Sec-WebSocket-Protocol, or None if there is none."""
         names = [name.strip() for name in protocols.split(",")]
         if names[0] != SUBPROTOCOL or len(names) != 2 or not _CLAIM.fullmatch(names[1]):
             return None
@@ -62,7 +62,7 @@ class KeyClaim:
 
 @frozen
 class KeyProof:
-    """The proofs of one connection to `host`, as the header Host names it."""
+    """Proofs of one connection to `host`, as named in the Host header."""
 
     key: bytes
     host: str
@@ -74,11 +74,11 @@ class KeyProof:
         return {"nonce": self.server_nonce, "proof": self._sign("server").hex()}
 
     def is_proven_by(self, frame: Mapping[str, Any]) -> bool:
-        """Return whether a frame of the client proves that it knows the key."""
+        """Return whether a frame proves that the client knows the key."""
         return _is_equal(frame.get("proof"), self._sign("client"))
 
     def derived_key(self) -> bytes:
-        """Return a new key that both sides know by now."""
+        """Return a new key that both sides can derive."""
         return self._sign("browser key")
 
     def _sign(self, label: str) -> bytes:
@@ -87,10 +87,12 @@ class KeyProof:
 
 
 def literal_address(address: str, literal: str = "127.0.0.1") -> str:
-    """Return a URL with an address in place of `localhost`, unless a certificate names it.
+    """Return an http URL with `localhost` replaced by a literal address.
 
-    `localhost` is 127.0.0.1 and `::1`, and at the one that Kore does not hold, another user of the
-    machine may listen and pass on what a client says."""
+    Other URLs do not change: the certificate of an https URL names the host. `localhost` is both
+    127.0.0.1 and `::1`. On the address that Kore does not listen on, another user of the machine
+    may listen and relay the client's data.
+    """
     url = URL(address)
     if url.scheme != "http" or url.host != "localhost":
         return address
@@ -98,13 +100,15 @@ def literal_address(address: str, literal: str = "127.0.0.1") -> str:
 
 
 def new_proof(key: bytes, host: str, claim: KeyClaim) -> KeyProof:
-    """Return the server's side of a connection that begins now."""
+    """Return the server's side of a new connection."""
     return KeyProof(key, host, claim, secrets.token_hex(16))
 
 
 def answer(key: bytes, host: str, claim: KeyClaim, opening: Mapping[str, Any]) -> dict[str, str]:
-    """Return a client's answer to the server's first frame. Raises `KeyMismatch` for a server that
-    does not know the key: it gets no proof."""
+    """Return a client's answer to the server's first frame.
+
+    Raises `KeyMismatch` for a server that does not know the key; that server gets no proof.
+    """
     proof = KeyProof(key, host, claim, str(opening.get("nonce")))
     if not _is_equal(opening.get("proof"), proof._sign("server")):
         raise KeyMismatch

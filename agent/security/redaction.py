@@ -1,4 +1,4 @@
-"""Redaction of secrets, in whatever spelling, from text that leaves: logs, prompts, screens."""
+"""Redaction of secrets, in any spelling, from outgoing text: logs, prompts, screens."""
 
 import base64
 import json
@@ -10,9 +10,9 @@ from typing import TypeVar, cast, overload
 from agent.records import frozen
 from agent.security.secret_values import is_secret_value
 
-# Not used by shells, Markdown or any notation of programs, so nothing takes it for content.
+# Not used by shells, Markdown or any programming notation, so never mistaken for content.
 MARK = "⟦secret⟧"
-# The UTF-8 bytes of the mark, as `RedactionStream` holds bytes.
+# The UTF-8 bytes of the mark, in the representation that `RedactionStream` uses for bytes.
 _BYTES_MARK = MARK.encode().decode("latin-1")
 Data = TypeVar("Data")
 _ESCAPE = re.compile(r"%[0-9a-f]{2}|\\(?:u[0-9a-f]{4}|[^u])", re.IGNORECASE | re.DOTALL)
@@ -23,10 +23,11 @@ _KEPT = ("_values", "_others")
 
 
 class Redactor:
-    """Replaces `values` by the mark, also where any of their characters are percent-encoded or
-    escaped for JSON, and in base64 (wherever in the encoded bytes) or in hexadecimal.
+    """Redactor that replaces `values` by the mark.
 
-    Values that are no secrets by `secret_values` are left alone. Without values it changes nothing.
+    It also finds values with percent-encoded or JSON-escaped characters, in base64 (at any offset
+    in the encoded bytes) and in hexadecimal. Values that are not secrets according to
+    `secret_values` are ignored. Without values it changes nothing.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -40,11 +41,11 @@ class Redactor:
         return bool(self._values)
 
     def teach(self, other: "Redactor") -> None:
-        """Have another one learn whatever this one learns from now on."""
+        """Make another redactor learn all values that this one learns from now on."""
         self._others.append(other)
 
     def learn(self, values: Iterable[str]) -> None:
-        """Replace these too from now on, wherever this one is in use."""
+        """Redact these values too from now on, wherever this redactor is in use."""
         values = tuple(values)
         for other in self._others:
             other.learn(values)
@@ -56,12 +57,12 @@ class Redactor:
             del self.__dict__[derived]
 
     def with_values(self, values: Iterable[str]) -> "Redactor":
-        """One that knows these values too."""
+        """Return a redactor that knows these values too."""
         return Redactor(self._values.union(values))
 
     def clean(self, text: str, mark: str = MARK) -> str:
-        """The text without them."""
-        # The search for each is many times faster than the pattern, which few texts ever need.
+        """Return the text with secrets replaced by the mark."""
+        # Searching for each value is many times faster than the pattern, which few texts need.
         return self._pattern.sub(mark, text) if self._occurs(text) else text
 
     def occurs_in(self, data: object) -> bool:
@@ -69,21 +70,21 @@ class Redactor:
         return bool(self._values) and any(map(self._occurs, _texts(data)))
 
     def clean_data(self, data: Data) -> Data:
-        """JSON values of any depth, each text in them cleaned; keys too."""
+        """Return JSON data of any depth with secrets replaced in all texts, including keys."""
         return cast(Data, _clean(data, self)) if self._values else data
 
     def stream(self) -> "RedactionStream":
-        """For a text that comes in pieces."""
+        """Return a stream for a text that arrives in pieces."""
         return RedactionStream(self)
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """The spellings that are looked for as they are, the longest first."""
+        """Spellings that are searched literally, the longest first."""
         forms = {form for value in self._values for form in _forms(value)}
         return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
     def stable_chars(self, text: str) -> int:
-        """How much of `text`, from its start, means the same whatever comes behind it."""
+        """Return the length of the prefix of `text` that no following text can change."""
         stable_end = self._open_end(text, 0)
         if not self._occurs(text):
             return stable_end
@@ -91,7 +92,8 @@ class Redactor:
             if match.start() >= stable_end:
                 break
             if match.end() > stable_end:
-                # Found whole, and cleaned as such: what is open can only begin behind it.
+                # This value is complete and is replaced as a whole; an open one can only begin
+                # after it.
                 stable_end = self._open_end(text, match.end())
         return stable_end
 
@@ -107,12 +109,13 @@ class Redactor:
         return any(map(text.lower().__contains__, self._hex))
 
     def _open_end(self, text: str, begin: int) -> int:
-        """Where a value begins that the end of the text cuts in two."""
+        """Return the position of a value that is cut off by the end of the text."""
         if not self.forms:
             return len(text)
         for match in self._first_letter.finditer(text, max(begin, len(text) - self._most_open)):
             open_end = text[match.start() :]
-            # Nearly every place is ruled out by its two letters; the last one has only one.
+            # The first two characters rule out nearly every position; the last one has only one
+            # character.
             if any(one.startswith(open_end) for one in self._by_start.get(open_end[:2], ())):
                 return match.start()
         return len(text)
@@ -137,7 +140,7 @@ class Redactor:
 
     @cached_property
     def _decoded(self) -> frozenset[str]:
-        """The values in a text whose escapes are decoded byte by byte; there `+` may be a space."""
+        """Values in a text with escapes decoded byte by byte, in which `+` may be a space."""
         both = {each for value in self._values for each in (value, _as_bytes(value))}
         return frozenset(each for value in both for each in (value, value.replace(" ", "+")))
 
@@ -147,18 +150,18 @@ class Redactor:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        # Literals and groups without a way back: no text can make it slow. A longer value comes
-        # before one that it begins with: none leaves a tail behind.
+        # Literals and atomic groups, so that no text makes it slow. A longer value precedes its
+        # prefixes, so that no tail is left behind.
         patterns: list[str] = []
         for value in sorted(self._values, key=lambda value: (-len(value), value)):
             patterns += map(re.escape, sorted(set(_forms(value)), key=len, reverse=True))
             patterns += [one.pattern for one in _spellings(value)]
-        # Most places are ruled out by their first letter.
+        # The first character rules out most positions.
         return re.compile(f"(?={self._first_letters})(?:{'|'.join(patterns)})")
 
     @cached_property
     def _by_start(self) -> "dict[str, list[str | _Spelling]]":
-        """The forms and spellings by their first letter, and by their first two."""
+        """Forms and spellings by their first character, and by their first two."""
         by_start: dict[str, list[str | _Spelling]] = {}
         for form in self.forms:
             for start in {form[:1], form[:2]}:
@@ -170,8 +173,11 @@ class Redactor:
 
 
 class RedactionStream:
-    """A text in pieces, cleaned as it comes: what may be the start of a value is held back until
-    the next piece shows, at most the length of the longest spelling."""
+    """Redaction of a text that arrives in pieces.
+
+    Text that may be the start of a value is withheld until the next piece decides, at most the
+    length of the longest spelling.
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -183,7 +189,10 @@ class RedactionStream:
     def feed(self, piece: bytes) -> bytes: ...
 
     def feed(self, piece: str | bytes) -> str | bytes:
-        """What is certain by now; a stream is fed either text or UTF-8 bytes, cut anywhere."""
+        """Return the text that is certain so far.
+
+        A stream receives either text or UTF-8 bytes, split at any position.
+        """
         if not self._redactor:
             return piece
         if isinstance(piece, bytes):
@@ -191,12 +200,12 @@ class RedactionStream:
         return self._feed(piece)
 
     def end(self) -> str:
-        """What was held back to the last; the stream is empty then."""
+        """Return the withheld text and empty the stream."""
         rest, self._pending = self._pending, ""
         return self._redactor.clean(rest)
 
     def end_bytes(self) -> bytes:
-        """The same of a stream that was fed bytes."""
+        """Return the withheld bytes of a stream of bytes and empty it."""
         rest, self._pending = self._pending, ""
         return self._redactor.clean(rest, _BYTES_MARK).encode("latin-1")
 
@@ -213,7 +222,7 @@ def has_mark(data: object) -> bool:
 
 
 def _texts(data: object) -> Iterator[str]:
-    """Yield the texts in JSON values, those in one that occurs several times once."""
+    """Yield the texts in JSON values; containers that occur several times are read once."""
     pending, seen_ids = [data], set[int]()
     while pending:
         part = pending.pop()
@@ -240,7 +249,7 @@ def _clean(data: object, redactor: Redactor) -> object:
 
 @frozen
 class _Spelling:
-    """A value of which each character is written as it is, or as one of its escapes in any case."""
+    """Value whose characters are written literally or as escapes in upper or lower case."""
 
     characters: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -255,7 +264,7 @@ class _Spelling:
         )
 
     def starts(self) -> set[str]:
-        """Return the first letter and the first two letters of all that it matches."""
+        """Return the first character and the first two characters of all matches."""
         (first, escapes), (second, others) = self.characters[:2]
         starts = {first, *(first + each[0] for each in (second, *others, *map(str.upper, others)))}
         for escape in escapes:
@@ -267,7 +276,7 @@ class _Spelling:
         return starts
 
     def startswith(self, text: str) -> bool:
-        """Return whether more text could make this a match from its start to its end."""
+        """Return whether more text could turn the whole text into a match."""
         at = 0
         for char, escapes in self.characters:
             rest = text[at : at + _LONGEST_ESCAPE]
@@ -293,7 +302,7 @@ def _spellings(value: str) -> Iterator[_Spelling]:
 
 
 def _escapes(char: str, *, is_byte: bool = False) -> tuple[str, ...]:
-    """Return the escapes of a character, or of a byte of UTF-8, in small letters."""
+    """Return the escapes of a character, or of a byte of UTF-8, in lower case."""
     escapes = []
     if char.isascii() or is_byte:
         escapes.append(f"%{ord(char):02x}")
@@ -315,7 +324,7 @@ def _decode(match: re.Match[str]) -> str:
 
 
 def _as_bytes(value: str) -> str:
-    """Return the UTF-8 bytes of a value, each as a character."""
+    """Return the UTF-8 bytes of a value, one character per byte."""
     return value.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
@@ -324,7 +333,7 @@ def _hex(value: str) -> str:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as programs spell it, except for what `_spellings` has."""
+    """Yield the spellings of a value in programs, except for the results of `_spellings`."""
     raw = value.encode("utf-8", "surrogatepass")
     plain = (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     for text in (*plain, raw.decode("latin-1")):
@@ -332,7 +341,7 @@ def _forms(value: str) -> Iterator[str]:
         yield text.replace("/", "\\/")
         yield json.dumps(text)[1:-1]
     for offset in range(3):
-        # Characters at both ends also hold bits of their neighbours: they differ from text to text.
+        # Characters at both ends also encode bits of their neighbours, so they vary between texts.
         encoded = base64.b64encode(bytes(offset) + raw).decode().rstrip("=")
         last_whole = (offset + len(raw)) * 8 // 6
         core = encoded[-(-offset * 8 // 6) : last_whole]

@@ -1,8 +1,9 @@
-"""Definition of a secret: a value that is declared as one and is no word.
+"""Detection of secrets: values that are declared as secrets and are not words.
 
-A value is declared by its place: a key, token or password of the configuration, the password in
-an address, a variable or header with such a name. Elsewhere only a long random value counts, and
-in doubt it is none: a name taken for a secret is missing from every output and every command.
+A value is declared by its place: a key, token or password of the configuration, the password in a
+URL, a variable or header with such a name. Elsewhere only a long random value counts. In doubt a
+value is not a secret: a name mistaken for a secret would be missing from every output and every
+command.
 """
 
 import re
@@ -27,7 +28,7 @@ _TOKEN = re.compile(r"(?![/~.])[\w+/=.~-]+", re.ASCII)
 _SEPARATOR = re.compile(r"[/=.~_-]")
 _NO_HEX = re.compile(r"[g-z]", re.IGNORECASE)
 _SCHEMES = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
-# The part before the host of an address, and what follows its question mark.
+# The login before the host of a URL, and the parameters after its question mark.
 _LOGIN = re.compile(r"://([^/?#\s]*)@")
 _QUERY = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
 
@@ -37,8 +38,8 @@ _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
 _SYMBOL = re.compile(r"[^\w\s.:/-]")
 _LETTERS = re.compile(r"[a-z]{2,}")
 _FEWEST_PAIRS = 9
-# The 100 most frequent pairs in the words of this repository: they are 70 % of the pairs in words,
-# and 15 % of those in random texts.
+# The 100 most frequent letter pairs in the words of this repository: 70 % of the pairs in words,
+# but only 15 % of those in random texts.
 _PAIRS = frozenset(
     re.findall(
         "..",
@@ -55,9 +56,9 @@ def is_secret_value(value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """Return whether a value is so long and random that it is a secret without being declared.
+    """Return whether a value is long and random enough to be a secret without a declaration.
 
-    A name of many short pieces, a hash and an alphabet are none.
+    Names of many short pieces, hashes and alphabets are not.
     """
     return _TOKEN.fullmatch(value) is not None and any(
         map(_is_random_piece, _SEPARATOR.split(value))
@@ -72,7 +73,7 @@ def names_secret(name: str) -> bool:
 def holds_secret(name: str, value: str) -> bool:
     """Return whether a variable, header or parameter is a secret by its name or by its value.
 
-    An identifier is random and no secret, and tools need it.
+    An identifier is random but not a secret, and tools need it.
     """
     return names_secret(name) or (is_token(value) and _ID.search(_snake(name)) is None)
 
@@ -87,7 +88,7 @@ def secrets_in_map(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_in_addresses(text: str) -> Iterator[str]:
-    """Yield the secrets in the addresses of a text: passwords, and tokens in their place."""
+    """Yield the secrets in the URLs of a text: passwords, login tokens and parameters."""
     if "://" not in text:
         return
     for login in _LOGIN.findall(text):
@@ -104,13 +105,13 @@ def _snake(name: str) -> str:
 
 
 def _is_login_token(name: str) -> bool:
-    """Return whether the login of an address without a password is a token and not a user."""
+    """Return whether the login of a URL without a password is a token and not a user name."""
     pieces = _SEPARATOR.split(name)
     return any(len(piece) >= _LOGIN_CHARS and is_secret_value(piece) for piece in pieces)
 
 
 def _is_random_piece(piece: str) -> bool:
-    """Return whether many letters and digits are mixed, and neither hexadecimal nor words."""
+    """Return whether a piece is a long mix of digits and letters, not hexadecimal and not words."""
     if len(piece) < _TOKEN_CHARS or piece.isalpha():
         return False
     if len(_NO_HEX.findall(piece)) * 4 < len(piece):
@@ -122,7 +123,7 @@ def _is_random_piece(piece: str) -> bool:
 
 
 def _randomness(value: str) -> float:
-    """Estimate in bits how hard a value is to guess for somebody who tries words first."""
+    """Estimate in bits how hard a value is to guess for an attacker who tries words first."""
     value = _REPEATED.sub(r"\1", value)
     is_text = _reads_as_text(value)
     pieces = sum(_piece_bits(piece, is_text=is_text) for piece in _PIECE.findall(value))
@@ -130,7 +131,7 @@ def _randomness(value: str) -> float:
 
 
 def _piece_bits(piece: str, *, is_text: bool) -> float:
-    """Estimate the bits of letters and digits: of words, of a word with a number, or of neither."""
+    """Estimate the bits of digits and letters, as words, a word with a number, or random."""
     chunks = _CHUNK.findall(piece)
     has_digits = any(map(str.isdigit, chunks))
     is_mixed = len(chunks) > 2 if has_digits else len(piece) < 3 * len(chunks) > 3
@@ -144,7 +145,10 @@ def _piece_bits(piece: str, *, is_text: bool) -> float:
 
 
 def _reads_as_text(value: str) -> bool:
-    """Return whether neighboring letters are pairs that words are made of; a few always are."""
+    """Return whether the pairs of neighbouring letters, if any, occur in words.
+
+    True for a value with only a few pairs.
+    """
     pairs = _letter_pairs(value)
     return len(pairs) < _FEWEST_PAIRS or _are_in_words(pairs)
 

@@ -1,1 +1,1 @@
-"""The public protocol: every call of `Service` over HTTP and WebSocket, for whoever has a token."""
+"""Public protocol: every call of `Service` over HTTP and WebSocket, for clients with a token."""

@@ -1,7 +1,7 @@
-"""Accepts connections of clients, up to a number, and gives each little time for TLS.
+"""Acceptor of client connections with a limit on their number and on the TLS handshake time.
 
-asyncio's own servers know no limit: connections that say nothing would use up the files that this
-process may open. Those over which no token came make room for new ones.
+The servers of asyncio have no limit: idle connections would use up the files that this process may
+open. Connections without a token make room for new ones.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from gateway.server.connection_ranks import ConnectionRanks
 log = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
-# No file can be opened now: the connection stays in the queue of the system.
+# No file can be opened now; the connection waits in the queue of the operating system.
 _PAUSE_S = 0.5
-# What somebody else can bring about is logged this often at most.
+# Minimum interval between warnings that other people can cause.
 _WARNING_S = 60.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REFUSAL = (
@@ -30,7 +30,7 @@ _REFUSAL = (
 
 
 class ConnectionAcceptor:
-    """`server` answers the connections; those of Unix sockets are never over TLS."""
+    """Acceptor that passes connections to `server`; Unix socket connections never use TLS."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ConnectionAcceptor:
         self._warned_at = float("-inf")
 
     async def accept(self, listeners: Collection[socket.socket]) -> None:
-        """Until cancelled."""
+        """Accept connections until cancelled."""
         async with asyncio.TaskGroup() as group:
             for listener in listeners:
                 group.create_task(self._accept_from(listener, group))
@@ -58,11 +58,11 @@ class ConnectionAcceptor:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as exc:
-                # Others concern the one connection that was to be taken in.
+                # Other errors concern only the connection being accepted.
                 if exc.errno in _EXHAUSTED:
                     log.warning("no connection can be accepted: %s", exc.strerror)
                     await asyncio.sleep(_PAUSE_S)
-                # One that fails at once, over and over, leaves room for others.
+                # Let other tasks run even if accepting fails repeatedly.
                 await asyncio.sleep(0)
                 continue
             if self._count() >= self._limit and not self._make_room():
@@ -71,14 +71,15 @@ class ConnectionAcceptor:
             task = group.create_task(self._open(connection))
             self._handshakes[task] = None
             task.add_done_callback(self._handshakes.pop)
-            # It begins before it may have to make room itself: then it closes what it opened.
+            # Let the task start before it can be cancelled to make room, so that it closes its
+            # connection.
             await asyncio.sleep(0)
 
     def _count(self) -> int:
         return len(self._handshakes) + len(self._server.connections)
 
     def _make_room(self) -> bool:
-        """Close the connection that matters least; False where all are the owner's."""
+        """Close the least important connection; return False if all belong to the owner."""
         connection = self._ranks.least(one.transport for one in self._server.connections)
         if connection is not None:
             connection.abort()

@@ -1,4 +1,4 @@
-"""The aiohttp application: guard, calls, connections, login."""
+"""The aiohttp application: guard, calls, connections and login."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -33,8 +33,11 @@ _HEADERS = {
 def build_application(
     service: Service, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks
 ) -> web.Application:
-    """`hosts` are the names that the server is reached by. `ranks` is told whose connections there
-    are."""
+    """Return the application.
+
+    `hosts` are the names by which the server is reached. `ranks` is notified of the owner of each
+    connection.
+    """
     budgets = TokenBudgets()
     guard = Guard(tokens, hosts, ranks, budgets)
     handshake = KeyHandshake(guard, hosts)
@@ -55,7 +58,7 @@ def build_application(
 
 
 def _refusal_at(path: str, status: int, error: KoreError) -> web.Response:
-    """In the form that the clients of this address expect."""
+    """Return the refusal in the format that clients of this path expect."""
     response = refusal(status, error)
     if is_openai_path(path):
         response.text = dumps(error_body(with_status(error, status)))
@@ -64,7 +67,7 @@ def _refusal_at(path: str, status: int, error: KoreError) -> web.Response:
 
 @web.middleware
 async def _name_paths(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A program that asks for what there is not gets JSON, as for every other error."""
+    """Answer requests for unknown paths below `/v1/` with JSON, like every other error."""
     try:
         return await handler(request)
     except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as exc:

@@ -1,7 +1,7 @@
 """Budgets of access tokens: calls, frames, bytes and seconds, over all connections of a token.
 
 They are charged before anything is parsed. An admin may do everything, so only the calls of an
-admin are counted, which keeps a mistaken loop from the others.
+admin are counted, which protects the others from an accidental loop.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gateway.server.tokens import AccessToken
 
 @frozen
 class RateLimit:
-    """So many at once, and so many a second from then on."""
+    """Rate limit: `burst` at once, then `per_s` per second."""
 
     burst: float
     per_s: float
@@ -29,29 +29,29 @@ class RateLimit:
 CALLS = RateLimit(300, 50)
 FRAMES = RateLimit(1_000, 200)
 BYTES = RateLimit(32 * 1024 * 1024, 4 * 1024 * 1024)
-# Who may only look on has no long words, and no files.
+# A token with read access only sends no long texts and no files.
 READER_BYTES = RateLimit(1024 * 1024, 64 * 1024)
 READER_REQUEST_LIMIT_BYTES = 64 * 1024
-# Of work on calls, streams aside: one call at a time in the long run.
+# Seconds of work on calls, excluding streams: one call at a time in the long run.
 SECONDS = RateLimit(30, 1)
 MAX_PARALLEL_CALLS = 4
 _MAX_NAMES = 1_000
 
 
 class BudgetExceeded(KoreError):
-    """A token has used up what it may use for now."""
+    """Error for a token that has used up its current budget."""
 
     code = "too-many-calls"
 
 
 class BodyTooLarge(KoreError):
-    """A request is longer than any of this token has to be."""
+    """Error for a request over the size limit of its token."""
 
     code = "too-large"
 
 
 class CallLimiter:
-    """A bucket for each name; the names used longest ago leave."""
+    """Token bucket for each name; the least recently used names are dropped."""
 
     def __init__(self, limit: RateLimit, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
@@ -59,14 +59,14 @@ class CallLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str, amount: float = 1) -> bool:
-        """Take an amount out; False, and nothing is taken, where there is less."""
+        """Take `amount` if that much is left, else take nothing and return False."""
         has_enough = self._left(name) >= amount
         if has_enough:
             self.charge(name, amount)
         return has_enough
 
     def charge(self, name: str, amount: float) -> None:
-        """Take an amount out, also where there is less: then it is owed."""
+        """Take `amount` even if less is left; the difference becomes a debt."""
         self._buckets[name] = (self._left(name) - amount, self._clock())
         self._buckets.move_to_end(name)
         if len(self._buckets) > _MAX_NAMES:
@@ -76,7 +76,7 @@ class CallLimiter:
         return self._left(name) < 1
 
     def debt_s(self, name: str) -> float:
-        """Return the seconds until nothing is owed any more."""
+        """Return the seconds until the debt is paid."""
         return max(0.0, -self._left(name) / self._limit.per_s)
 
     def _left(self, name: str) -> float:
@@ -85,7 +85,7 @@ class CallLimiter:
 
 
 class TokenBudgets:
-    """The budgets of all tokens of a server."""
+    """Budgets of all tokens of a server."""
 
     def __init__(self) -> None:
         self._calls = CallLimiter(CALLS)
@@ -101,11 +101,13 @@ class TokenBudgets:
             raise BudgetExceeded(t("too many calls; wait a second"))
 
     def check_body(self, token: AccessToken, size: int | None) -> None:
-        """Count the body of a request, before it is read; one of unknown size (None) as a large
-        one. Raises `BodyTooLarge`, `BudgetExceeded`."""
+        """Charge the body of a request before it is read.
+
+        An unknown size (None) counts as the maximum. Raises `BodyTooLarge` and `BudgetExceeded`.
+        """
         if _is_admin(token):
             return
-        # What is larger is read by nobody.
+        # A larger body is rejected before it is read in full.
         size = REQUEST_LIMIT_BYTES if size is None else min(size, REQUEST_LIMIT_BYTES)
         if size > (limit := request_limit(token)):
             raise BodyTooLarge(
@@ -115,8 +117,10 @@ class TokenBudgets:
             raise BudgetExceeded(t("too many bytes; wait a few seconds"))
 
     async def admit_frame(self, token: AccessToken, size: int) -> None:
-        """Count a frame of a connection, and wait while too much is owed: nothing more is read from
-        this connection meanwhile."""
+        """Charge a frame of a connection and wait until the debt is paid.
+
+        Nothing more is read from this connection in the meantime.
+        """
         if _is_admin(token):
             return
         for limiter, amount in ((self._frames, 1), (self._bytes_of(token), size)):
@@ -125,8 +129,10 @@ class TokenBudgets:
 
     @asynccontextmanager
     async def working(self, token: AccessToken) -> AsyncIterator[None]:
-        """Count the seconds that the block lasts, which waits for others of the same token. Raises
-        `BudgetExceeded`."""
+        """Charge the duration of the block, which waits for other calls of the same token.
+
+        Raises `BudgetExceeded`.
+        """
         if _is_admin(token):
             yield
             return
@@ -146,7 +152,7 @@ class TokenBudgets:
 
 
 def request_limit(token: AccessToken) -> int:
-    """Return the size in bytes of the longest request or frame."""
+    """Return the maximum size of a request or frame in bytes."""
     return REQUEST_LIMIT_BYTES if token.allows("chat") else READER_REQUEST_LIMIT_BYTES
 
 

@@ -19,12 +19,12 @@ from gateway.server.call_scopes import as_owner, check_call
 from gateway.server.guard import access_of, refusal
 from gateway.server.tokens import AccessToken
 
-# Time for the body of a request to arrive.
+# Time limit for receiving the body of a request.
 _BODY_S = 30.0
 
 
 class UnknownCall(KoreError):
-    """There is no call of this name."""
+    """Error for an unknown call."""
 
     code = "unknown-call"
 
@@ -52,8 +52,11 @@ def add_call_routes(app: web.Application, service: Service, budgets: TokenBudget
 def prepared(
     access: AccessToken, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Call, dict[str, Any]]:
-    """Return the call and its decoded arguments. Raises `KoreError` for an unknown call, a call
-    that the token does not allow, and wrong arguments."""
+    """Return the call and its decoded arguments.
+
+    Raises `KoreError` for an unknown call, a call that the token does not allow, and wrong
+    arguments.
+    """
     call = find_call(name)
     if call is None:
         raise UnknownCall(t("there is no call {name!r}", name=name))
@@ -63,7 +66,7 @@ def prepared(
 
 
 def encoded(call: Call, result: Any) -> Any:
-    """Return the JSON form of a value, or of all items of a list."""
+    """Return the JSON form of a value, or of each item of a list."""
     if call.shape == "list":
         return [call.encode_result(item) for item in result]
     return call.encode_result(result)
@@ -97,6 +100,6 @@ def status_of(error: KoreError) -> int:
 
 
 def set_language(request: web.Request) -> None:
-    """Set the language of this task, which serves one request, to the caller's."""
+    """Set the language of this task, which serves one request, to the caller's language."""
     language = request.headers.get("Accept-Language", "").split(",")[0].split(";")[0].strip()
     set_locale(language_of(language) or current_locale())

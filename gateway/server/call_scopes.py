@@ -40,8 +40,11 @@ def check_call(token: AccessToken, call: Call, arguments: Mapping[str, Any]) -> 
 
 
 def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the owner as the sender: an admin's client only knows the user of
-    its own machine. Raises `PolicyDenied` for a message in another person's name."""
+    """Return the arguments with the owner as the sender.
+
+    An admin's client only knows the user of its own machine. Raises `PolicyDenied` for a message in
+    another person's name.
+    """
     if call == Service.submit.__name__:
         message: InboundMessage = values["message"]
         if message.channel != CONSOLE:
@@ -55,8 +58,10 @@ def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
-    """Raise `PolicyDenied` for a message that grants more than its token may: a command, a mode
-    that asks for fewer approvals, or a file by its path."""
+    """Raise `PolicyDenied` for a message that grants more than its token may.
+
+    This applies to commands, modes that ask for fewer approvals, and files by path.
+    """
     if str(arguments.get("text", "")).lstrip().startswith("/"):
         raise PolicyDenied(t("commands need a token with the scope admin"))
     if arguments.get("mode") not in (None, "plan", "ask") and not token.allows("approve"):

@@ -1,4 +1,4 @@
-"""Connections that make room for new ones when there are too many."""
+"""Ranking of connections, used to make room for new ones over the limit."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,22 +7,27 @@ from weakref import WeakKeyDictionary
 from gateway.server.tokens import AccessToken
 
 _STRANGER, _ROLE, _OWNER, _ADMIN = range(4)
-# Of all connections, those that one token may have at most, unless it is an admin's.
+# Divisor for the share of all connections that a token may have, except for an admin's.
 _SHARE = 4
 
 
 class ConnectionRanks:
-    """Ranks by the tokens that came over the connections: nobody without one can keep others out,
-    and nobody keeps an admin out. An address says too little: those of a tunnel, a proxy and all
-    users of this machine are the same. `limit` is the number of connections of all."""
+    """Ranks of connections by the tokens received over them.
+
+    A client without a token cannot lock others out, and no client can lock out an admin. An address
+    says too little: a tunnel, a proxy and all users of this machine share theirs. `limit` is the
+    maximum number of connections in total.
+    """
 
     def __init__(self, limit: int) -> None:
         self._share = max(2, limit // _SHARE)
         self._tokens: WeakKeyDictionary[asyncio.BaseTransport, AccessToken] = WeakKeyDictionary()
 
     def note(self, connection: asyncio.BaseTransport | None, token: AccessToken) -> None:
-        """A request with this token has come over the connection. Where the token has too many, the
-        oldest of them is closed."""
+        """Record that a request with this token arrived over the connection.
+
+        If the token has too many connections, the oldest is closed.
+        """
         if connection is None or connection in self._tokens:
             return
         self._tokens[connection] = token
@@ -39,9 +44,11 @@ class ConnectionRanks:
     def least(
         self, connections: Iterable[asyncio.WriteTransport | None]
     ) -> asyncio.WriteTransport | None:
-        """The one to close, of connections in the order in which they came: the oldest without a
-        token, else the oldest with a role's, else with another token; None where all are
-        admins'."""
+        """Return the connection to close, or None if all belong to admins.
+
+        `connections` are in order of arrival. The oldest without a token comes first, then the
+        oldest with a role's token, then the oldest with another token.
+        """
         open_ = [one for one in connections if one is not None and not one.is_closing()]
         first = min(open_, key=self._rank, default=None)
         return None if first is None or self._rank(first) == _ADMIN else first

@@ -1,8 +1,8 @@
-"""What every request must bring: our own name as Host, no foreign Origin, and a token.
+"""Admission of requests: own name as Host, no foreign Origin, and a token.
 
-A page on another site reaches a server on this machine through the person's browser, and so does a
-host name that is made to point here: Host and Origin are looked at before the token is. There are
-no cookies: a browser sends those to every port of a host, and by itself.
+A page on another site can reach a server on this machine through the person's browser, and so can a
+host name that resolves to this machine. Host and Origin are therefore checked before the token.
+There are no cookies, because a browser sends them to every port of a host, automatically.
 """
 
 import socket
@@ -26,32 +26,35 @@ from gateway.server.host_names import HostNames
 from gateway.server.tokens import AccessToken, TokenFile
 
 ACCESS = web.RequestKey("access", AccessToken)
-# Pages and calls that anyone may ask for: they tell nothing.
+# Calls that need no token because they reveal nothing.
 _OPEN_CALLS = frozenset({"/v1/hello"})
-# WebSockets on which a client proves that it knows a key, after they are open (`handshake.py`).
-# The first may be asked for with a token as well.
+# WebSockets on which a client proves that it knows a key, after they are open (`handshake.py`). The
+# first accepts a token as well.
 CONNECT_PATH = "/v1/connect"
 LOGIN_PATH = "/v1/login"
 LOGOUT_PATH = "/v1/logout"
 _PROVEN_PATHS = frozenset({CONNECT_PATH, LOGIN_PATH, LOGOUT_PATH})
-# All that a token with a role may ask for.
+# The only paths that a token with a role may use.
 _ROLE_PATHS = frozenset({"/v1/models", "/v1/chat/completions", "/v1/responses"})
 _METHODS_THAT_READ = frozenset({"GET", "HEAD"})
 
 
-# Wrong tokens and codes, for each address.
+# Limit on wrong tokens and codes per address.
 FAILURES = RateLimit(10, 0.1)
 
 
 class TooManyTries(KoreError):
-    """Somebody guesses."""
+    """Error for an address that has tried too many wrong tokens or codes."""
 
     code = "too-many-tries"
 
 
 class Guard:
-    """`hosts` are the names that this server is reached by. On a Unix socket the own user needs no
-    token, and no browser comes."""
+    """Admission check for requests.
+
+    `hosts` are the names by which this server is reached. On a Unix socket, its own user needs no
+    token, and there are no browsers.
+    """
 
     def __init__(
         self, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks, budgets: TokenBudgets
@@ -63,7 +66,7 @@ class Guard:
         self._failures = CallLimiter(FAILURES)
 
     def middleware(self, refuse: Callable[[str, int, KoreError], web.Response]) -> Middleware:
-        """`refuse` makes the answer for a path, a status and an error."""
+        """Return the middleware; `refuse` makes the response for a path, a status and an error."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -85,10 +88,10 @@ class Guard:
         return check
 
     def admit(self, request: web.Request, access: AccessToken) -> KoreError | None:
-        """Note whose request it is; an error where this token has no business."""
+        """Record the token of a request; return an error if the token is not allowed here."""
         self._ranks.note(request.transport, access)
         request[ACCESS] = access
-        # A page that another program served at a former address can use the browser's key there.
+        # A page that another program serves at a former address can use the browser's key there.
         if access.host is not None and access.host != request.headers.get("Host"):
             return PolicyDenied(
                 t("this browser has logged in at {host}", host=access.host),
@@ -102,8 +105,11 @@ class Guard:
         )
 
     def token_of(self, secret: str, address: str) -> AccessToken | None:
-        """Whose this is; None for a wrong one, of which there are only so many tries. Raises
-        `TooManyTries` after those. A right one always counts: nobody can shut others out."""
+        """Return the token with this secret, or None for a wrong secret.
+
+        Raises `TooManyTries` after too many wrong secrets from the address. A correct secret always
+        works, so no client can lock others out.
+        """
         token = self._tokens.find(secret)
         if token is None:
             self.check_failures(address)
@@ -111,7 +117,7 @@ class Guard:
         return token
 
     def check_failures(self, address: str) -> None:
-        """Raises `TooManyTries` where there were too many wrong tokens and codes."""
+        """Raise `TooManyTries` if there were too many wrong tokens and codes."""
         if self._failures.is_empty(address):
             raise TooManyTries(t("too many wrong tokens; wait a minute"))
 
@@ -125,12 +131,12 @@ class Guard:
         if not self._hosts.knows(host) or len(request.headers.getall("Host", [])) != 1:
             raise _Refused(403, PolicyDenied(t("this server is not called {host!r}", host=host)))
         origin = request.headers.get("Origin")
-        # A proxy in front may be the one that has TLS.
+        # TLS may end at a proxy in front of the server.
         own = {f"{scheme}://{host}".casefold() for scheme in (request.scheme, "https")}
         if origin is not None and origin.casefold() not in own:
             raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            # A link from elsewhere may open the page itself.
+            # A link on another site may open the page itself.
             is_page = request.path == "/" and request.method in _METHODS_THAT_READ
             if not is_page:
                 raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
@@ -157,7 +163,7 @@ class Guard:
 
 
 def is_openai_path(path: str) -> bool:
-    """Whether a client of OpenAI's API asks."""
+    """Return whether the path belongs to the OpenAI-compatible API."""
     return path in _ROLE_PATHS or path.startswith("/v1/models/")
 
 
@@ -169,15 +175,14 @@ def _access_of_own_user(request: web.Request) -> AccessToken:
 
 
 def is_local(request: web.Request) -> bool:
-    """Return whether a request has come over a Unix socket."""
+    """Return whether a request arrived over a Unix socket."""
     if request.transport is None:
         return False
     return bool(request.transport.get_extra_info("socket").family == socket.AF_UNIX)
 
 
 def local_address(request: web.Request) -> tuple[str, int]:
-    """Return the address and the port at which the connection was accepted; none for a Unix
-    socket."""
+    """Return the address and port that accepted the connection; '' and 0 for a Unix socket."""
     if request.transport is None or is_local(request):
         return "", 0
     host, port, *_ = request.transport.get_extra_info("sockname")
@@ -191,12 +196,12 @@ def needs_token(request: web.Request) -> bool:
 
 
 def access_of(request: web.Request) -> AccessToken:
-    """Whose request it is."""
+    """Return the token of a request."""
     return request[ACCESS]
 
 
 def refusal(status: int, error: KoreError) -> web.Response:
-    """The answer that tells an error."""
+    """Return the response for an error."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return web.json_response({"error": error_to_json(error)}, status=status, headers=headers)
 

@@ -1,7 +1,7 @@
 """WebSockets on which both sides prove that they know a key (`agent/security/key_proof.py`).
 
-The server proves it first. So a page or a program that comes to an address at which another program
-listens by now says nothing that could be used later.
+The server proves it first. If another program now listens at the address, a page or client
+therefore reveals nothing that could be used later.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gateway.server.call_routes import json_object, set_language
 from gateway.server.guard import LOGIN_PATH, Guard, TooManyTries, local_address
 from gateway.server.host_names import HostNames, with_port
 
-# Closing codes that are Kore's own: the key or the way does not count.
+# Close code of Kore's own: the key or the address was rejected.
 DENIED = 4401
 _PROOF_S = 10.0
 _HEARTBEAT_S = 30.0
@@ -29,7 +29,7 @@ Holder = TypeVar("Holder")
 
 
 class KeyHandshake:
-    """Opens connections of clients that prove a key."""
+    """Handshake for connections of clients that prove a key."""
 
     def __init__(self, guard: Guard, hosts: HostNames) -> None:
         self._guard = guard
@@ -41,8 +41,11 @@ class KeyHandshake:
         find: Callable[[str], tuple[bytes, Holder] | None],
         size_limit: Callable[[Holder], int] = lambda _: _FIRST_FRAME_LIMIT_BYTES,
     ) -> tuple[web.WebSocketResponse, tuple[KeyProof, Holder] | None]:
-        """Return the connection, and the proofs with what belongs to the key; without these it was
-        refused, and is closed. `find` looks a key up by its id."""
+        """Open the connection; return it with its proofs and the holder of the key.
+
+        Instead of these, return None for a connection that was refused and closed. `find` looks up
+        a key by its id.
+        """
         set_language(request)
         claim = KeyClaim.parse(request.headers.get("Sec-WebSocket-Protocol", ""))
         if claim is None:
@@ -59,8 +62,8 @@ class KeyHandshake:
         await socket.prepare(request)
         proof = new_proof(key, request.headers["Host"], claim)
         await socket.send_str(dumps(proof.opening()))
-        # A limit for each key would let anyone who knows its public id keep the owner out. The
-        # oldest unproven connection makes room instead (`connection_ranks.py`).
+        # A limit per key would let anyone who knows its public id lock the owner out. Instead, the
+        # oldest unproven connection makes room (`connection_ranks.py`).
         if not await _is_proven(socket, proof):
             self._guard.count_failure(request.remote or "")
             await socket.close(code=DENIED, message=b"wrong proof")
@@ -73,7 +76,7 @@ class KeyHandshake:
         claim: KeyClaim,
         find: Callable[[str], tuple[bytes, Holder] | None],
     ) -> tuple[bytes, Holder]:
-        """Raises `KoreError`."""
+        """Return the key and its holder. Raises `KoreError`."""
         address, host = request.remote or "", request.headers.get("Host", "")
         entry = find(claim.id)
         if entry is None:
@@ -104,14 +107,14 @@ class KeyHandshake:
 
 
 def new_socket(limit: int) -> web.WebSocketResponse:
-    """A connection that takes frames up to this size in bytes."""
+    """Return a WebSocket response that accepts frames up to this size in bytes."""
     return web.WebSocketResponse(
         heartbeat=_HEARTBEAT_S, max_msg_size=limit, compress=False, protocols=(SUBPROTOCOL,)
     )
 
 
 async def refuse(socket: web.WebSocketResponse, error: KoreError) -> None:
-    """Say why, and close."""
+    """Send the error and close the connection."""
     await socket.send_str(dumps({"error": error_to_json(error)}))
     code = 1013 if isinstance(error, TooManyTries) else DENIED
     await socket.close(code=code, message=b"refused")

@@ -1,4 +1,4 @@
-"""Names that the server is reached by."""
+"""Names by which the server is reached."""
 
 import ipaddress
 from collections.abc import Collection
@@ -10,33 +10,36 @@ _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 class HostNames:
-    """The names of the server itself, and those of `server.hosts`, by which a proxy or a tunnel
-    reaches it: `NAME` at the default port, over TLS at any, or `NAME:PORT`."""
+    """The server's own name and the names in `server.hosts`.
+
+    A proxy or a tunnel reaches the server by a name in `server.hosts`: `NAME` at the default port,
+    over TLS at any port, or `NAME:PORT`.
+    """
 
     def __init__(self, own: str, others: Collection[str] = ()) -> None:
         listed = [split_host(_bracketed(host)) for host in others]
-        # Clients and the page dial 127.0.0.1 for it.
+        # Clients and the page dial 127.0.0.1 instead of localhost.
         self._others = [
             ("127.0.0.1" if name == "localhost" else name, port) for name, port in listed
         ]
         self._names = {*_LOOPBACK, own.casefold(), *(name for name, _ in self._others)} - {""}
 
     def knows(self, host: str) -> bool:
-        """Return whether a header Host has one of these names."""
+        """Return whether a Host header has one of these names."""
         return split_host(host)[0] in self._names
 
     def leads_here(self, host: str, scheme: str, local: tuple[str, int]) -> bool:
-        """Return whether a client that dials this host reaches this server, and not a program that
-        relays the connection. `local` is the address and port that accepted the connection.
+        """Return whether a client that dials this host reaches this server directly.
 
-        No other program can listen there. A name resolves to several addresses, and another program
-        may listen at one of them (`localhost` at `::1`), so without TLS a name counts only if
-        `server.hosts` lists it."""
+        `local` is the address and port that accepted the connection; no other program can listen
+        there. A name resolves to several addresses, and a relaying program may listen at one of
+        them (`localhost` at `::1`), so without TLS a name counts only if `server.hosts` lists it.
+        """
         name, dialled = split_host(host)
         if dialled is not None and (name, dialled) in self._others:
             return True
-        # Everybody can listen at some other port of this machine, which has countless names: the
-        # entry has to name that port. The default ports are root's.
+        # Every user can listen at another port of this machine, which has countless names, so the
+        # entry has to name that port. The default ports are reserved for root.
         has_port = dialled is not None and dialled not in _DEFAULT_PORTS.values()
         if (name, None) in self._others and (scheme == "https" or not has_port):
             return True
@@ -47,7 +50,7 @@ class HostNames:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address of a host always is this machine."""
+    """Return whether a host name or address always refers to this machine."""
     try:
         return host.casefold() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -55,7 +58,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host(host: str) -> tuple[str, int | None]:
-    """Return the name and the port of a header Host; no name where it is malformed."""
+    """Return the name and the port of a Host header; '' as the name if it is malformed."""
     try:
         url = URL(f"//{host}")
         return (url.host or "").casefold(), url.explicit_port
@@ -64,7 +67,7 @@ def split_host(host: str) -> tuple[str, int | None]:
 
 
 def with_port(host: str, port: int) -> str:
-    """Return `HOST:PORT`, as a URL has it."""
+    """Return `HOST:PORT` in the form used in a URL."""
     return f"{_bracketed(host)}:{port}"
 
 
@@ -76,5 +79,5 @@ def _is_same_address(name: str, address: str) -> bool:
 
 
 def _bracketed(host: str) -> str:
-    """Return the form that an IPv6 address has in a header."""
+    """Return a host with the brackets that an IPv6 address has in a header."""
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host

@@ -1,6 +1,7 @@
-"""Where the server listens: a loopback port, a Unix socket, or with TLS any address.
+"""Server sockets: a loopback port, a Unix socket, or any address with TLS.
 
-Nobody else can reach a loopback address; for any other one, TLS 1.3 is needed, and tokens always.
+A loopback address cannot be reached from other machines; any other address needs TLS 1.3. Tokens
+are required in both cases.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from gateway.server.tokens import TokenFile
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8790
-# A connection on which no whole request has come for so long is closed.
+# A connection is closed after this time without a complete request.
 _IDLE_S = 30.0
 _STOP_S = 2.0
 _BACKLOG = 256
@@ -42,7 +43,7 @@ DEFAULT_CONNECTIONS = 500
 
 @frozen
 class ListenAddress:
-    """`path` of a Unix socket, or `host` and `port` (0: any that is free)."""
+    """Listen address: the `path` of a Unix socket, or `host` and `port` (0: any free port)."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -50,7 +51,10 @@ class ListenAddress:
 
     @classmethod
     def parse(cls, text: str) -> "ListenAddress":
-        """`HOST:PORT`, `unix:PATH`, or `auto` for a free loopback port. Raises `ConfigError`."""
+        """Parse `HOST:PORT`, `unix:PATH`, or `auto` for a free loopback port.
+
+        Raises `ConfigError` for anything else.
+        """
         if text == "auto":
             return cls(port=0)
         if text.startswith("unix:"):
@@ -74,14 +78,14 @@ class ListenAddress:
 
 @frozen
 class TlsFiles:
-    """`client_ca` signs the certificates that clients must show (mutual TLS)."""
+    """Certificate files; `client_ca` signs the certificates required of clients (mutual TLS)."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Raises `ConfigError` for files that cannot be used."""
+        """Return the TLS context. Raises `ConfigError` for unusable files."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         try:
@@ -103,8 +107,11 @@ class TlsFiles:
 
 @frozen
 class ServerOptions:
-    """`hosts` are further names that the server is reached by. `insecure`: an address that others
-    reach may do without TLS. No more than `max_connections` are open at a time."""
+    """Options of the server.
+
+    `hosts` are additional names by which the server is reached. `insecure` allows an address that
+    others can reach without TLS. At most `max_connections` are open at a time.
+    """
 
     address: ListenAddress = ListenAddress()
     tls: TlsFiles | None = None
@@ -113,7 +120,7 @@ class ServerOptions:
     max_connections: int = DEFAULT_CONNECTIONS
 
     def check(self) -> None:
-        """Raises `ConfigError` for an address that is not safe."""
+        """Raise `ConfigError` for an unsafe address."""
         if self.address.is_loopback or self.tls is not None or self.insecure:
             return
         raise ConfigError(
@@ -123,7 +130,7 @@ class ServerOptions:
 
 
 def options_of(server: ServerSection) -> ServerOptions:
-    """What the configuration says. Raises `ConfigError`."""
+    """Return the options from the configuration. Raises `ConfigError`."""
     tls = None
     if server.tls_cert is not None and server.tls_key is not None:
         client_ca = Path(server.client_ca).expanduser() if server.client_ca else None
@@ -139,9 +146,11 @@ def options_of(server: ServerSection) -> ServerOptions:
 async def serve(
     service: Service, tokens: TokenFile, options: ServerOptions, local: Path | None = None
 ) -> AsyncIterator[ServerAccess]:
-    """Answer until the block ends; gives the ways to the server. Programs of this user reach it at
-    the Unix socket `local`, which takes the place of another server's. Raises `ConfigError` when
-    the address cannot be had."""
+    """Run the server until the block ends, and yield its addresses.
+
+    Programs of this user reach it at the Unix socket `local`, which replaces the socket of another
+    server. Raises `ConfigError` if the address is unavailable.
+    """
     options.check()
     address = options.address
     ranks = ConnectionRanks(options.max_connections)
@@ -165,7 +174,7 @@ async def serve(
         sockets = await _listen(address)
         host, port = sockets[0].getsockname()[:2]
         if context is not None:
-            # The certificate has the name.
+            # The certificate names the host, not its address.
             host = address.host
         place = with_port(host, port)
         if not address.is_loopback and context is None:
@@ -200,7 +209,7 @@ async def _accepting(
     ranks: ConnectionRanks,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
-    """Let the application answer what comes to these sockets, and close them at the end."""
+    """Serve connections to these sockets with the application, and close the sockets at the end."""
     server = runner.server
     assert server is not None
     acceptor = ConnectionAcceptor(server, ranks, options.max_connections, tls)
@@ -214,20 +223,20 @@ async def _accepting(
 
 
 async def _listen(address: ListenAddress) -> list[socket.socket]:
-    """A socket for each address of the host. Raises `ConfigError`."""
+    """Return a listening socket for each address of the host. Raises `ConfigError`."""
     sockets: list[socket.socket] = []
     try:
         infos = await asyncio.get_running_loop().getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, kind, protocol, _, place in dict.fromkeys(infos):
-            # With port 0 every address of the host gets the first one's port.
+            # With port 0, every address of the host gets the port of the first one.
             place = (place[0], sockets[0].getsockname()[1], *place[2:]) if sockets else place
             sockets.append(_listening_socket(family, kind, protocol, place))
     except OSError as exc:
         for one in sockets:
             one.close()
-        # A name that cannot be resolved has a number of its own.
+        # The errno of a resolver error is not an operating system error number.
         number = None if isinstance(exc, socket.gaierror) else exc.errno
         raise ConfigError(
             t(

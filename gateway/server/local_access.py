@@ -1,7 +1,7 @@
-"""Ways to the server that runs here, for programs of this person on this machine.
+"""Addresses of the local server for programs of this person on this machine.
 
-They use a Unix socket, whose other end is the same user for certain, and which nobody else can take
-once the server has ended. So no secret is stored.
+Programs use a Unix socket: its other end certainly belongs to the same user, and other users cannot
+take it over after the server has ended. No secret is therefore stored.
 """
 
 import json
@@ -17,7 +17,7 @@ from gateway.config.atomic_write import write_atomic
 
 @frozen
 class ServerAccess:
-    """The address for programs, and the one for browsers; '' where there is none for them."""
+    """Address for programs and `web` address for browsers, '' without one."""
 
     address: str
     web: str = ""
@@ -25,7 +25,7 @@ class ServerAccess:
 
 @contextmanager
 def published_access(path: Path, access: ServerAccess) -> Iterator[None]:
-    """Keep the ways to the server in a file while it runs."""
+    """Publish the server's addresses in a file while it runs."""
     text = json.dumps({"address": access.address, "web": access.web}) + "\n"
     write_atomic(path, text)
     try:
@@ -37,7 +37,10 @@ def published_access(path: Path, access: ServerAccess) -> Iterator[None]:
 
 
 def read_access(path: Path) -> ServerAccess | None:
-    """How to reach the server that runs here; None when the file tells of none."""
+    """Return the addresses of the local server, or None if no file exists.
+
+    Raises `KoreError` for an unreadable file.
+    """
     try:
         data = json.loads(path.read_bytes())
         return ServerAccess(str(data["address"]), str(data.get("web", "")))

@@ -1,7 +1,7 @@
-"""Login of a browser, by a code of one use from `kore web` or by a token that is typed in.
+"""Browser login with a one-time code from `kore web` or with a typed token.
 
-The page proves that it knows the code or the token, and both sides make the browser's own key of
-it. So neither the code nor any key is ever sent.
+The page proves that it knows the code or the token, and both sides derive the browser's own key
+from it. Neither the code nor any key is ever sent.
 """
 
 import secrets
@@ -28,14 +28,16 @@ from gateway.server.tokens import AccessToken, TokenFile
 
 CODE_S = 300.0
 _MAX_CODES = 20
-# Of one parent: each login writes the file of tokens.
+# Limit per parent, because each login writes the token file.
 LOGINS = RateLimit(10, 0.2)
 
 
 @frozen
 class LoginCode:
-    """A code of one use, without its secret. `parent` is the token that made it, None for the
-    owner; `until` is monotonic time."""
+    """One-time code, without its secret.
+
+    `parent` is the token that made it, None for the owner; `until` is monotonic time.
+    """
 
     id: str
     key: bytes
@@ -44,7 +46,7 @@ class LoginCode:
 
 
 class Login:
-    """Codes live in memory; a restart forgets them."""
+    """Login routes. Codes are only in memory, so a restart invalidates them."""
 
     def __init__(self, tokens: TokenFile, handshake: KeyHandshake) -> None:
         self._tokens = tokens
@@ -101,7 +103,7 @@ class Login:
         return self._tokens.find_key(id_)
 
     def _parent(self, holder: LoginCode | AccessToken) -> AccessToken | None:
-        """Return the parent of the browser that has proven a code or token. Raises `KoreError`."""
+        """Return the parent for a browser that has proven a code or token. Raises `KoreError`."""
         if isinstance(holder, LoginCode):
             if self._codes.pop(holder.id, None) is None:
                 raise PolicyDenied(

@@ -1,4 +1,4 @@
-"""A link that lets a browser in once."""
+"""One-time login link for a browser."""
 
 from pathlib import Path
 
@@ -11,8 +11,10 @@ _WAIT_S = 5.0
 
 
 async def login_link(access: ServerAccess) -> str | None:
-    """The link, its code in the fragment, which no server and no log sees. None when nobody answers
-    there, or no browser can."""
+    """Return a login link with its code in the fragment, which no server and no log sees.
+
+    Returns None if the server does not answer, or has no address for browsers.
+    """
     if not access.web or not access.address.startswith("unix:"):
         return None
     try:

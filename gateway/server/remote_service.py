@@ -1,4 +1,4 @@
-"""The `Service` of a Kore elsewhere, over one WebSocket (`websocket.py` has the frames)."""
+"""Client for the `Service` of another Kore over one WebSocket (frames: `websocket.py`)."""
 
 import asyncio
 import ssl
@@ -31,20 +31,20 @@ from gateway.server.host_names import is_loopback
 
 _CONNECT_S = 10.0
 _HEARTBEAT_S = 15.0
-# An item is acknowledged with so many others, well below the server's window.
+# Number of items per acknowledgement, well below the server's window.
 _ACK_AFTER = 64
 
 
 @frozen
 class ClientTls:
-    """Files: `ca` that the server's certificate is of, and a certificate with its key to show."""
+    """TLS files: the `ca` of the server's certificate, and a client certificate with its key."""
 
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Raises `ConfigError` for files that cannot be used."""
+        """Return the TLS context. Raises `ConfigError` for unusable files."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.cert is not None:
@@ -61,10 +61,10 @@ class ClientTls:
 async def opened_service(
     address: str, token: str, tls: ClientTls | None = None
 ) -> AsyncIterator[Service]:
-    """The service at `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`, until the block ends.
+    """Yield the service at `http://HOST:PORT`, `https://HOST:PORT` or `unix:/PATH`.
 
-    Raises `ConnectionLost` when nobody answers, `KoreError` for a token that does not count or
-    another version.
+    Raises `ConnectionLost` if it does not answer, `KoreError` for a rejected token or another
+    version.
     """
     async with AsyncExitStack() as stack:
         connector: aiohttp.BaseConnector
@@ -93,7 +93,7 @@ async def opened_service(
 
 @contextmanager
 def _reachable(address: str) -> Iterator[str]:
-    """The path of `unix:/PATH`, as short as a socket's address has to be."""
+    """Yield the path of `unix:/PATH`, shortened to the maximum length of a socket address."""
     try:
         with socket_address(Path(address.removeprefix("unix:"))) as path:
             yield path
@@ -102,7 +102,7 @@ def _reachable(address: str) -> Iterator[str]:
 
 
 def check_client_address(address: str) -> None:
-    """Raises `ConfigError` for an address at which others could listen to what is said."""
+    """Raise `ConfigError` for an address where others could read the traffic."""
     url = URL(address)
     if url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host or "")):
         return
@@ -151,7 +151,7 @@ async def _connected(
 async def _prove(
     socket: aiohttp.ClientWebSocketResponse, url: str, key: bytes, claim: KeyClaim
 ) -> None:
-    """Raises `KoreError` for a token that does not count, `KeyMismatch` for another server."""
+    """Prove the key. Raises `KoreError` for a rejected token, `KeyMismatch` for another server."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(socket.close)
         opening = decode_object((await socket.receive_str()).encode())
@@ -163,7 +163,7 @@ async def _prove(
 
 
 class RemoteService:
-    """It has no method of its own for a call: the table of calls says what travels."""
+    """Client with a method for each call in the table of calls."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -172,14 +172,14 @@ class RemoteService:
         self._is_lost = False
 
     def __getattr__(self, name: str) -> Any:
-        """The method of a call, by the table of calls."""
+        """Return the method for a call in the table of calls."""
         call = find_call(name)
         if call is None:
             raise AttributeError(name)
         return partial(self._watch if call.shape == "stream" else self._call, call)
 
     async def read(self) -> None:
-        """Pass on what comes, until the connection ends."""
+        """Distribute incoming frames until the connection ends."""
         try:
             async for message in self._socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
@@ -248,7 +248,10 @@ class RemoteService:
 
 
 async def _next_frame(frames: "asyncio.Queue[Mapping[str, Any] | None]") -> Mapping[str, Any]:
-    """Raises `ConnectionLost` at the end, and what the other side reports."""
+    """Return the next frame.
+
+    Raises `ConnectionLost` at the end of the connection, and the error that the other side reports.
+    """
     frame = await frames.get()
     if frame is None:
         raise ConnectionLost(t("the connection to Kore is lost"))

@@ -1,4 +1,4 @@
-"""The service that a server speaks to, whichever process owns the data."""
+"""Service for a server that stays the same when another process takes over the data."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A lane on which nothing is said: its watch ends when the owner goes.
+# Lane without messages; its watch ends when the owner exits.
 _LANE = "cli:local:server"
 
 
 class ReplaceableService:
-    """Every call goes to the `current` service; while there is none it raises `ConnectionLost`."""
+    """Service that forwards every call to `current`, and raises `ConnectionLost` without one."""
 
     def __init__(self) -> None:
         self.current: Service | None = None
@@ -36,9 +36,9 @@ class ReplaceableService:
 
 @asynccontextmanager
 async def kept_service(open_next: "Open") -> AsyncIterator[tuple[Service, asyncio.Task[None]]]:
-    """A service that outlives its owner, and the task that ends when none can be found any more.
+    """Yield a service that outlives its owner, and a task that ends when no owner can be found.
 
-    `open_next` opens the first one and, told of a loss, the one after it.
+    `open_next` opens the first service, and after a loss, which is its argument, the next one.
     """
     service = ReplaceableService()
     is_open = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Ends what a token has open once it is revoked."""
+"""Watch that closes a token's connections after its revocation."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ Close = Callable[[], Awaitable[object]]
 
 
 class RevocationWatch:
-    """What lasts longer than one answer is opened in `watched`."""
+    """Watch over everything that lasts longer than one answer; register it with `watched`."""
 
     def __init__(self, tokens: TokenFile) -> None:
         self._tokens = tokens
@@ -30,7 +30,7 @@ class RevocationWatch:
 
     @contextmanager
     def watched(self, token: AccessToken, close: Close) -> Iterator[None]:
-        """Until the block ends: `close` ends it when the token counts no longer."""
+        """Call `close` if the token is revoked before the block ends."""
         key = object()
         self._open[key] = token, close
         try:
@@ -48,7 +48,7 @@ class RevocationWatch:
             await asyncio.sleep(_LOOK_S)
             tokens = self._tokens_now() if self._open else frozenset()
             for token, close in tuple(self._open.values()):
-                # Who comes over a Unix socket has a token that stands in no file.
+                # The token of a Unix socket client is not in a file.
                 if token.created_at and token not in tokens:
                     await close()
 
@@ -56,6 +56,6 @@ class RevocationWatch:
         try:
             return frozenset(self._tokens.list())
         except ConfigError as exc:
-            # Who may not come in now may not stay either.
+            # A token that would be rejected now must not stay connected.
             log.error("%s", exc)
             return frozenset()

@@ -1,7 +1,7 @@
-"""For whom a request speaks: a token without a role for the owner, one with a role for itself.
+"""Identity of a request: the owner for a token without a role, else the token.
 
-Of a token with a role nothing but its own sessions can be named, and what it says goes through the
-bus as the words of `api:NAME`: its role decides, and questions go to the owner.
+A token with a role can access only its own sessions. Its messages go through the bus as messages of
+`api:NAME`: its role decides, and questions go to the owner.
 """
 
 import time
@@ -19,14 +19,14 @@ from gateway.server.tokens import AccessToken
 
 
 class UnknownSession(KoreError):
-    """There is no such session, or not for this token."""
+    """Error for a session that does not exist or is not available to this token."""
 
     code = "session_not_found"
 
 
 @frozen
 class Speaker:
-    """A token at work."""
+    """Token in use with a service."""
 
     service: Service
     token: AccessToken
@@ -37,18 +37,20 @@ class Speaker:
 
     @property
     def may_approve(self) -> bool:
-        """Whether questions wait: for this client, or for the owner, whom they reach elsewhere."""
+        """True if questions wait for this client, or for the owner, who receives them elsewhere."""
         return self.has_role or self.token.allows("approve")
 
     def lane(self, conversation: str) -> str:
-        """Of one of the token's own conversations."""
+        """Return the lane of one of the token's own conversations."""
         if self.has_role:
             return token_route(self.token.name, conversation).lane
         return Route(CONSOLE, "local", conversation).lane
 
     async def find_session(self, session: str) -> SessionInfo:
-        """A session that may be spoken in. Raises `UnknownSession`, the same for one that there is
-        not and for another person's."""
+        """Return a session in which the token may send messages.
+
+        Raises the same `UnknownSession` for a missing session and for another person's.
+        """
         missing = UnknownSession(t("no session {session!r}", session=session[:80]))
         try:
             info = (await self.service.preview_session(session, 0, 0)).info
@@ -70,7 +72,10 @@ class Speaker:
     async def send(
         self, session: str, text: str, event_id: str, media: tuple[Media, ...], agent: str | None
     ) -> None:
-        """Returns once it is on disk. `agent` is the owner's choice only."""
+        """Send a message and return once it is on disk.
+
+        Only the owner may choose an `agent`.
+        """
         if not self.has_role:
             await self.service.send_message(session, text, event_id, media=media, agent=agent)
             return

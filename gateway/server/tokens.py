@@ -1,7 +1,7 @@
-"""Access tokens of the server: names, scopes, and the keys that belong to them.
+"""Access tokens of the server: names, scopes, and their keys.
 
-The secret of a token is 32 random bytes; its key is the SHA-256 of the secret, and the file keeps
-keys only. A browser has a key without a secret, which ends with the token that let it in.
+The secret of a token is 32 random bytes; its key is the SHA-256 of the secret. The file contains
+only keys. A browser has a key without a secret, which is revoked with the token that admitted it.
 """
 
 import json
@@ -22,21 +22,21 @@ _PREFIX = "kore_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_TOKENS = 200
 BROWSER_PREFIX = "browser-"
-# The parent of a browser that a person of this machine let in, by `kore web`.
+# Parent of a browser that a person on this machine admitted with `kore web`.
 OWNER = ""
-# Browsers take no place of other tokens, and none of another parent's.
+# Limit per parent. Browsers do not count against the limit of tokens or of another parent.
 MAX_BROWSERS = 10
 BROWSER_LIFETIME_S = 30 * 24 * 3600.0
 
 
 @frozen
 class AccessToken:
-    """What a token may do. `created_at` is Unix time in seconds.
+    """Access token and its permissions. `created_at` is Unix time in seconds.
 
-    One with a `role` does not speak for the owner: it is a person of its own (`api:NAME`), who may
-    talk with Kore over the OpenAI-compatible API and do nothing else. A browser's has a `parent`:
-    the name of the token that let it in, or `OWNER`, and counts only at the `host` (`NAME:PORT`)
-    of the page.
+    A token with a `role` does not represent the owner: it is a person of its own (`api:NAME`), who
+    may only talk with Kore over the OpenAI-compatible API. A browser's token has a `parent`, the
+    name of the token that admitted it or `OWNER`, and is valid only at the `host` (`NAME:PORT`) of
+    the page.
     """
 
     name: str
@@ -48,24 +48,30 @@ class AccessToken:
 
     @property
     def expires_at(self) -> float | None:
-        """Unix time; None for a token that lasts until it is revoked."""
+        """Expiry in Unix time; None for a token that is valid until revoked."""
         return None if self.parent is None else self.created_at + BROWSER_LIFETIME_S
 
     @property
     def identity(self) -> str:
-        """What tells it from a later token of the same name."""
+        """Identifier that differs from a later token of the same name."""
         return f"{self.name}@{self.created_at}"
 
     def allows(self, scope: CallScope) -> bool:
-        """An admin's token may do all, and who may speak may also look on."""
+        """Return whether the token has a scope.
+
+        `admin` includes all scopes, and every scope includes `read`. A token with a role has only
+        `chat`.
+        """
         if self.role is not None:
             return scope == "chat"
         return scope in self.scopes or "admin" in self.scopes or scope == "read"
 
 
 class TokenFile:
-    """The tokens in a file that only its owner can read. What another process changes in it counts
-    from the next question on."""
+    """Token file that only its owner can read.
+
+    Changes by another process take effect at the next access.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,7 +83,7 @@ class TokenFile:
         return tuple(token for token in self._load().values() if not _is_over(token))
 
     def add(self, name: str, scopes: Iterable[CallScope], role: str | None = None) -> str:
-        """The new token's secret, which is told this once. Raises `KoreError`."""
+        """Add a token and return its secret, which is not stored. Raises `KoreError`."""
         scopes = frozenset(scopes)
         if not _NAME.fullmatch(name):
             raise KoreError(
@@ -114,9 +120,11 @@ class TokenFile:
         return secret
 
     def add_browser(self, key: bytes, parent: AccessToken | None, host: str) -> AccessToken:
-        """Store the key of a browser that `parent` has let in, None for the owner, by the page at
-        `host`. Where there are too many, the oldest of the same parent leaves. Raises `KoreError`
-        when the parent was revoked meanwhile."""
+        """Store the key of a browser that `parent` (None: the owner) admitted at `host`.
+
+        Over the limit, the oldest browser of the same parent is removed. Raises `KoreError` if the
+        parent has been revoked in the meantime.
+        """
         name = f"{BROWSER_PREFIX}{secrets.token_hex(4)}"
         with file_lock(self._path):
             tokens = {key: token for key, token in self._load().items() if not _is_over(token)}
@@ -132,8 +140,10 @@ class TokenFile:
         return browser
 
     def revoke(self, name: str) -> None:
-        """End a token and the browsers that it has let in. Raises `KoreError` when there is none of
-        this name."""
+        """Revoke a token and the browsers that it admitted.
+
+        Raises `KoreError` if no token has this name.
+        """
         with file_lock(self._path):
             tokens = self._load()
             if all(token.name != name for token in tokens.values()):
@@ -162,16 +172,19 @@ class TokenFile:
         return bytes.fromhex(key), tokens[key]
 
     def role_of(self, name: str) -> str | None:
-        """The role of the token with this name; None for one that has none or is revoked, and for
-        all while the file is broken."""
+        """Return the role of the token with this name.
+
+        Returns None for a token without a role or a revoked one, and always while the file is
+        invalid.
+        """
         try:
             return next((one.role for one in self.list() if one.name == name), None)
         except ConfigError:
-            # The server says so to everybody who asks it.
+            # The server reports this error to every client.
             return None
 
     def _load(self) -> dict[str, AccessToken]:
-        """Raises `ConfigError` for a file that somebody has broken."""
+        """Return the tokens by key. Raises `ConfigError` for an invalid file."""
         try:
             info = self._path.stat()
             stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
@@ -228,7 +241,9 @@ def _is_over(token: AccessToken) -> bool:
 
 
 def _is_of_old_login(token: AccessToken) -> bool:
-    """Return whether a former version gave this token to a browser or to local programs: those sent
-    their secrets to any server at the address."""
+    """Return whether a former version gave this token to a browser or to local programs.
+
+    These sent their secrets to any server at the address.
+    """
     is_browsers = token.name.startswith(BROWSER_PREFIX) and token.parent is None
     return is_browsers or token.name == "local-programs"

@@ -1,9 +1,9 @@
-"""Many calls over one connection: `/v1/connect`.
+"""Multiplexed calls over one connection: `/v1/connect`.
 
-A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", "cancel": true}`; it
-is sent `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
-`{"id", "item"}` for each event, and `{"id", "end": true}`. Of a stream no more than `WINDOW` items
-are under way beyond those that were acknowledged: one that is not read holds up no other.
+A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", "cancel": true}`. It
+receives `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
+`{"id", "item"}` for each event, and `{"id", "end": true}`. At most `WINDOW` unacknowledged items of
+a stream are in flight, so an unread stream does not block the others.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ MOST_CALLS = 64
 
 
 class Connections:
-    """The open connections, which end with the server."""
+    """Open connections, which are closed with the server."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Connections:
 
 
 class _Stream:
-    """How many items may still be sent."""
+    """Flow control of a stream: the number of items that may still be sent."""
 
     def __init__(self) -> None:
         self._left = WINDOW
@@ -114,7 +114,7 @@ class _Stream:
 
 
 class _Connection:
-    """One client."""
+    """Connection of one client."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Connection:
         self._streams: dict[int, _Stream] = {}
 
     async def run(self) -> None:
-        """Until one side leaves; what is under way for it then ends."""
+        """Serve the client until one side disconnects, then cancel its calls."""
         try:
             async for message in self._socket:
                 if message.type is not WSMsgType.TEXT:
@@ -204,7 +204,7 @@ class _Connection:
             log.error("a call of a client failed", exc_info=bug)
             error = KoreError(t("Kore failed to handle this call; its log says why"))
             answer = self._send({"id": number, "error": error_to_json(error)})
-            # It ends with the connection, as a call does.
+            # Tracked like a call, so that it is cancelled with the connection.
             self._tasks[number] = asyncio.ensure_future(answer)
             self._tasks[number].add_done_callback(lambda _: self._tasks.pop(number, None))
 
@@ -222,14 +222,14 @@ class _Connection:
             del self._streams[number]
 
     async def _send(self, frame: Mapping[str, Any]) -> None:
-        # Who has left is told nothing any more.
+        # A client that has disconnected receives nothing.
         if not self._socket.closed:
             with suppress(ConnectionError):
                 await self._socket.send_str(dumps(frame))
 
 
 def _localized_event(event: Any) -> Any:
-    """A question in the language that the client has named."""
+    """Return an event with its question in the client's language."""
     if not isinstance(event, ApprovalAsked):
         return event
     request = replace(event.request, reason=localized(event.request.reason))

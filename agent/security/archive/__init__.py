@@ -1,4 +1,4 @@
-"""The one way in which Kore unpacks zip and tar archives."""
+"""Unpacking of zip and tar archives."""
 
 from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract

@@ -1,4 +1,4 @@
-"""What an archive says it holds: entries, their names made safe, and how much is too much."""
+"""Entries of an archive, validation of their names, and size limits."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ from agent.security.files.paths import quote_path
 from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536
-# A megabyte of zeros packs into a thousand bytes and does no harm.
+# A megabyte of zeros compresses to a thousand bytes and is harmless.
 FREE_BYTES = 1_000_000
 _DEPTH = 32
 _COMPONENT_BYTES = 255
@@ -22,7 +22,11 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 @frozen
 class ArchiveLimits:
-    """`entries` counts files and folders; `ratio` bounds all that comes out by what went in."""
+    """Limits for unpacking.
+
+    `entries` counts files and folders; `ratio` limits the unpacked size relative to the packed
+    size.
+    """
 
     entries: int = 10_000
     total_bytes: int = 256_000_000
@@ -30,13 +34,16 @@ class ArchiveLimits:
     ratio: int = 100
 
     def allowed_bytes(self, packed_bytes: int) -> int:
-        """How much an archive of this size may come to."""
+        """Return the unpacked size allowed for an archive of this size."""
         return min(self.total_bytes, max(FREE_BYTES, self.ratio * packed_bytes))
 
 
 @frozen
 class ArchiveEntry:
-    """One file or folder. `chunks` are read to their end before the next entry is asked for."""
+    """File or folder in an archive.
+
+    `chunks` must be read to the end before the next entry is requested.
+    """
 
     name: str
     is_folder: bool
@@ -45,14 +52,17 @@ class ArchiveEntry:
 
 
 class NameValidator:
-    """The names that were met so far: no two of them may be one file anywhere."""
+    """Validator that rejects unsafe names and names that are equal on some file system."""
 
     def __init__(self, caps: ArchiveLimits) -> None:
         self._limit = caps.entries
         self._entries: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
 
     def take(self, entry: ArchiveEntry) -> tuple[str, ...]:
-        """The entry's components. Raises ArchiveRefused for a name that is unsafe or taken."""
+        """Return the components of an entry's name.
+
+        Raises ArchiveRefused for an unsafe or duplicate name.
+        """
         parts = _components(entry.name)
         for end in range(1, len(parts) + 1):
             self._add(parts[:end], end < len(parts) or entry.is_folder, entry.name)

@@ -1,4 +1,4 @@
-"""Unpacks an archive into a new folder: all of it, or nothing."""
+"""Extraction of an archive into a new folder: all of it, or nothing."""
 
 import os
 import secrets
@@ -17,23 +17,23 @@ from agent.security.files.paths import quote_path
 from agent.security.files.safe_open import open_folder_beneath, open_subfolder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Headers, padding and notes of a tar, for each of its entries.
+# Headers, padding and extended headers of a tar, per entry.
 _TAR_BYTES_PER_ENTRY = 4096
 
 
 def extract(archive: Path, target: Path, caps: ArchiveLimits | None = None) -> tuple[str, ...]:
     """Unpack a zip or a tar (plain, gzip, bzip2, xz) into `target`, which must not exist yet.
 
-    Only files and folders come out, below `target` and readable by this user alone. Returns the
-    names of the files. Raises ArchiveRefused; then nothing is left behind. Blocks: call it in a
-    thread. `target` is real: no part of it is a link.
+    Creates only files and folders below `target`, accessible by this user alone, and returns the
+    names of the files. Raises ArchiveRefused and then leaves nothing behind. Blocks, so call it in
+    a thread. `target` is a real path without links.
     """
     with _explain_errors(archive), archive.open("rb") as file:
         return _Extraction(file, caps or ArchiveLimits()).into(target)
 
 
 class _Extraction:
-    """One archive on its way to the disk."""
+    """Extraction of one archive."""
 
     def __init__(self, file: BinaryIO, caps: ArchiveLimits) -> None:
         self._file = file
@@ -43,7 +43,7 @@ class _Extraction:
         self._names = NameValidator(caps)
 
     def into(self, target: Path) -> tuple[str, ...]:
-        """Written beside the target first: it appears by one rename."""
+        """Unpack into a temporary folder next to the target, then rename it."""
         name = f".{secrets.token_hex(8)}.kore-new"
         with open_folder_beneath(target.parent, create=True) as above:
             if _is_there(target.name, above):
@@ -105,7 +105,7 @@ class _Extraction:
 
 
 def _descend(folder: int, parts: tuple[str, ...]) -> int:
-    """A descriptor of the folder `parts` below the open one; missing ones are made."""
+    """Return a descriptor of the folder `parts` below the open one; create missing folders."""
     fd = open_subfolder(".", folder)
     for part in parts:
         try:
@@ -126,7 +126,7 @@ def _is_there(name: str, folder: int) -> bool:
 
 @contextmanager
 def _explain_errors(archive: Path) -> Iterator[None]:
-    """Turns what the libraries say about broken archives into one sentence."""
+    """Convert library errors about broken archives to `ArchiveRefused`."""
     import lzma
     import zlib
     from tarfile import TarError

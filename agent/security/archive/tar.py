@@ -1,4 +1,4 @@
-"""Tar archives, entry by entry, as a stream: plain, or packed by gzip, bzip2 or xz.
+"""Streaming reader for tar archives: plain, or compressed with gzip, bzip2 or xz.
 
 https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 512
 _NOTE_BYTES = 65_536
 _XZ_MEMORY_BYTES = 128_000_000
-# Told before a file, and changing nothing of it but its name.
+# Header types that precede a file and may change only its name.
 _PAX, _PAX_FOR_ALL, _LONG_NAME = b"x", b"g", b"L"
 _PLAIN = (b"0", b"\0", b"7")
 _FOLDER = b"5"
@@ -28,14 +28,17 @@ class _Readable(Protocol):
 
 
 class TarStream:
-    """What comes out of a packed tar, up to `limit_bytes`."""
+    """Unpacked bytes of a tar, up to `limit_bytes`."""
 
     def __init__(self, file: BinaryIO, limit_bytes: int) -> None:
         self._source = _decompress(file)
         self._remaining_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> bytes:
-        """Exactly so many bytes. Raises ArchiveRefused when they are not there or too many."""
+        """Return exactly `size_bytes` bytes.
+
+        Raises ArchiveRefused at the end of the data or over the limit.
+        """
         data = bytearray()
         while len(data) < size_bytes:
             piece = self._read(min(CHUNK_BYTES, size_bytes - len(data)))
@@ -45,7 +48,7 @@ class TarStream:
         return bytes(data)
 
     def finish(self) -> None:
-        """Read to the end, where the checksum of the packing is."""
+        """Read to the end, where the compression format has its checksum."""
         while self._read(CHUNK_BYTES):
             pass
 
@@ -58,7 +61,10 @@ class TarStream:
 
 
 def tar_entries(stream: TarStream) -> Iterator[ArchiveEntry]:
-    """The files and folders of a tar. Raises ArchiveRefused, and what the unpackers raise."""
+    """Yield the files and folders of a tar.
+
+    Raises ArchiveRefused and the errors of the decompressors.
+    """
     from tarfile import TarInfo
 
     long_name: str | None = None
@@ -106,7 +112,7 @@ def _name_from_header(info: "TarInfo", note: bytes) -> str | None:
     if info.type == _LONG_NAME:
         return note.rstrip(b"\0").decode()
     records = dict(_records(note))
-    # Sizes and maps of holes would make two readers see two different archives.
+    # With sizes or sparse maps, two readers would see two different archives.
     if any(key in ("size", "linkpath", "hdrcharset") or "sparse" in key for key in records):
         raise ArchiveRefused(
             "The archive is too unusual: it states the size or name of a file twice."
@@ -118,7 +124,7 @@ def _name_from_header(info: "TarInfo", note: bytes) -> str | None:
 
 
 def _records(note: bytes) -> Iterator[tuple[str, str]]:
-    """Records of the form `<length> <key>=<value>\\n`."""
+    """Yield key and value of the records, which have the form `<length> <key>=<value>\\n`."""
     while note:
         digits, blank, _ = note[:16].partition(b" ")
         length = int(digits) if digits.isdigit() else 0
@@ -149,7 +155,7 @@ def _decompress(file: BinaryIO) -> _Readable:
 
 
 class _Xz:
-    """An xz stream in bounded memory, which `lzma.LZMAFile` does not offer."""
+    """Xz stream with limited memory, which `lzma.LZMAFile` does not offer."""
 
     def __init__(self, file: BinaryIO, decompressor: "LZMADecompressor") -> None:
         self._file = file

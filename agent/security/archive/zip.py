@@ -1,4 +1,4 @@
-"""Zip archives, entry by entry, only in the one form that every reader reads alike.
+"""Reader for zip archives in the one form that all readers interpret alike.
 
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 """
@@ -19,14 +19,14 @@ _END = b"PK\x05\x06"
 _END_BYTES = 22
 _COMMENT_BYTES = 65_535
 _HEADER_BYTES = 30
-# The index is read as a whole: names and extra fields of this length on the average will do.
+# The index is read as a whole; names and extra fields of this average length are enough.
 _INDEX_BYTES_PER_ENTRY = 512
 _ENCRYPTED, _UTF8 = 0x1, 0x800
 _STORED, _DEFLATED = 0, 8
 
 
 def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterator[ArchiveEntry]:
-    """The files and folders of a zip. Raises ArchiveRefused, and what `zipfile` raises."""
+    """Yield the files and folders of a zip. Raises ArchiveRefused and the errors of `zipfile`."""
     from zipfile import ZipFile
 
     index = _check_index(file, size_bytes, caps)
@@ -40,7 +40,10 @@ def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterato
 
 
 def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
-    """Where the index of the archive begins, which must lie where its end says."""
+    """Return the offset of the index.
+
+    Raises ArchiveRefused unless it is where the end record says.
+    """
     file.seek(max(0, size_bytes - _END_BYTES - _COMMENT_BYTES))
     tail = file.read()
     at = tail.rfind(_END)
@@ -58,7 +61,10 @@ def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
 
 
 def _refuse_overlaps(infos: "list[ZipInfo]", index: int) -> None:
-    """One piece of data under many names is a bomb. https://www.bamsoftware.com/hacks/zipbomb/"""
+    """Reject entries that share data, as in a zip bomb.
+
+    https://www.bamsoftware.com/hacks/zipbomb/
+    """
     free = 0
     for info in sorted(infos, key=lambda info: info.header_offset):
         if info.header_offset < free:
@@ -92,7 +98,7 @@ def _name(info: "ZipInfo") -> str:
     name = info.orig_filename
     if info.flag_bits & _UTF8 or name.isascii():
         return name
-    # Not marked as UTF-8, so it was read as code page 437; some packers forget the mark.
+    # Not marked as UTF-8, so `zipfile` decoded it as code page 437; some packers omit the mark.
     try:
         return name.encode("cp437").decode("utf-8")
     except UnicodeError as exc:

@@ -1,10 +1,10 @@
-"""Bytes on the disk: opened without following links, written all or nothing.
+"""File access without following links; writes are atomic.
 
-Every path given here is already resolved, so no component of it is a link. One that has become
-a link since then is an attempt to lead the tool elsewhere and is refused, see `beneath`.
+Every path passed in is already resolved, so it contains no link. A component that has become a link
+since then is an attempt to redirect the tool and is rejected, see `agent.security.files.safe_open`.
 
-A file with several names (hard links) may be part of something outside: it is read only when its
-mode lets everybody read it, and never changed in place.
+A file with several hard links may belong to something outside the workspace. It is read only if its
+mode lets every user read it, and never changed in place.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class FileMissing(ToolError):
-    """There is nothing at the path."""
+    """Error for a path that does not exist."""
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work in a thread; when cancelled, wait until it is settled first.
+    """Run blocking work in a thread and wait for it to finish, even after cancellation.
 
-    A write that has begun is thus never under way after its call has ended.
+    A write that has begun is therefore never in progress after its call has ended.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -52,7 +52,10 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def read(path: Path, limit_bytes: int) -> bytes:
-    """All bytes of an ordinary file. Raises ToolError, also when it is over the limit."""
+    """Return all bytes of a regular file.
+
+    Raises ToolError, also for a file over the limit.
+    """
     with _readable(path) as file:
         data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
@@ -65,7 +68,7 @@ def read(path: Path, limit_bytes: int) -> bytes:
 
 @frozen
 class FilePart:
-    """Some bytes of a file; `version` is another one once the file has changed."""
+    """Part of a file. `version` changes when the file changes."""
 
     data: bytes
     size_bytes: int
@@ -73,7 +76,7 @@ class FilePart:
 
 
 def read_part(path: Path, offset: int, limit_bytes: int) -> FilePart:
-    """The bytes of an ordinary file from `offset` on. Raises ToolError."""
+    """Return up to `limit_bytes` bytes of a regular file from `offset` on. Raises ToolError."""
     with _readable(path) as file:
         info = os.fstat(file.fileno())
         file.seek(min(offset, info.st_size))
@@ -82,7 +85,7 @@ def read_part(path: Path, offset: int, limit_bytes: int) -> FilePart:
 
 
 def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
-    """Write what an ordinary file holds; returns its size and how it begins. Raises ToolError."""
+    """Copy a regular file to `target` and return its size and its first bytes. Raises ToolError."""
     with _readable(path) as file:
         size, head = 0, b""
         while chunk := file.read(_CHUNK_BYTES):
@@ -113,7 +116,10 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
 
 
 def kind(path: Path) -> Literal["file", "folder"] | None:
-    """What there is at `path`; nothing and things of other kinds are told apart by opening them."""
+    """Return the kind of file at `path`, or None if it does not exist.
+
+    Special files count as "file"; opening them raises the error.
+    """
     with explain_errors(path):
         try:
             with open_folder_beneath(path.parent) as folder:
@@ -129,10 +135,11 @@ def write_atomic(
     mode: int | None = None,
     prepare: Callable[[int], None] | None = None,
 ) -> None:
-    """Make `path` hold exactly `data`: by a new file that takes its place, or not at all.
+    """Write `data` to a new file that replaces `path`, or change nothing.
 
-    Parents are created; the owner of an existing file stays, and its mode unless one is given.
-    `prepare` gets the new file, open and empty, before it has its name. Raises ToolError.
+    Creates missing parent folders. An existing file keeps its owner, and its mode unless `mode` is
+    given. `prepare` receives the descriptor of the new, empty file before the rename. Raises
+    ToolError.
     """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
@@ -154,15 +161,17 @@ def write_atomic(
                 os.fsync(fd)
             os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
-            # After the rename there is nothing of this name any more.
+            # After the rename, no file has this name.
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
         _sync_folder(folder)
 
 
 def append(path: Path, data: bytes, prepare: Callable[[int], None] | None = None) -> None:
-    """Add `data` at the end of `path`; the file and its parents are created. `prepare` gets the
-    open file first. Raises ToolError."""
+    """Append `data` to `path`, creating the file and its parent folders.
+
+    `prepare` receives the descriptor of the open file first. Raises ToolError.
+    """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
         _regular(path.name, folder)
@@ -182,7 +191,7 @@ def append(path: Path, data: bytes, prepare: Callable[[int], None] | None = None
 
 @contextmanager
 def explain_errors(path: Path) -> Iterator[None]:
-    """Turns what the system says about a path into a sentence for the model."""
+    """Convert operating system errors about a path to messages for the model."""
     try:
         yield
     except FileNotFoundError as exc:
@@ -195,7 +204,10 @@ def explain_errors(path: Path) -> Iterator[None]:
 
 
 def _open_plain_file(name: str, folder: int, flags: int) -> int:
-    """A descriptor of the ordinary file `name`; what took its place meanwhile is refused."""
+    """Return a descriptor of the regular file `name`.
+
+    Raises ToolError if another kind of file has replaced it.
+    """
     fd = os.open(name, flags | _PLAIN, 0o666, dir_fd=folder)
     try:
         refuse_kernel_view(fd)
@@ -224,12 +236,12 @@ def _keep_owner(fd: int, old: os.stat_result) -> None:
     if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
         with suppress(PermissionError):
             os.fchown(fd, old.st_uid, old.st_gid)
-    # New content must not run with another user's rights.
+    # Drop setuid and setgid: new content must not run with another user's rights.
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
 
 
 def _sync_folder(folder: int) -> None:
-    # The rename itself is only safe against a power cut once the folder is on the disk.
+    # The rename survives a power failure only after the folder has been synced.
     with suppress(OSError):
         fd = os.open(".", LISTED, dir_fd=folder)
         try:
@@ -239,7 +251,7 @@ def _sync_folder(folder: int) -> None:
 
 
 class _FileLock:
-    """Exists as long as it is held or awaited."""
+    """Lock of one file, alive while a thread owns it or waits for it."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -247,20 +259,22 @@ class _FileLock:
         self.lock = Lock()
 
 
-# There is one disk, so there is one table, whichever agent asks.
+# One table for all agents, because they share the disk.
 _file_locks: WeakValueDictionary[Path, _FileLock] = WeakValueDictionary()
 
 _table = Lock()
 
-# Work on one file takes milliseconds.
+# An operation on one file takes milliseconds.
 _LOCK_S, _LOCK_LOOK_S = 3.0, 0.005
 
 
 @contextmanager
 def exclusive_file(path: Path) -> Iterator[None]:
-    """Around reading and writing a file, in a thread. A thread holds one file at a time. Other
-    processes of Kore wait, too."""
-    # Some file systems know one file by several spellings.
+    """Lock a file against other threads and other Kore processes while it is read and written.
+
+    Blocks, so call it in a thread. A thread may lock only one file at a time.
+    """
+    # Some file systems accept several spellings of one file name.
     key = folded_path(path)
     with _table:
         latch = _file_locks.setdefault(key, _FileLock())
@@ -274,8 +288,11 @@ def exclusive_file(path: Path) -> Iterator[None]:
 
 
 def _lock_for_processes(path: Path) -> int | None:
-    """The file, open and locked until it is closed. None for one that is not there or cannot be
-    locked, and for one that somebody keeps locked: a command may do so."""
+    """Return a descriptor of the locked file; closing it releases the lock.
+
+    Returns None if the file does not exist, cannot be locked, or stays locked until the timeout: a
+    command may hold a lock forever.
+    """
     deadline = time.monotonic() + _LOCK_S
     while True:
         try:
@@ -287,7 +304,7 @@ def _lock_for_processes(path: Path) -> int | None:
             if not stat.S_ISREG(info.st_mode):
                 break
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it before may have put another file in its place.
+            # The previous owner of the lock may have replaced the file.
             if os.path.samestat(info, path.lstat()):
                 return descriptor
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What file names can pretend: other spellings of one name."""
+"""Comparison of file names that are spelled differently but name the same file."""
 
 import re
 import unicodedata
@@ -11,10 +11,11 @@ _SHORT = re.compile(r"([^~]{1,6})~\d+(\.[^.]{0,3})?")
 
 @lru_cache(maxsize=4096)
 def normalize_filename(name: str) -> str:
-    """One spelling for all that some file system takes for the same name.
+    """Return the same spelling for all names that some file system treats as equal.
 
-    Case, composed characters, full width, ignored characters (HFS+), trailing dots and blanks
-    and what follows a colon (Windows). For refusing only: what allows compares exactly.
+    Normalizes case, composed characters, full-width characters, ignored characters (HFS+), trailing
+    dots and blanks, and drops the part after a colon (Windows). Use it only to reject names; code
+    that allows names compares them exactly.
     """
     text = name
     if not text.isascii():
@@ -24,12 +25,12 @@ def normalize_filename(name: str) -> str:
 
 
 def folded_path(path: Path) -> Path:
-    """The path with each of its components folded."""
+    """Return the path with each component normalized."""
     return Path(*(part if part == path.anchor else normalize_filename(part) for part in path.parts))
 
 
 def same_names(names: Iterable[str], expected: Iterable[str]) -> bool:
-    """Whether components spell the wanted ones, also by their short names (`GIT~1`)."""
+    """Return whether the names equal the expected ones, also as short names such as `GIT~1`."""
     return all(
         normalize_filename(one) == normalize_filename(other) or _is_short(one, other)
         for one, other in zip(names, expected, strict=True)

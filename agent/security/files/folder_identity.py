@@ -1,8 +1,9 @@
-"""The folder that a conversation works in, told from whatever takes its place later.
+"""Identity of the folder that a conversation works in.
 
-A path is no folder: a command in the folder above may put a link there, and everything that follows
-the path then works where the link leads. So a conversation keeps the device and inode of its folder
-as well, and what works there opens it by its real path, through no link, and compares.
+A path does not identify a folder: a command in the parent folder may replace it with a link, and
+everything that follows the path then works in the target of the link. A conversation therefore also
+stores the device and inode of its folder. Code that works there opens the folder by its real path,
+follows no link, and compares.
 """
 
 import os
@@ -17,7 +18,7 @@ from agent.security.files.safe_open import open_folder_beneath
 
 
 class FolderReplaced(ToolError):
-    """Something else lies where the folder of a conversation was, or nothing does."""
+    """Error for a conversation folder that was replaced or removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(render_prompt("folder_replaced", folder=path))
@@ -26,7 +27,7 @@ class FolderReplaced(ToolError):
 
 @frozen
 class FolderIdentity:
-    """A folder by its real path, its device and its inode."""
+    """Identity of a folder: real path, device and inode."""
 
     path: Path
     device: int
@@ -34,26 +35,28 @@ class FolderIdentity:
 
     @classmethod
     def of(cls, path: Path) -> "FolderIdentity":
-        """Return the identity of a folder by its real path. Raises `FolderReplaced` where a link
-        or no folder lies."""
+        """Return the identity of the folder at a real path.
+
+        Raises `FolderReplaced` if a link or something other than a folder is there.
+        """
         with open_folder(path) as descriptor:
             info = os.fstat(descriptor)
         return cls(path, info.st_dev, info.st_ino)
 
     def check(self) -> None:
-        """Raise `FolderReplaced` unless this very folder lies at its path."""
+        """Raise `FolderReplaced` unless the same folder is still at its path."""
         with open_folder(self.path, self):
             pass
 
 
 def check_folder(identity: FolderIdentity | None) -> None:
-    """Raise `FolderReplaced` unless a folder is in its place, as far as its identity is known."""
+    """Raise `FolderReplaced` if the folder was replaced. Without an identity, do nothing."""
     if identity is not None:
         identity.check()
 
 
 def is_in_place(identity: FolderIdentity | None) -> bool:
-    """Return whether a folder is in its place, as far as its identity is known."""
+    """Return whether the same folder is still at its path; true without an identity."""
     try:
         check_folder(identity)
     except FolderReplaced:
@@ -63,9 +66,9 @@ def is_in_place(identity: FolderIdentity | None) -> bool:
 
 @contextmanager
 def open_folder(path: Path, identity: FolderIdentity | None = None) -> Iterator[int]:
-    """A descriptor (O_PATH) of the folder at a real path, through no link.
+    """Open the folder at a real path without following links and yield its O_PATH descriptor.
 
-    With `identity` it is the folder that this was taken of. Raises `FolderReplaced`.
+    Raises `FolderReplaced` if it does not exist or does not match `identity`.
     """
     with ExitStack() as stack:
         try:

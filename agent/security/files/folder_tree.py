@@ -1,9 +1,9 @@
-"""Folders however deep: walked, removed and copied by descriptors.
+"""Walking, removing and copying folder trees of any depth by descriptors.
 
-A command can nest folders deeper than a path may be long (PATH_MAX) and than Python may recurse.
-So nothing below a folder is named by a path here: each folder is opened in the one above it and
-never through a link, and only a few are open at a time. Further up the way leads over `..`, which
-is taken only where it is the very folder that the walk came from.
+A command can nest folders deeper than PATH_MAX and deeper than Python's recursion limit. Nothing
+below the root is therefore named by a path: each folder is opened relative to its parent, never
+through a link, and only a few are open at a time. Further up, the walk returns through `..` and
+checks that this is the folder it came from.
 """
 
 import errno
@@ -19,7 +19,7 @@ from typing import Self
 from agent.records import frozen
 from agent.security.files.safe_open import LISTED, THROUGH, open_folder_beneath, open_subfolder
 
-# Folders that stay open above the one where the walk is.
+# Maximum number of open folders on the way to the current one, including it.
 _KEPT = 16
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,9 +27,10 @@ _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @frozen
 class TreeEntry:
-    """What lies in the open folder `folder`, for as long as the next one is not asked for.
+    """Entry of the open folder `folder`, valid until the next entry is requested.
 
-    `above` are the folders on the way. A folder comes twice: before what lies in it, and after.
+    `above` lists the names of the folders on the way. A folder appears twice: before its entries
+    and after them, then with `is_done`.
     """
 
     name: str
@@ -44,7 +45,7 @@ class TreeEntry:
 
     @property
     def is_file(self) -> bool:
-        """An ordinary one; no link."""
+        """True for a regular file; false for a link."""
         return stat.S_ISREG(self.info.st_mode)
 
     @property
@@ -52,7 +53,10 @@ class TreeEntry:
         return "/".join((*self.above, self.name))
 
     def open_file(self) -> int:
-        """A descriptor for reading it. Raises OSError, also when it is no ordinary file by now."""
+        """Return a descriptor for reading.
+
+        Raises OSError, also if the entry is not a regular file any more.
+        """
         fd = os.open(self.name, _READ, dir_fd=self.folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
@@ -60,13 +64,13 @@ class TreeEntry:
         return fd
 
     def open_up(self) -> None:
-        """Take back the rights to a folder that a command may have closed, where it is ours."""
+        """Restore the owner's rights to a folder of ours; a command may have removed them."""
         if self.info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             open_up(self.name, self.folder)
 
 
 class FolderCursor:
-    """A folder below an open one, and the way to it; however deep, a few descriptors."""
+    """Position in a folder tree, which needs only a few descriptors at any depth."""
 
     def __init__(self, root: int) -> None:
         self.names: list[str] = []
@@ -87,12 +91,12 @@ class FolderCursor:
         return self._open[-1]
 
     def down(self, name: str, *, create: bool = False) -> None:
-        """Raises OSError; then it is where it was."""
+        """Enter a subfolder. On OSError, the position does not change."""
         fd = open_subfolder(name, self.folder, create=create, flags=LISTED)
         self._enter(name, fd)
 
     def up(self) -> None:
-        """To the folder above; where that is another by now, to the next that is not."""
+        """Go to the parent folder, or to the nearest ancestor that was not replaced."""
         inner = self._open.pop()
         self.names.pop()
         self._identities.pop()
@@ -103,14 +107,14 @@ class FolderCursor:
             os.close(inner)
 
     def back(self, depth: int) -> None:
-        """So many folders below the root. Raises OSError where one is no longer there."""
+        """Go up to the folder at this depth below the root. Raises OSError if it was moved away."""
         while len(self.names) > depth:
             self.up()
         if len(self.names) < depth:
             raise OSError(errno.ESTALE, "a folder was moved away meanwhile")
 
     def go(self, parts: Sequence[str]) -> None:
-        """To this folder below the root; missing ones are made. Raises OSError."""
+        """Go to this folder below the root and create missing folders. Raises OSError."""
         same = 0
         for here, there in zip(self.names, parts, strict=False):
             if here != there:
@@ -139,7 +143,7 @@ class FolderCursor:
         return True
 
     def _begin_anew(self) -> None:
-        """From the root, as far as the folders on the way are the same."""
+        """Start again at the root and descend while the folders on the way are the same."""
         names, identities = self.names, self._identities
         self.names, self._identities = [], identities[:1]
         self._open.append(os.open(".", LISTED, dir_fd=self._root))
@@ -155,10 +159,10 @@ class FolderCursor:
 
 
 class TreeWalk:
-    """Once through all that is below the open folder `root`, in the order of names.
+    """Iteration over everything below the open folder `root`, ordered by name.
 
-    Folders that `enters` refuses come without what lies in them. `left_out` counts what could not
-    be looked at: closed to us, or moved away meanwhile.
+    Folders that `enters` rejects are listed without their contents. `left_out` counts entries that
+    could not be read, because access was denied or they were moved away.
     """
 
     def __init__(self, root: int, enters: Callable[[TreeEntry], bool] | None = None) -> None:
@@ -195,7 +199,7 @@ class TreeWalk:
                 yield TreeEntry(member.name, cursor.folder, cursor.names, member.info, True)
 
     def _names(self, cursor: FolderCursor) -> list[str]:
-        """The last comes first."""
+        """Return the names in reverse order, so that `pop` returns the first."""
         try:
             return sorted(os.listdir(cursor.folder), reverse=True)
         except OSError:
@@ -226,9 +230,10 @@ class TreeWalk:
 
 
 def remove_tree(name: str, above: int) -> bool:
-    """Remove the folder `name` of the open one with all in it, also where rights were taken away.
+    """Remove a folder of the open folder `above` with its contents, restoring missing rights.
 
-    Whether nothing is left of it. No link is followed; what is no folder stays.
+    Returns whether everything was removed. Follows no link; removes nothing if `name` is not a
+    folder.
     """
     open_up(name, above)
     try:
@@ -239,7 +244,7 @@ def remove_tree(name: str, above: int) -> bool:
         return False
     try:
         for member in TreeWalk(root):
-            # What is left shows in the last line.
+            # The last `rmdir` shows whether something is left.
             with suppress(OSError):
                 if member.is_done:
                     os.rmdir(member.name, dir_fd=member.folder)
@@ -256,7 +261,7 @@ def remove_tree(name: str, above: int) -> bool:
 
 
 def remove_folder(path: Path) -> bool:
-    """Like `remove_tree`, of a folder at a path."""
+    """Remove the folder at a path like `remove_tree`."""
     try:
         with open_folder_beneath(path.parent.resolve()) as above:
             return remove_tree(path.name, above)
@@ -267,10 +272,10 @@ def remove_folder(path: Path) -> bool:
 
 
 def copy_tree(source: Path, target: Path) -> int:
-    """Copy files with their modes and times, and folders, into `target`, which is made.
+    """Copy files with their modes and times, and folders, into the new folder `target`.
 
-    How many were left out: no links are copied, and nothing that cannot be opened. Raises OSError
-    when the target cannot be written.
+    Returns the number of omitted entries: links, special files and entries that cannot be opened.
+    Raises OSError if the target cannot be written.
     """
     target.mkdir()
     left_out = 0
@@ -299,7 +304,7 @@ def copy_tree(source: Path, target: Path) -> int:
 
 @contextmanager
 def scratch_folder(prefix: str, above: Path | None = None) -> Iterator[Path]:
-    """A new folder for this user alone, removed at the end however deep it has become."""
+    """Yield a new folder that only this user can access, and remove it at the end."""
     import tempfile
 
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
@@ -310,7 +315,7 @@ def scratch_folder(prefix: str, above: Path | None = None) -> Iterator[Path]:
 
 
 def new_file(name: str, folder: int, mode: int = 0o666) -> int:
-    """A descriptor for writing the file `name`, emptied. Raises OSError."""
+    """Return a descriptor for writing the file `name`, created or truncated. Raises OSError."""
     return os.open(name, _WRITTEN, mode, dir_fd=folder)
 
 
@@ -323,19 +328,19 @@ def _copy(fd: int, member: TreeEntry, folder: int) -> None:
 
 
 def open_up(name: str, folder: int) -> None:
-    """Give ourselves all rights to this folder, where it is ours."""
+    """Give the owner all rights to this folder, if we own it."""
     with suppress(OSError):
         fd = os.open(name, THROUGH, dir_fd=folder)
         try:
             mode = stat.S_IMODE(os.fstat(fd).st_mode)
-            # There is no way to change what is open for passing through only, but by its name.
+            # The mode of an O_PATH descriptor can only be changed through its name in /proc.
             os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
         finally:
             os.close(fd)
 
 
 def open_up_folder(path: Path) -> None:
-    """Like `open_up`, of a folder at a real path."""
+    """Give the owner all rights to the folder at a real path, like `open_up`."""
     with suppress(OSError), open_folder_beneath(path.parent) as above:
         open_up(path.name, above)
 

@@ -1,6 +1,6 @@
-"""Patterns of paths: `*` stays within a folder, `**` is any number of folders, also none.
+"""Glob patterns for paths: `*` stays within a folder, `**` matches zero or more folders.
 
-Matching takes no longer than path times pattern, whatever stands in either of them.
+Matching takes time proportional to at most the product of path and pattern length.
 """
 
 import re
@@ -11,9 +11,9 @@ from agent.errors import ToolError
 
 
 def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
-    """Whether the components of a path match those of a pattern.
+    """Return whether the components of a path match the components of a pattern.
 
-    One pass that goes back to the last `**` only, so that no pattern is slow on any path.
+    Backtracks to the last `**` only, so no pattern is slow on any path.
     """
     at = n = again = 0
     last: int | None = None
@@ -39,9 +39,9 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class FilePattern:
-    """`*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is a choice.
+    """Glob pattern with `*` and `?` within a name, `**` for folders and `{a,b}` for alternatives.
 
-    A pattern without a slash fits a name in any folder. Raises ToolError for an unusable one.
+    A pattern without a slash matches a name in any folder. Raises ToolError for an invalid pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -52,7 +52,7 @@ class FilePattern:
         self._globs = [_parts(one) for one in _alternatives(pattern)]
 
     def matches(self, parts: Sequence[str]) -> bool:
-        """Whether the path with these components, seen from the searched folder, fits."""
+        """Return whether a path matches; `parts` are relative to the searched folder."""
         return any(matches(parts, glob) for glob in self._globs)
 
 

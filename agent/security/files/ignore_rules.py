@@ -1,7 +1,7 @@
-"""Which files of a folder its `.gitignore` files leave out.
+"""Matching of paths against `.gitignore` files.
 
-pathspec translates a pattern, RE2 matches it: in linear time, because a cloned repository may hold
-patterns (`*a*a*a*a*…`) that would keep a backtracking engine busy for hours.
+pathspec translates the patterns and RE2 matches them in linear time, because a cloned repository
+may contain patterns (`*a*a*a*a*…`) that keep a backtracking engine busy for hours.
 https://git-scm.com/docs/gitignore#_pattern_format
 """
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 NAME = ".gitignore"
 LIMIT_BYTES = 1_000_000
-# Of the patterns of one file, and of one pattern; what is beyond is not read.
+# Limits for all patterns of a file and for one pattern; anything beyond is ignored.
 PATTERNS_CHARS = 50_000
 PATTERN_CHARS = 500
-# A `.gitignore` as bytes, or None when there is none that may be read.
+# Return the bytes of a `.gitignore`, or None if it does not exist or may not be read.
 Read = Callable[[Path], bytes | None]
 
-# Of the patterns that are matched in one pass: with more, RE2's memory limit makes it slow.
+# Total size of the patterns matched in one pass; with more, RE2's memory limit makes it slow.
 _GROUP_CHARS = 1_500
-# How pathspec ends a pattern that fits a file or a folder, and one that fits a folder only.
+# Endings that pathspec gives to a pattern for files and folders, and to one for folders only.
 _ANY_END = "(?:(?P<ps_d>/)|$)"
 _FOLDER_END = "(?P<ps_d>/)"
 
 
 @frozen
 class _PatternGroup:
-    """Consecutive patterns of one file, and of each whether it leaves out or keeps."""
+    """Consecutive patterns of one file, and for each whether it ignores or re-includes."""
 
     patterns: "Set"
     hides: tuple[bool, ...]
@@ -42,17 +42,21 @@ _Rules = tuple[_PatternGroup, ...]
 
 @frozen
 class _Level:
-    """The rules of one folder, which is `depth` components below the root, and of those above."""
+    """Rules that apply in one folder.
+
+    Each item of `rules` has the depth of a `.gitignore` below the root and its rules, innermost
+    first. `ignored` marks a folder that is ignored as a whole.
+    """
 
     ignored: bool
     rules: tuple[tuple[int, _Rules], ...]
 
 
 class Ignores:
-    """Says of paths below `start` whether the files between `root` and them leave them out.
+    """Rules for the paths below `start`, from the `.gitignore` files between `root` and the paths.
 
-    A caller that asks for an ignored folder wants to see what is in it: there, only the
-    `.gitignore` files in it count.
+    A caller that starts in an ignored folder wants to see its contents. There, only the
+    `.gitignore` files inside that folder count.
     """
 
     def __init__(self, root: Path, start: Path, read: Read) -> None:
@@ -69,7 +73,7 @@ class Ignores:
         self._levels[()] = self._enter(level, start, len(above))
 
     def hides(self, parts: Sequence[str], *, is_folder: bool = False) -> bool:
-        """Whether the path `start/parts…` is left out, itself or a folder that it is in."""
+        """Return whether the path `start/parts…` or one of its parent folders is ignored."""
         level = self._level(tuple(parts[:-1]))
         return level.ignored or _verdict(level, (*self._above, *parts), is_folder)
 
@@ -95,9 +99,9 @@ class Ignores:
 
 
 def _verdict(level: _Level, path: tuple[str, ...], is_folder: bool) -> bool:
-    """What the last pattern that fits says, those of the innermost folder first."""
+    """Return the verdict of the last matching pattern; the innermost `.gitignore` decides first."""
     for depth, rules in level.rules:
-        # Names are bytes; what is no text in them fits what stands for any character.
+        # Names are bytes. Bytes that are not UTF-8 match wildcards only.
         name = "/".join(path[depth:]).encode("utf-8", "surrogateescape")
         inside = name.decode("utf-8", "replace") + ("/" if is_folder else "")
         for group in reversed(rules):
@@ -121,8 +125,8 @@ def _rules(text: str) -> _Rules:
 
 
 def _compile(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
-    """In one group where RE2's memory limit allows it; what it cannot read fits nothing."""
-    # Imported for the first file with patterns: most folders have none.
+    """Compile patterns into as few groups as RE2's memory allows; skip unsupported patterns."""
+    # Imported on first use, because most folders have no patterns.
     import re2
 
     options = re2.Options()
@@ -144,7 +148,7 @@ def _compile(patterns: Sequence[tuple[str, bool]]) -> Iterator[_PatternGroup]:
 
 
 def _patterns(text: str) -> Iterator[tuple[str, bool]]:
-    """The patterns of a file as regular expressions, and whether each leaves out or keeps."""
+    """Yield each pattern of a file as a regular expression, with True if it ignores."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
     remaining_chars = PATTERNS_CHARS
@@ -165,16 +169,19 @@ def _patterns(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _inside(pattern: str) -> str:
-    """`a/**/` fits the folders in `a`, never `a` itself."""
+    """Return a pattern that matches as git does: `a/**/` matches folders in `a`, but not `a`."""
     return f"{pattern}*/" if pattern.endswith("/**/") else pattern
 
 
 def _exact(regex: str) -> str:
-    """For the path itself: pathspec's also fit all that is in a folder that they fit, so that a
-    later `!folder` would bring back what an earlier pattern leaves out within it."""
+    """Return an expression that matches the path itself, but nothing inside it.
+
+    The expressions of pathspec also match everything inside a matching folder, so a later `!folder`
+    would re-include what an earlier pattern ignores inside it.
+    """
     if regex.endswith(_ANY_END):
         return f"{regex.removesuffix(_ANY_END)}/?$"
     if regex.endswith(_FOLDER_END):
         return f"{regex.removesuffix(_FOLDER_END)}/$"
-    # `a/**`: all that is in the folder.
+    # `a/**` matches everything inside the folder.
     return f"{regex}." if regex.endswith("/") else regex

@@ -1,4 +1,4 @@
-"""The files that steer: later turns read them, or other programs run what stands in them."""
+"""Detection of files that steer later turns or that other programs execute."""
 
 import os
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
 )
 PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode", ".agents"})
-# At any depth: programs run what these say as soon as a person opens the folder, uses git in it or
-# logs in; and what agents, of this program and others, take for their configuration.
+# Configuration at any depth: files that programs execute when a person opens the folder, uses git
+# in it or logs in, and configuration of agents, both Kore and others.
 CONFIGURATIONS = frozenset(
     {".vscode", ".idea", ".envrc", ".gitconfig", ".husky", ".githooks", ".mcp.json", ".mcprc"}
     | {".kode.json", ".kore", ".kode", ".kodax", ".claude", ".claude.json", ".agents"}
@@ -22,14 +22,15 @@ CONFIGURATIONS = frozenset(
     | {".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"}
     | {".login", ".logout", ".inputrc", ".vimrc", ".exrc", ".nvimrc", ".emacs", ".dir-locals.el"}
 )
-# The plan of long work lies among them and is none: it is read back as what it is, a text of this
-# folder, like the checklist and the progress beside it.
+# The plan of a long session is in one of these folders but is not an instruction: it is read back
+# as a text of this folder, like the checklist and the progress file next to it.
 SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
-# What git runs, or is told to run; of submodules and further worktrees the same lies further down.
+# Files that git executes or that tell git what to execute. Submodules and additional worktrees have
+# the same files further down.
 GIT_FILES = frozenset({"hooks", "config", "config.worktree", "commondir", "modules", "worktrees"})
-# Names of new files that build tools, test runners and package managers run by themselves. Names
-# that begin with a dot need no list.
+# Names of new files that build tools, test runners and package managers run automatically. Names
+# that begin with a dot need no entry.
 SELF_RUNNING = frozenset(
     {"conftest.py", "sitecustomize.py", "usercustomize.py", "setup.py", "noxfile.py"}
     | {"pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"}
@@ -38,14 +39,14 @@ SELF_RUNNING = frozenset(
     | {"build.gradle.kts", "jenkinsfile", "vagrantfile", "lefthook.yml", "lefthook.yaml"}
     | {"mise.toml", "compose.yaml", "compose.yml", "docker-compose.yml"}
 )
-# What it says is done by turns that start without a request; they change it themselves.
+# Turns that start without a request act on this file, and may change it.
 _HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
 _PATTERN = frozenset("*?[{")
 
 
 def is_instruction_file(path: str, root: str) -> bool:
-    """Whether a path is such a file of the workspace `root`; both are normal and absolute."""
+    """Return whether a path steers turns of the workspace `root`; both are normal and absolute."""
     if path.removeprefix(root.rstrip("/") + "/") in SESSION_PLANS:
         return False
     first, single = _first(path, root)
@@ -53,29 +54,31 @@ def is_instruction_file(path: str, root: str) -> bool:
 
 
 def is_self_running(path: str, root: str) -> bool:
-    """Return whether other programs may run or read a new file by themselves: its name, or that of
-    a folder below the workspace `root`, begins with a dot, or is known for it. Both paths are
-    normal and absolute."""
+    """Return whether other programs may run or read a new file automatically.
+
+    True if its name or the name of a folder below the workspace `root` begins with a dot, or if its
+    name is in the list. Both paths are normal and absolute.
+    """
     inside = path.removeprefix(root.rstrip("/") + "/")
     if inside in SESSION_PLANS:
         return False
-    # Elsewhere the folders are not the call's.
+    # Outside the workspace, the call did not choose the folders.
     parts = inside.split("/") if inside != path else [os.path.basename(path)]
     return any(map(_is_hidden, parts)) or normalize_filename(parts[-1]) in SELF_RUNNING
 
 
 def _is_hidden(part: str) -> bool:
-    # `./...` names packages of Go.
+    # Go uses `./...` as a package pattern.
     return part.startswith(".") and part.strip(".") != ""
 
 
 def is_planted(path: str, root: str) -> bool:
-    """Whether a path is HEARTBEAT.md, which is acted on unasked."""
+    """Return whether a path is HEARTBEAT.md, on which Kore acts without a request."""
     return _first(path, root) == (_HEARTBEAT, True)
 
 
 def may_steer(word: str, folders: Iterable[str], root: str) -> bool:
-    """Whether a word of a command could name such a file, or stand for one as a pattern."""
+    """Return whether a word of a command may name such a file, literally or as a pattern."""
     if not word or "\0" in word:
         return False
     is_pattern = not _PATTERN.isdisjoint(word)
@@ -95,14 +98,14 @@ def may_steer(word: str, folders: Iterable[str], root: str) -> bool:
         if is_pattern:
             first, single = _first(path, root)
             names = PROMPT_FOLDERS | PROMPT_FILES if single else PROMPT_FOLDERS
-            # Braces are not expanded here; what they hold could be anything.
+            # Braces are not expanded here; they may contain anything.
             if "{" in first or any(fnmatchcase(name, first) for name in names):
                 return True
     return False
 
 
 def _configures(path: str, root: str) -> bool:
-    """Whether a component below the root, or two of git's, name a configuration."""
+    """Return whether a component below the root, or a pair of git's, names a configuration."""
     prefix = root.rstrip("/") + "/"
     if "." not in path or not path.startswith(prefix):
         return False
@@ -113,14 +116,14 @@ def _configures(path: str, root: str) -> bool:
 
 
 def _may_configure(part: str) -> bool:
-    """Whether a component of a pattern may stand for one; only a dot stands for a leading dot."""
+    """Return whether a pattern may match a configuration; only a dot matches a leading dot."""
     if part[:1] != "." or _PATTERN.isdisjoint(part):
         return False
     return any(fnmatchcase(name, normalize_filename(part)) for name in CONFIGURATIONS)
 
 
 def _first(path: str, root: str) -> tuple[str, bool]:
-    """The first name below the root, folded, and whether there is nothing behind it."""
+    """Return the first name below the root, normalized, and whether it is the whole path."""
     prefix = root.rstrip("/") + "/"
     if not path.startswith(prefix):
         return "", False

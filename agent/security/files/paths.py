@@ -1,4 +1,4 @@
-"""Where a tool may go on the disk: one function that turns what a model wrote into a real path."""
+"""Resolution of paths from the model to real paths that a tool may use."""
 
 import os
 import stat
@@ -9,22 +9,23 @@ from agent.errors import ToolError
 from agent.security.files.filenames import same_names
 from agent.text.visible import hidden_character
 
-# What the kernel shows as files: secrets of processes, endless or blocking streams.
+# Files that represent kernel state: secrets of processes, endless or blocking streams.
 KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
 def resolve_in_workspace(
     path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str] = ()
 ) -> Path:
-    """The real path behind `path`, with links and `..` resolved; it need not exist.
+    """Return the real path of `path`, with links and `..` resolved; it need not exist.
 
-    Relative paths start at `workspace`, a real path that is not resolved again: a link that has
-    taken its place leads outside of it. With `restrict`, a path that ends outside of it is
-    refused, one that leaves and comes back is fine. `blocked` holds components, or sequences of
-    them (`node_modules/.cache`), that no path may contain. A caller that opens it must follow
-    no more links (as `agent.security.files.file_io` does), or a swapped folder leads elsewhere.
+    Relative paths start at `workspace`, a real path that is not resolved again: if a link has
+    replaced it, the result is outside of it. With `restrict`, a path that ends outside the
+    workspace is rejected; a path that leaves it and returns is allowed. `blocked` contains
+    components, or sequences of them (`node_modules/.cache`), that no path may contain. A caller
+    that opens the result must not follow links (as in `agent.security.files.file_io`), or a swapped
+    folder redirects it.
 
-    Raises ToolError with a sentence for the model.
+    Raises ToolError with a message for the model.
     """
     root = Path(os.path.abspath(workspace))
     unresolved = Path(os.path.normpath(root / _check_spelling(path, restrict)))
@@ -50,7 +51,7 @@ def resolve_in_workspace(
 
 
 def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
-    """The entry of `blocked` that `path` contains, below `root` if it is there; both are real."""
+    """Return the entry of `blocked` in a real path, or None; inside `root`, only below it."""
     inside = path.relative_to(root) if path.is_relative_to(root) else path
     parts = inside.parts
     for entry in blocked:
@@ -64,7 +65,7 @@ def blocked_entry(path: Path, root: Path, blocked: Sequence[str]) -> str | None:
 
 
 def quote_path(path: str) -> str:
-    """A path as it stands in a sentence: quoted, printable and of bounded length."""
+    """Return a path for use in a message: quoted, printable and of limited length."""
     text = path if len(path) <= 200 else path[:200] + "…"
     return repr(text)
 
@@ -85,7 +86,7 @@ def _check_spelling(path: str, restrict: bool) -> str:
 
 
 def _refuse_hidden(path: Path, given_path: str) -> None:
-    # A question or a listing would show another name than the one that is opened.
+    # A question or a listing would show a different name than the opened one.
     if character := hidden_character(str(path)):
         raise ToolError(
             f"The path {quote_path(given_path)} contains the character {character}, "
@@ -119,8 +120,8 @@ INBOX_FOLDER = "inbox"
 
 
 def user_inbox_dir(workspace: Path, memory: Path) -> Path:
-    """The inbox of the person whose memory file is `memory`: who may see the one may see the other.
+    """Return the inbox of the person with this memory file; both have the same readers.
 
-    Raises `ValueError` for a memory file that is not in the workspace's memory folder.
+    Raises `ValueError` if the memory file is not in the workspace's memory folder.
     """
     return workspace / INBOX_FOLDER / memory.parent.relative_to(workspace / MEMORY_FOLDER)

@@ -1,13 +1,13 @@
-"""Folders that their owner alone can enter, with those above them that are not there yet."""
+"""Creation of folders that only their owner can access."""
 
 from pathlib import Path
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and what is missing above it, for its owner only (0700); one that is there
-    stays as it is. Raises `OSError`.
+    """Create a folder and its missing parents for the owner only (0700). Raises `OSError`.
 
-    `mkdir(mode=0o700, parents=True)` makes all but the last one readable by everybody.
+    An existing folder does not change. `mkdir(mode=0o700, parents=True)` would make all but the
+    last one readable by every user.
     """
     for one in reversed((folder, *folder.parents)):
         if not one.is_dir():

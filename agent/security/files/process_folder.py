@@ -1,7 +1,7 @@
-"""Folders for temporary files that belong to one process, and go with it.
+"""Temporary folders that belong to one process and are removed with it.
 
-Each is locked for as long as its process lives, so that the next process tells one that a killed
-process has left from one that is in use, whatever number that process had.
+Each folder is locked while its process lives. The next process can therefore distinguish a folder
+left by a killed process from one in use, even if a process id is reused.
 """
 
 import fcntl
@@ -18,8 +18,10 @@ _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ProcessFolder:
-    """A folder in the system's folder for temporary files, for this user alone, made when it is
-    first asked for. `prefix` begins its name, and the names of those that are looked through."""
+    """Private folder in the system's temporary folder, created on first use.
+
+    `prefix` begins its name and the names of the folders checked for removal.
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -32,19 +34,22 @@ class ProcessFolder:
         return self._path is not None
 
     def path(self) -> Path:
-        """The folder. The first call removes what killed processes have left, and may block.
-        Raises OSError."""
+        """Return the folder, created on the first call.
+
+        The first call also removes the folders that killed processes left, and may block. Raises
+        OSError.
+        """
         with self._lock:
             if self._path is None:
                 above = Path(os.path.realpath(tempfile.gettempdir()))
                 remove_abandoned(above, self._prefix)
                 self._path, descriptor = _make(above, self._prefix)
-                # One that is never closed leaves nothing either.
+                # A folder that is never closed is removed too.
                 self._removal = weakref.finalize(self, _remove, self._path, descriptor)
             return self._path
 
     def close(self) -> None:
-        """Remove it; the next question makes another one."""
+        """Remove the folder; the next call of `path` creates a new one."""
         with self._lock:
             removal, self._removal, self._path = self._removal, None, None
         if removal is not None:
@@ -52,7 +57,7 @@ class ProcessFolder:
 
 
 def remove_abandoned(above: Path, prefix: str) -> None:
-    """Remove the folders of this name that belong to us and that no process has locked."""
+    """Remove the folders with this prefix that belong to us and that no process has locked."""
     with os.scandir(above) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(prefix)]
     for name in names:
@@ -79,7 +84,7 @@ def _make(above: Path, prefix: str) -> tuple[Path, int]:
         except FileNotFoundError:
             continue
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another process may have taken it for an abandoned one before it was locked.
+        # Another process may have removed it as abandoned before it was locked.
         if folder.exists():
             return folder, descriptor
         os.close(descriptor)

@@ -1,8 +1,8 @@
-"""What steers later turns or other programs, made by a command that knows strangers' words.
+"""Quarantine for steering files created by a command that may have read untrusted text.
 
-It cannot be asked about before: what such a command makes is known afterwards only, and a name that
-does not exist cannot be made read-only. So it gets a name that no program reads. Only what lies on
-top of the workspace, where Kore looks for it.
+Kore cannot ask about such files beforehand: they are known only after the command, and a name that
+does not exist cannot be made read-only. So Kore renames them to a name that no program reads. This
+covers only the top level of the workspace, where Kore looks for them.
 """
 
 import logging
@@ -24,16 +24,19 @@ _NAMES = PROMPT_FILES | PROMPT_FOLDERS | CONFIGURATIONS
 
 
 class CreatedFiles:
-    """`begin` before the command, `end` after it; more than one may run at once."""
+    """Record of the steering files that a command creates.
+
+    Call `begin` before the command and `end` after it. Several may be active at once.
+    """
 
     def __init__(self, workspace: Path, further: frozenset[str]) -> None:
-        """`further`: names besides those that are always looked at, folded."""
+        """Set up the record; `further` are additional names to watch, normalized."""
         self.root = workspace
         self._names = _NAMES | further
         self._existing: set[str] = set()
 
     def begin(self) -> None:
-        """Raises `ToolError` for a workspace that cannot be listed."""
+        """Start recording. Raises `ToolError` for a workspace that cannot be listed."""
         try:
             self._existing = set(self._list_matching())
         except OSError as exc:
@@ -42,9 +45,11 @@ class CreatedFiles:
             _open.append(self)
 
     def end(self, *, is_exposed: bool) -> Sequence[tuple[str, str]]:
-        """The old and new names of what has come since, if the command may know strangers' words.
+        """Stop recording and set the new files aside if `is_exposed`.
 
-        What cannot be renamed keeps its name, and its mark (`marks`). May block.
+        Returns the old and new names of the renamed files. `is_exposed` means that the command may
+        have read untrusted text. A file that cannot be renamed keeps its name and its taint mark.
+        May block.
         """
         with _lock:
             _open.remove(self)
@@ -62,25 +67,27 @@ class CreatedFiles:
         return moved
 
     def grant(self, name: str) -> None:
-        """It was made by Kore itself meanwhile."""
+        """Exempt a name that Kore itself created in the meantime."""
         self._existing.add(name)
 
     def _list_matching(self) -> Sequence[str]:
-        """Raises `OSError` for a folder that cannot be listed."""
+        """Return the watched names in the workspace. Raises `OSError` if it cannot be listed."""
         try:
             names = os.listdir(self.root)
         except FileNotFoundError:
             return ()
         except PermissionError:
-            # A command took the right away, and could give it back.
+            # A command removed the permission, and could restore it.
             open_up_folder(self.root)
             names = os.listdir(self.root)
         return sorted(name for name in names if normalize_filename(name) in self._names)
 
 
 def set_aside(path: Path) -> str | None:
-    """Give what steers other programs a name that none of them reads. Return that name, or None
-    where it keeps its own. Of a link, the link itself is renamed."""
+    """Rename a steering file so that no program reads it, and return the new name.
+
+    Returns None if the file keeps its name. For a link, the link itself is renamed.
+    """
     for number in range(1, _MOST_NAMES):
         new = path.with_name(f"{path.name}{SUFFIX}" + (f"-{number}" if number > 1 else ""))
         if os.path.lexists(new):
@@ -110,7 +117,7 @@ _lock = threading.Lock()
 
 
 def quarantine_created(path: Path) -> None:
-    """Kore is about to write `path` for a person who could be asked: what it creates stays."""
+    """Exempt `path` from quarantine before Kore writes it for a person who could be asked."""
     with _lock:
         for newcomers in _open:
             if path.is_relative_to(newcomers.root) and path != newcomers.root:

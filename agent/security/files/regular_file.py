@@ -1,7 +1,7 @@
-"""Reading of the files that a folder brings along, none of which can make Kore wait.
+"""Reading of regular files from untrusted folders without blocking.
 
-A name such as `AGENTS.md` or `.git/HEAD` may be a pipe, a device or a view of the kernel: to open a
-pipe waits for a writer, and a device never ends. Kore reads only regular files of a disk.
+A name such as `AGENTS.md` or `.git/HEAD` may be a pipe, a device or a kernel file: opening a pipe
+waits for a writer, and a device never ends. Kore reads only regular files on a disk.
 """
 
 import errno
@@ -16,7 +16,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegularFile(OSError):
-    """A pipe, a device, a socket or a folder where a regular file is expected."""
+    """Error for a pipe, device, socket or folder where a regular file is expected."""
 
 
 def open_regular(
@@ -24,7 +24,7 @@ def open_regular(
 ) -> BinaryIO:
     """Open a regular file for reading, relative to the open `folder` if one is given.
 
-    Without `follow_links` a link at the end of the path is refused. Never waits for another
+    Without `follow_links`, a link at the end of the path is rejected. Never waits for another
     process. Raises OSError, `NotRegularFile` for anything but a regular file.
     """
     flags = _FLAGS if follow_links else _FLAGS | os.O_NOFOLLOW
@@ -40,7 +40,7 @@ def open_regular(
 
 
 def open_regular_beneath(path: Path) -> BinaryIO:
-    """Open a regular file by its real path, no component of which may be a link. Raises OSError."""
+    """Open a regular file by its real path, which may contain no link. Raises OSError."""
     with open_folder_beneath(path.parent) as folder:
         return open_regular(path.name, folder=folder, follow_links=False)
 

@@ -1,9 +1,9 @@
-"""Files and folders opened by the exact path that was checked, never through a link.
+"""Opening of files and folders by the checked path, without following links.
 
-A path is checked first and opened later; in between a folder of it may be swapped for a link.
-`openat2` (Linux 5.6) opens the whole path in one step and refuses links, `..` and the magic links
-of /proc. Where it is missing or forbidden, each component is opened by itself without following
-links, which comes to the same. https://man7.org/linux/man-pages/man2/openat2.2.html
+A path is checked first and opened later; in between, a folder on it may be replaced by a link.
+`openat2` (Linux 5.6) opens the whole path in one step and rejects links, `..` and the magic links
+of /proc. Where it is missing or forbidden, each component is opened separately without following
+links, with the same result. https://man7.org/linux/man-pages/man2/openat2.2.html
 """
 
 import errno
@@ -14,17 +14,17 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-# The same number on every architecture but alpha.
+# The same number on every architecture except alpha.
 _OPENAT2 = 437
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _RESOLVE = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 _TRIES = 8
 
-# Linux opens folders for passing through even where they cannot be listed.
+# On Linux, O_PATH opens folders for traversal even if they cannot be listed.
 THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-# What the kernel shows as files, wherever it is mounted: linux/magic.h.
+# File system types of kernel interfaces, wherever they are mounted: linux/magic.h.
 _KERNEL_VIEWS = frozenset(
     {
         *(0x9FA0, 0x62656572, 0x1CD1, 0x64626720, 0x74726163),  # proc, sys, pts, debug, trace
@@ -40,10 +40,10 @@ _KindOf = Callable[[int], int]
 
 @contextmanager
 def open_folder_beneath(path: Path, *, create: bool = False, flags: int = THROUGH) -> Iterator[int]:
-    """A descriptor of the folder `path`, which is absolute and holds neither links nor `..`.
+    """Yield a descriptor of the folder `path`, an absolute path without links and `..`.
 
-    With `create` missing folders are made. Raises OSError: ELOOP or ENOTDIR where something on
-    the way is a link, ENOENT where it is missing, EPERM in a view of the kernel such as /proc.
+    With `create`, missing folders are created. Raises OSError: ELOOP or ENOTDIR for a link on the
+    way, ENOENT for a missing folder, EPERM in a kernel file system such as /proc.
     """
     fd = _open_folder(path, create, flags)
     try:
@@ -54,7 +54,10 @@ def open_folder_beneath(path: Path, *, create: bool = False, flags: int = THROUG
 
 
 def open_subfolder(name: str, folder: int, *, create: bool = False, flags: int = THROUGH) -> int:
-    """A descriptor of the folder `name`, one component, in the open `folder`. Raises OSError."""
+    """Return a descriptor of the folder `name`, one component, in the open `folder`.
+
+    Raises OSError.
+    """
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
@@ -68,14 +71,14 @@ def open_subfolder(name: str, folder: int, *, create: bool = False, flags: int =
 
 
 def refuse_kernel_view(fd: int) -> None:
-    """Raises PermissionError when what is open belongs to the kernel: /proc, also elsewhere."""
+    """Raise PermissionError for a descriptor in a kernel file system, wherever it is mounted."""
     kind_of = _kind_reader()
     if kind_of is not None and kind_of(fd) in _KERNEL_VIEWS:
         raise PermissionError(errno.EPERM, "it is a view of the kernel, not an ordinary file")
 
 
 def has_openat2() -> bool:
-    """Whether this kernel opens paths in one step for us; old container hosts forbid it."""
+    """Return whether the kernel lets us use `openat2`; old container hosts forbid it."""
     return _opener() is not None
 
 
@@ -111,7 +114,7 @@ def _walk(root: int, parts: tuple[str, ...], create: bool, flags: int) -> int:
 
 @cache
 def _opener() -> _Open | None:
-    """`openat2` as a function, tried once on the root folder."""
+    """Return a function that calls `openat2`, or None if a test call on the root folder fails."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -156,7 +159,7 @@ def _opener() -> _Open | None:
 
 @cache
 def _kind_reader() -> _KindOf | None:
-    """A function that tells the magic number of an open file's file system."""
+    """Return a function that returns the magic number of a descriptor's file system."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -164,7 +167,7 @@ def _kind_reader() -> _KindOf | None:
     fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs
 
     def kind_of(fd: int) -> int:
-        # struct statfs begins with the number; it is 120 bytes long at most.
+        # struct statfs begins with the magic number and has at most 120 bytes.
         room = (ctypes.c_ulong * 32)()
         if fstatfs(ctypes.c_int(fd), ctypes.byref(room)):
             code = ctypes.get_errno()

@@ -1,17 +1,17 @@
-"""When something began, as the times of files tell it."""
+"""Start time for comparison with modification times of files."""
 
 import time
 
-# File systems keep the time less exactly than the clock tells it.
+# File systems store times less precisely than the clock shows them.
 CLOCK_S = 1
 
 
 class WriteClock:
-    """The wall clock when this was made; what changes later has a later time.
+    """Start time of a period; files that change later have a later modification time.
 
-    The clock may be set back meanwhile. So `look` compares it with the monotonic one, and
-    from then on counts from what the beginning is called now. What changed shortly before may count
-    as well then, and nothing that changed afterwards is missed.
+    The clock may be set back during the period. `look` therefore compares it with the monotonic
+    clock and moves the start time back as needed. Files changed shortly before the start may then
+    count too, but no later change is missed.
     """
 
     def __init__(self) -> None:
@@ -22,5 +22,5 @@ class WriteClock:
 
     @property
     def time_s(self) -> float:
-        """Unix time, a little earlier than the beginning, as of the last look."""
+        """Unix time slightly before the start, as of the last `look`."""
         return self._began - CLOCK_S

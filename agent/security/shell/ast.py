@@ -1,4 +1,4 @@
-"""The words for a parsed shell script."""
+"""Data model of a parsed shell script."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Redirect:
-    """`op` as written (`>`, `2>&1` has `>&`, `<<<`); the target is None where it is computed.
+    """Redirection of a command.
 
-    For a heredoc the target is its body.
+    `op` is the operator as written, without the file descriptor number (`2>&1` has `>&`). `target`
+    is the file, the text of a here-string or the body of a heredoc, or None if the shell computes
+    it.
     """
 
     op: str
@@ -25,11 +27,12 @@ class Redirect:
 
 @frozen
 class Command:
-    """One simple command. `argv` is what the program would receive.
+    """Simple command.
 
-    An element is None where the shell computes it at run time, as is a program named by a
-    pattern. `words` is the source text of each element. A redirection or an assignment that
-    belongs to no program has an empty `argv`. `text` is the source of the whole command.
+    `argv` contains the arguments that the program would receive, None for each that the shell
+    computes at run time and for a program named by a pattern. `words` is the source text of each
+    element. A redirection or an assignment without a program has an empty `argv`. `text` is the
+    source of the whole command.
     """
 
     argv: tuple[str | None, ...]
@@ -40,18 +43,18 @@ class Command:
 
     @property
     def program(self) -> str | None:
-        """The program's name without its folder, folded; None where it is computed or absent."""
+        """Program name without its folder, normalized; None if it is computed or absent."""
         name = self.argv[0] if self.argv else None
         return None if name is None else name.rsplit("/", 1)[-1].casefold()
 
 
 @frozen
 class Script:
-    """Every command of the script written as `text`, outer before inner.
+    """All commands of the script `text`, outer before inner.
 
-    `opaque_reason` is one short reason why not all of it is understood, or None. `loop_values`
-    holds the literal values that the variable of each loop takes, `assigned_names` the names of all
-    variables that get a value from a loop, an expansion or an expression.
+    `opaque_reason` is a short reason why part of it is not understood, or None. `loop_values` maps
+    the variable of each loop to the literal values that it takes. `assigned_names` contains the
+    names of all variables that get a value from a loop, an expansion or an expression.
     """
 
     text: str = ""
@@ -77,7 +80,10 @@ def text_of(node: "SyntaxNode") -> str:
 def command_from_node(
     node: "SyntaxNode | None", redirections: "Sequence[SyntaxNode]", text: str
 ) -> Command:
-    """The command of `node` (None: redirections alone) with the redirections that follow it."""
+    """Return the command of `node` with the redirections that follow it.
+
+    Without a node, the command consists of redirections alone.
+    """
     words: list[str] = []
     assignments: list[tuple[str, str | None]] = []
     redirects: list[Redirect] = []
@@ -98,13 +104,13 @@ def command_from_node(
 
 
 def assignment(node: "SyntaxNode") -> tuple[str, str | None]:
-    """The name and the value of `NAME=value`; an array's value counts as computed."""
+    """Return the name and the value of `NAME=value`; the value of an array counts as computed."""
     name, _, value = text_of(node).partition("=")
     return name.partition("[")[0].removesuffix("+"), unquote_word(value)
 
 
 def _redirect(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
-    """Adds the redirections of `node`; returns the words behind the target: they are arguments."""
+    """Add the redirections of `node` and return the words after the target, which are arguments."""
     if node.type == "heredoc_redirect":
         return _heredoc(node, redirects)
     op, words = "", []
@@ -118,9 +124,9 @@ def _redirect(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
 
 
 def heredoc_body(node: "SyntaxNode") -> tuple[str | None, bool]:
-    """The text that a heredoc feeds to its program (None: computed), and whether it was quoted.
+    """Return the text of a heredoc, None if computed, and whether its delimiter is quoted.
 
-    Raises ValueError when a shell would end the text elsewhere than the grammar did.
+    Raises ValueError if a shell would end the text elsewhere than the grammar did.
     """
     parts = {child.type: text_of(child) for child in node.children}
     start, body = parts.get("heredoc_start", ""), parts.get("heredoc_body", "")

@@ -1,7 +1,8 @@
-"""Judges a shell line: does it run a blocked word, does it look, does it work, or is it unknown.
+"""Classification of shell lines: reading, working, unknown, or with a blocked word.
 
-`find_blocked_word` helps against slips and is no wall: an encoded script or another program can
-always do what a blocked word does. The walls are the policy, the sandbox and the approval.
+`find_blocked_word` prevents accidents and is not a security boundary: an encoded script or another
+program can always do what a blocked word does. The security boundaries are the policy, the sandbox
+and the approval.
 """
 
 import re
@@ -27,17 +28,17 @@ READS = frozenset({"<", "<&"})
 
 TEXT = frozenset({"<<", "<<<", ">&-", "<&-"})
 
-# What a table entry says of options.
+# Variable name at the start of an assignment or of an argument of a setter.
 NAME = re.compile(r"([A-Za-z_]\w*)(?:\[[^=]*\])?\+?(?:=|$)")
 
-# Programs that give a variable its value by name.
+# Programs that set variables named by their arguments.
 SETTERS = frozenset(
     {"read", "printf", "getopts", "unset", "export", "declare", "typeset", "readonly", "local"}
 )
 
 
 def classify_command(command: Command, script: Script, place: PathScope) -> CommandClass:
-    """The most that `command` may do, its assignments and redirections included."""
+    """Return the class of `command`, including its assignments and redirections."""
     if any(is_risky(name) for name, _ in command.assignments):
         return "unknown"
     kind = strictest_class(_redirects(each, place) for each in command.redirects)
@@ -53,7 +54,7 @@ def strictest_class(kinds: Iterable[CommandClass]) -> CommandClass:
 
 @cache
 def is_risky(name: str) -> bool:
-    """Whether a variable of this name changes which programs run or what they load."""
+    """Return whether a variable changes which programs run or what they load."""
     return any(
         name == risky
         or (risky[-1] == "*" and name.startswith(risky[:-1]))
@@ -79,7 +80,7 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
         return "unknown"
     folder, slash, last = name.rpartition("/")
     if slash and folder not in SYSTEM_FOLDERS:
-        # A program of the workspace: running it is work.
+        # A program in the workspace: running it is work.
         spec: Spec | None = {"class": "works"} if place.holds(name) else None
     else:
         spec = programs().get(last)
@@ -90,7 +91,7 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
         first, spec = _subcommand(command, spec, first, place)
     kind = classify_arguments(command, script, place, spec, first)
     if kind == "reads" and last == "git":
-        # Its `-C` and a `cd` start it elsewhere than could be looked at in time.
+        # With `-C` or `cd`, git may run in a folder that is not checked here.
         tame = (
             not place.moves
             and "-C" not in command.argv
@@ -101,7 +102,7 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
 
 
 def _sets_risky(command: Command) -> bool:
-    """Whether a command that sets variables sets one that matters, or one that is computed."""
+    """Return whether a setter sets a risky variable, or a computed one."""
     for value, source in zip(command.argv[1:], command.words[1:], strict=False):
         word = source if value is None else value
         match = NAME.match(word)
@@ -111,7 +112,7 @@ def _sets_risky(command: Command) -> bool:
 
 
 def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> tuple[int, Spec]:
-    """Where the subcommand's arguments begin, and what is known of it."""
+    """Return the index of the first argument after the subcommand, and its table entry."""
     at = first
     while at < len(command.argv):
         word = command.argv[at]
@@ -131,10 +132,10 @@ def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> t
 def find_blocked_word(
     command: str | Script, blocked: Collection[str], *, by_occurrence: bool = True
 ) -> str | None:
-    """The first blocked word that `command` would run, or None.
+    """Return the first blocked word that `command` would run, or None.
 
-    Sees through lists, substitutions, wrappers such as `env` and `xargs`, and strings given to a
-    shell. Where the script is opaque, any occurrence of a blocked word counts, `by_occurrence`.
+    Follows lists, substitutions, wrappers such as `env` and `xargs`, and strings passed to a shell.
+    In an opaque script, any occurrence of a blocked word counts if `by_occurrence` is true.
     """
     words = _fold(tuple(blocked))
     if not words:
@@ -147,10 +148,10 @@ def find_blocked_word(
 
 
 def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
-    """What `script` does when it runs in `folder`, at most; both paths are real.
+    """Return the class of `script` when it runs in `folder`; both paths are real.
 
-    "reads" only looks at the workspace, "works" builds, tests and edits inside it (and may run its
-    code, so it needs a sandbox), "unknown" is everything else.
+    "reads" only reads the workspace. "works" builds, tests and edits inside it; it may run code of
+    the workspace, so it needs a sandbox. "unknown" is everything else.
     """
     place = None if script.opaque_reason else place_of(script, folder, workspace)
     if place is None:
@@ -162,7 +163,7 @@ def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
 
 
 def only_reads(command: str, folder: Path, workspace: Path) -> bool:
-    """Whether a line counts as looking at the workspace, so that it may run read-only."""
+    """Return whether a line only reads the workspace, so that it may run read-only."""
     return classify(parse_script(command), folder, workspace) == "reads"
 
 
@@ -173,7 +174,7 @@ def _fold(words: tuple[str, ...]) -> frozenset[str]:
 
 def _anywhere(command: str, words: frozenset[str]) -> str | None:
     pattern = r"(?<![a-z0-9_])(" + "|".join(map(re.escape, sorted(words))) + r")(?![a-z0-9_])"
-    # Quotes, backslashes and what cannot be seen do not change what the shell runs.
+    # Quotes, backslashes and line continuations do not change the program that the shell runs.
     bare = re.sub(r"\\\n|[\\'\"]", "", command.casefold())
     match = re.search(pattern, bare)
     return match.group(1) if match else None

@@ -1,4 +1,4 @@
-"""What of a command a person may allow with any arguments: `git commit *`, `npm test *`."""
+"""Command prefixes that a person may allow with any arguments: `git commit *`, `npm test *`."""
 
 import os
 import re
@@ -13,24 +13,25 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
 from agent.security.shell.script_contents import script_contents
 from agent.security.shell.words import is_pattern
 
-# What stands for itself, to a shell and to a person.
+# Words that mean the same to a shell and to a person.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,39}")
 _WILDCARDS = ("*", "?", "[")
-# Letters of short options and a name behind them; what is longer is looked at from there on.
+# A link name may follow the letters of short options; at most this many positions are checked.
 _GLUED_MOST = 300
 
 
 def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
-    """The prefix by which `line` may be allowed, in the real `folder`; None where only the exact
-    line may be: it is not one plain command, it is not listed, or its arguments lead elsewhere.
+    """Return the prefix under which `line` may be allowed in the real `folder`.
 
-    May block: it reads the scripts that the prefix runs.
+    Returns None if only the exact line may be allowed: it is not a single plain command, it is not
+    listed, or its arguments lead elsewhere. May block, because it reads the scripts that the prefix
+    runs.
     """
     script = parse_script(line)
     if script.opaque_reason is not None or len(script.commands) != 1:
         return None
     (command,) = script.commands
-    # Whatever else the line holds is a list, a pipe, a group, a comment, or a `&`.
+    # A line with more text contains a list, a pipe, a group, a comment or a `&`.
     if command.text != line.strip(" \t\n") or command.assignments or command.redirects:
         return None
     place = place_of(script, folder, workspace)
@@ -41,7 +42,7 @@ def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
 
 
 def _listed_words(command: Command) -> tuple[str, ...] | None:
-    """The program, with its sub-command where it has such; None where it is not listed."""
+    """Return the program, with its subcommand if it has subcommands; None if it is not listed."""
     table, argv = prefixes(), command.argv
     name, sub = argv[0], argv[1] if len(argv) > 1 else None
     if name is None or name in wrappers() or (name in interpreters() and name not in table.sub):
@@ -57,17 +58,19 @@ def _listed_words(command: Command) -> tuple[str, ...] | None:
 
 
 def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope) -> bool:
-    """Whether the arguments behind the prefix are known, name no forbidden option and nothing
-    outside the workspace."""
+    """Return whether the arguments after the prefix are safe.
+
+    They must be known, name no forbidden option and nothing outside the workspace.
+    """
     table, name = prefixes(), " ".join(prefix)
     forbid = (*table.forbid.get(prefix[0], ()), *table.forbid_after.get(name, ()))
     own, text = table.options.get(prefix[0]), table.text.get(name, ())
     first, before, ended = len(prefix), "", False
     for word, source in zip(command.argv[first:], command.words[first:], strict=True):
         if word is None or (is_pattern(source) and word.startswith(_WILDCARDS)):
-            # It may become anything, an option too.
+            # The shell may expand it to anything, including an option.
             return False
-        # Also where it seems to be the text of an option.
+        # Checked even if it seems to be the text of an option.
         if word[:1] == "-" and (
             names_option(word, forbid) or not (own is None or ended or word in (*own, "--"))
         ):
@@ -80,7 +83,7 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
         if name == "git push" and word[:1] == "+":
             return False
         if before in text and not ended and _is_text(word, source, place):
-            # What stands behind it is an argument again, whatever this text looks like.
+            # The next word is an argument again, even if this text looks like an option.
             before = ""
             continue
         if not place.holds(word) or not _glued_values_stay(word, place):
@@ -90,16 +93,21 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
 
 
 def _is_text(word: str, source: str, place: PathScope) -> bool:
-    """Whether nothing but text can be meant: should the option before it itself be the value of
-    another, it would be a path or an option."""
+    """Return whether a word can only be text.
+
+    If the option before it were itself the value of another option, the word would be a path or an
+    option.
+    """
     if word[:1] in ("-", "~") or is_pattern(source):
         return False
     return not any(os.path.lexists(os.path.join(folder, word)) for folder in place.folders)
 
 
 def _is_repository(word: str, place: PathScope) -> bool:
-    """Whether a word, or its value, is a folder here that git takes for a remote: its hooks would
-    run."""
+    """Return whether a word or its value is a local repository that git accepts as a remote.
+
+    Git would run the hooks of that repository.
+    """
     name = word.partition("=")[2] if word[:1] == "-" else word
     return bool(name) and any(
         os.path.lexists(os.path.join(folder, f"{name}{suffix}", each))
@@ -110,7 +118,10 @@ def _is_repository(word: str, place: PathScope) -> bool:
 
 
 def _glued_values_stay(word: str, place: PathScope) -> bool:
-    """`-tlink`: any letters behind the first may be the name of a link."""
+    """Return whether no suffix of short options such as `-tlink` names a path elsewhere.
+
+    Any letters after the first may be the name of a link.
+    """
     if word[:1] != "-" or word[:2] == "--":
         return True
     return all(place.holds(word[at:]) for at in range(2, min(len(word), _GLUED_MOST)))

@@ -1,6 +1,6 @@
-"""Files that a shell script deletes, as far as its words tell.
+"""Detection of files that a shell script deletes, from the words of its commands.
 
-Moving the store of a repository counts, too: what protects it does not follow it.
+Moving a `.git` folder counts too, because its protection does not move with it.
 """
 
 import glob
@@ -18,7 +18,7 @@ from agent.security.shell.path_scope import loop_values
 from agent.security.shell.words import is_pattern
 
 _REMOVERS = frozenset({"rm", "rmdir", "shred", "unlink"})
-# Only a script with one of these is looked at.
+# Only scripts that match are examined.
 _HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b|\bmv\b.*\.git\b", re.DOTALL)
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
 _MOST_MATCHES = 10_000
@@ -26,23 +26,26 @@ _MOST_MATCHES = 10_000
 
 @frozen
 class DeletionTargets:
-    """`paths` are deleted; below `search_roots` the program chooses what it deletes."""
+    """Targets of a deletion.
+
+    `paths` are deleted; below `search_roots` the program chooses what to delete.
+    """
 
     paths: tuple[Path, ...]
     search_roots: tuple[Path, ...]
 
 
 def may_delete(command: str) -> bool:
-    """Return whether a command line has a word that deletes, however it is quoted."""
+    """Return whether a command line contains a deleting word, with any quoting."""
     return _HINT.search(_QUOTES.sub("", command)) is not None
 
 
 def deletion_targets(
     script: Script, folders: tuple[Path, ...] | None, root: Path
 ) -> DeletionTargets | None:
-    """Return what the script deletes; None where it deletes nothing by a word.
+    """Return what the script deletes, or None if no word deletes anything.
 
-    `folders` are those that its commands run in, None where that is not known. May block.
+    `folders` are the working folders of its commands, None if unknown. May block.
     """
     paths: dict[Path, None] = {}
     search_roots: dict[Path, None] = {}
@@ -61,7 +64,7 @@ def deletion_targets(
 def _targets(
     command: Command, script: Script, folder: Path, root: Path
 ) -> Iterator[tuple[Path, bool]]:
-    """Yield each path that a command deletes, and whether it chooses below that."""
+    """Yield each path that a command deletes, and whether the command chooses below it."""
     if command.program in _REMOVERS:
         yield from _removed(command, script, folder, root)
     elif command.program == "mv":
@@ -88,14 +91,14 @@ def _removed(
             yield root, True
             continue
         for value in values:
-            # A variable may stand for the wildcards of its loop.
+            # The values of a loop variable may contain wildcards.
             if not is_pattern(source if word is not None else value):
                 yield _path(folder, value), False
                 continue
             matches = glob.iglob(value, root_dir=folder)
             yield from ((_path(folder, match), False) for match in islice(matches, _MOST_MATCHES))
     if not names:
-        # It is given names when it runs, by xargs for example.
+        # The names are added at run time, for example by xargs.
         yield root, True
 
 
@@ -108,7 +111,7 @@ def _moved_stores(command: Command, folder: Path) -> Iterator[tuple[Path, bool]]
 
 
 def _starts(command: Command) -> Iterator[str | None]:
-    """Yield where a `find` begins; None where that is computed."""
+    """Yield the starting points of a `find`, None for a computed one."""
     count = 0
     for word in command.argv[1:]:
         if word is not None and (word[:1] == "-" or word in ("(", "!")):
@@ -126,7 +129,7 @@ def _cleans_ignored(command: Command) -> bool:
 
 
 def _path(folder: Path, word: str) -> Path:
-    """Return the path that is deleted: a link itself, not what it leads to."""
+    """Return the path that is deleted: for a link, the link itself and not its target."""
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(word.replace("\0", ""))))
     above, name = os.path.split(path)
     return Path(os.path.realpath(above)) / name

@@ -1,8 +1,8 @@
-"""Repositories whose configuration names no program.
+"""Detection of repositories whose configuration names no program.
 
-Git runs programs that a repository's configuration names, and new versions bring new keys for them.
-So the file is not searched for such keys: it is plain only if each of its lines has the form that
-`git init`, `git clone` and ordinary settings write, with a key and a value that are listed here.
+Git runs programs that a repository's configuration names, and new versions add keys for them.
+Instead of searching for such keys, Kore accepts a file only if each line has the form that `git
+init`, `git clone` and ordinary settings write, with a key and a value listed here.
 """
 
 import os
@@ -25,10 +25,10 @@ _NAME = re.compile(r"[\w.@+/-]*")
 _TEXT = re.compile(r".*")
 _REFERENCE = re.compile(r"refs/[\w.@+/-]+")
 _REFERENCES = re.compile(r"[+^]?refs/[\w.@+/*-]+(?::refs/[\w.@+/*-]+)?")
-# Neither an option nor the `NAME::` of a helper program.
+# Neither an option nor the `NAME::` of a remote helper.
 _ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:|/)(?!:)(?:(?!::)[^\s])*")
 
-# `*` stands for any name of a subsection.
+# `*` matches any subsection name.
 _PLAIN_VALUES = {
     "core.repositoryformatversion": _NUMBER,
     **dict.fromkeys(
@@ -71,10 +71,10 @@ _PLAIN_VALUES = {
 
 
 def is_safe_repository(folder: str, root: str) -> bool:
-    """Return whether git, started in `folder` below `root`, runs nothing that a repository names.
+    """Return whether git in `folder` below `root` runs no program that a repository names.
 
-    False for a repository whose configuration is not plain, that keeps its data elsewhere, has
-    submodules, or is a bare one that could be made by writing plain files. Both paths are real.
+    False for a repository that has a non-plain configuration or submodules or stores its data
+    elsewhere, and for a bare repository, which plain files could imitate. Both paths are real.
     """
     while folder == root or folder.startswith(root + "/"):
         if os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects"):
@@ -87,9 +87,9 @@ def is_safe_repository(folder: str, root: str) -> bool:
 
 
 def is_plain_configuration(path: str | Path) -> bool:
-    """Return whether a configuration file holds nothing but listed keys with listed values.
+    """Return whether a configuration file contains only listed keys with listed values.
 
-    A missing file is plain, a link or anything else that is no regular file is not.
+    True for a missing file; false for a link and anything else that is not a regular file.
     """
     try:
         data = read_regular(path, LIMIT_BYTES + 1, follow_links=False)

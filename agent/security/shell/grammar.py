@@ -1,4 +1,4 @@
-"""The grammar: what is fit to be parsed at all, and its syntax tree within a budget of time."""
+"""Shell grammar: checks before parsing, and a syntax tree within a time budget."""
 
 import re
 import time
@@ -12,26 +12,28 @@ if TYPE_CHECKING:
     from agent.security.grammars.parser_process import ParserProcess
     from agent.security.grammars.syntax_tree import SyntaxTree
 
-# Longer lines are not parsed: one command must not keep others waiting.
+# Longer lines are not parsed, so that one command does not delay others.
 LIMIT_CHARS = 10_000
 SHORT_BYTES = 300
-# Characters that may begin something; the work of the parser grows with them.
+# Characters that may begin a construct; the parser's work grows with their number.
 MARKS = str.maketrans(dict.fromkeys('|&;()[]{}<>$`"\n'))
 MAX_MARKS = 2_000
-# What no honest line needs.
+# Control characters that no legitimate line needs.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-# A subscript is computed as an expression, also where it stands in quoted text.
+# The shell evaluates a subscript as an expression, even in quoted text.
 SUBSCRIPT = re.compile(r"(?<=[^\s;&|(\[!])\[[^\[\]]*(?:\$\(|`|\$\{)")
 
-# Of one text. The kernel ends a parser that takes longer.
+# Limit for one text. The kernel kills a parser that takes longer.
 _CPU_LIMIT_S = 1.0
 _WIDE = re.compile(rb"[\xc2-\xdf].|[\xe0-\xef]..|[\xf0-\xf4]...", re.DOTALL)
 _NARROW = {2: "×".encode(), 3: "×x".encode(), 4: "××".encode()}
 
 
 class ParsingBudget:
-    """Processor time that a line may take, here and in the parser: it reads the same on a busy
-    machine."""
+    """Processor time allowed for a line, here and in the parser.
+
+    Processor time makes the result independent of the load of the machine.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.thread_time() + seconds
@@ -46,14 +48,18 @@ class ParsingBudget:
 
 @cache
 def _parser() -> "ParserProcess":
-    """The process for command lines alone: a file that takes over its parser judges no command."""
+    """Return the parser process for command lines only.
+
+    It is separate so that a file that takes over its own parser cannot affect how commands are
+    judged.
+    """
     from agent.security.grammars.parser_process import ParserProcess
 
     return ParserProcess({"Bash": ("tree_sitter_bash", "language")})
 
 
 def syntax_tree(source: bytes, budget: ParsingBudget) -> "SyntaxTree | None":
-    """Return the tree, or None: the parser failed, or its repair of long errors takes seconds."""
+    """Return the tree, or None if the parser failed or its error recovery would take seconds."""
     from agent.security.grammars.syntax_tree import decode_tree
 
     is_short = len(source) <= SHORT_BYTES
@@ -67,17 +73,18 @@ def syntax_tree(source: bytes, budget: ParsingBudget) -> "SyntaxTree | None":
 
 
 def _narrow(source: bytes) -> bytes:
-    """Of the same length, with `×` for all that is not ASCII.
+    """Return text of the same length with `×` in place of non-ASCII characters.
 
-    The bash grammar's scanner looks characters up in a table of 256 entries: what lies beyond is
-    read from anywhere, and has killed the process (tree-sitter-bash 0.25.1, 40 times `{` before
-    U+10FFFF). For bash, too, none of them is a blank or part of a variable's name.
+    The scanner of the bash grammar looks characters up in a table of 256 entries. Larger code
+    points read memory out of bounds and have crashed the process (tree-sitter-bash 0.25.1, 40 times
+    `{` before U+10FFFF). Bash too treats none of these characters as a blank or as part of a
+    variable name.
     """
     return _WIDE.sub(lambda match: _NARROW[len(match[0])], source)
 
 
 def unreadable(text: str) -> str | None:
-    """Why `text` cannot be shown and parsed at all, or None."""
+    """Return why `text` cannot be shown or parsed at all, or None."""
     if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
         return "it is too long or nested too deeply"
     if CONTROL.search(text) or (not text.isascii() and escape_invisible(text) != text):

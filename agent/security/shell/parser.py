@@ -1,7 +1,7 @@
-"""Shell scripts, understood: every simple command of a line, wherever it hides.
+"""Shell script parser that finds every simple command of a line, at any nesting.
 
-The line is read with tree-sitter's bash grammar. The grammar is more forgiving than a shell, and
-`sh` is not always bash, so wherever the two could disagree the script counts as opaque.
+The line is parsed with tree-sitter's bash grammar. The grammar accepts more than a shell, and `sh`
+is not always bash, so a script counts as opaque wherever they could disagree.
 """
 
 from agent.security.shell.ast import Command, Redirect, Script
@@ -13,16 +13,16 @@ __all__ = ["Command", "Redirect", "Script", "parse_script"]
 
 MAX_SCRIPTS = 200
 MAX_DEPTH = 8
-# Ordinary lines take a thousandth of it; what takes longer is made to.
+# Ordinary lines take a thousandth of it; only a crafted line takes longer.
 BUDGET_S = 0.1
 
 
 def parse_script(command: str) -> Script:
-    """Every simple command that `command` would run, as far as it can be told; never raises.
+    """Return every simple command that `command` would run, as far as it is known; never raise.
 
     Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and programs that
-    run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`). `opaque_reason` says why the
-    rest cannot be told.
+    run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`). `opaque_reason` says why
+    part of the script is unknown.
     """
     commands: list[Command] = []
     loops: dict[str, tuple[str, ...]] = {}
@@ -58,6 +58,6 @@ def parse_script(command: str) -> Script:
             inner.extend(nested.scripts)
         pending.extend((script, depth + 1) for script in reversed(inner))
     if computes & texts:
-        # An expression is evaluated again, and a subscript in it may run a command.
+        # The shell evaluates an expression again, and a subscript in it may run a command.
         opaque = opaque or "it evaluates text as an expression"
     return Script(command, tuple(commands), opaque, loops, frozenset(sets))

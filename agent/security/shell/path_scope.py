@@ -1,4 +1,4 @@
-"""Where the words of a command point: inside the workspace, or somewhere else."""
+"""Check of whether the words of a command refer to paths inside the workspace."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from agent.security.shell.words import GLOB
 
 STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
 FOLDERS_LIMIT = 16
-# Behind these, a word may go on with another path: `if=/x`, `a:/b`, `@/x`.
+# After one of these, a word may continue with another path: `if=/x`, `a:/b`, `@/x`.
 JOINTS = re.compile(r"[=:,@]")
 GLUED = re.compile(r"-[A-Za-z0-9]*")
 LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
@@ -22,14 +22,14 @@ LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 @frozen
 class PathScope:
-    """The real workspace `root` and the real `folders` in which a script's commands may run."""
+    """Real workspace `root` and the real `folders` in which a script's commands may run."""
 
     root: str
     folders: tuple[str, ...]
     moves: bool = False
 
     def holds(self, word: str) -> bool:
-        """Whether every path that the argument `word` can mean lies inside the workspace."""
+        """Return whether every path that the argument `word` can name is inside the workspace."""
         if word in STREAMS:
             return True
         if word[:1] == "-":
@@ -50,7 +50,10 @@ class PathScope:
             return False
 
     def _stays(self, folder: str, path: str) -> bool:
-        """Whether `path`, seen from `folder`, stays inside: a hand walk, faster than realpath."""
+        """Return whether `path`, relative to `folder`, stays inside.
+
+        Walks the components itself, which is faster than `os.path.realpath`.
+        """
         absolute = path[0] == "/"
         real = "" if absolute else folder
         exists = True
@@ -77,7 +80,7 @@ class PathScope:
 
 
 def place_of(script: Script, folder: Path, workspace: Path) -> PathScope | None:
-    """Where `script` runs; None when that cannot be told or is outside of the workspace."""
+    """Return the scope in which `script` runs, or None if it is unknown or outside."""
     root = str(workspace)
     folders = [str(folder)]
     moves = [c for c in script.commands if c.argv and c.argv[0] in ("cd", "pushd", "popd")]
@@ -94,7 +97,7 @@ def place_of(script: Script, folder: Path, workspace: Path) -> PathScope | None:
 
 
 def loop_values(word: str, script: Script) -> tuple[str, ...] | None:
-    """What the source text `word` can stand for when it names a loop's variable, else None."""
+    """Return the values of the source text `word` if it refers to a loop variable, else None."""
     if word[:2] in ("<(", ">("):
         return ("/dev/stdin",)
     if len(word) > 1 and word[0] == word[-1] == '"':
@@ -109,6 +112,6 @@ def loop_values(word: str, script: Script) -> tuple[str, ...] | None:
 
 
 def _may_match(pattern: str, names: Iterable[str]) -> bool:
-    # Wildcards match no leading dot, so only patterns that begin with one get here.
+    # Wildcards do not match a leading dot, so only patterns that begin with a dot get here.
     pattern = pattern.casefold()
     return any(fnmatchcase(name, pattern) for name in names)

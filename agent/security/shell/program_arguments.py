@@ -1,4 +1,4 @@
-"""The arguments of one program, held against what the table says of it."""
+"""Classification of a program's arguments by its entry in the program table."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ LIMIT_PATTERN_CHARS = 500
 def classify_arguments(
     command: Command, script: Script, place: PathScope, spec: Spec, first: int
 ) -> CommandClass:
-    """What the program does with the arguments from `first` on, at most."""
+    """Return the class of the program with its arguments from index `first` on."""
     return _Arguments(command, script, place, spec).judge(first)
 
 
 class _Arguments:
-    """One pass over a program's arguments."""
+    """Single pass over a program's arguments."""
 
     def __init__(self, command: Command, script: Script, place: PathScope, spec: Spec) -> None:
         self._command, self._script, self._place, self._spec = command, script, place, spec
@@ -45,7 +45,7 @@ class _Arguments:
             if word is not None and word[:1] == "-" and len(word) > 1 and not ended:
                 ended = word == "--"
                 if self._positionals and "options_first" in spec:
-                    # To this program it is a file, and may be one that it writes.
+                    # The program takes this word as a file, and may write to it.
                     self._lift()
                 takes = self._option(word, at)
             else:
@@ -54,7 +54,7 @@ class _Arguments:
         return "unknown" if self._positionals < spec.get("min_args", 0) else self._kind
 
     def _option(self, word: str, at: int) -> int:
-        """Judges an option; returns how many words it takes."""
+        """Judge an option and return the number of words it takes."""
         spec = self._spec
         if word == "--":
             return 1
@@ -65,7 +65,7 @@ class _Arguments:
                 self._lift()
             return self._judge_listed(word, at)
         if not self._is_known(word):
-            # It may write: an unknown option does not count as reading.
+            # The program may write: an unknown option does not count as reading.
             self._lift()
         for option in spec.get("text_options", ()):
             if option[-1] == "=":
@@ -81,7 +81,7 @@ class _Arguments:
         return 1
 
     def _is_known(self, word: str) -> bool:
-        """Whether the table knows that this option, or each of a bundle, changes nothing."""
+        """Return whether the table lists this option, or each of a bundle, as harmless."""
         spec, known_options = self._spec, options(self._spec.get("known", ""))
         texts = spec.get("text_options", ())
         if known_options.every or self._kind != "reads":
@@ -101,7 +101,7 @@ class _Arguments:
         return True
 
     def _judge_listed(self, word: str, at: int) -> int:
-        """An option of a program that may be given no others than the listed ones."""
+        """Judge an option against the list of allowed ones and return the words it takes."""
         allowed, texts = self._spec["options"], self._spec.get("text_options", ())
         argv = self._command.argv
         following = argv[at + 1] if at + 1 < len(argv) else ""
@@ -142,7 +142,7 @@ class _Arguments:
         if values is None or not all(map(self._place.holds, values)):
             self._kind = "unknown"
         elif is_pattern(source) or (word is None and any(map(is_pattern, values))):
-            # It may match a link that leads elsewhere, or a name that is an option.
+            # The pattern may match a link that leads elsewhere, or a file name that is an option.
             self._lift()
 
     def _lift(self) -> None:
@@ -158,8 +158,11 @@ class _Arguments:
 
 
 def names_option(word: str, options: Iterable[str]) -> bool:
-    """Whether the argument `word` is, abbreviates, bundles or carries a value for an option; one
-    that ends with "." stands for all that begin so."""
+    """Return whether the argument `word` is one of the options.
+
+    Abbreviations, bundles and options with an attached value count. An option that ends with "."
+    matches all words with that prefix.
+    """
     for option in options:
         if option[-1] == "." and word.startswith(option):
             return True
@@ -175,5 +178,5 @@ def names_option(word: str, options: Iterable[str]) -> bool:
 
 
 def _bundles(word: str, letter: str) -> bool:
-    """Whether `word` is several short options in one, the last of them `letter`."""
+    """Return whether `word` bundles short options and `letter` is the last of them."""
     return word[-1] == letter and word[1:].isalpha() and word[0] == "-"

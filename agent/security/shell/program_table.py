@@ -1,4 +1,4 @@
-"""What is known of programs: `commands.toml`, read once at first use."""
+"""Table of known programs from `commands.toml`, read on first use."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -17,7 +17,7 @@ def _read() -> dict[str, Any]:
 
 @cache
 def wrappers() -> Mapping[str, Mapping[str, Any]]:
-    """Programs that run other programs, by name; each says how it finds them."""
+    """Return the programs that run other programs, by name, with the rules for finding these."""
     table: dict[str, Mapping[str, Any]] = {}
     for key, spec in _read()["wrappers"].items():
         for name in key.split():
@@ -27,14 +27,16 @@ def wrappers() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def programs() -> Mapping[str, Mapping[str, Any]]:
-    """Programs that look or work, by name, with what would make them do more."""
+    """Return the programs that only read or work, by name, with what makes them do more."""
     return {name: spec for key, spec in _read()["programs"].items() for name in key.split()}
 
 
 @frozen
 class Options:
-    """Options that leave a program what it is: one-letter ones, those of them that take a value,
-    and longer ones with their dashes. `every` knows all."""
+    """Harmless options: `letters`, the subset `valued` that take a value, and `words` with dashes.
+
+    With `every`, all options are harmless.
+    """
 
     letters: frozenset[str]
     valued: frozenset[str]
@@ -44,7 +46,10 @@ class Options:
 
 @cache
 def options(text: str) -> Options:
-    """What an entry's `known` says; `@name` stands for a list of the section `options`."""
+    """Return the options in an entry's `known`.
+
+    `@name` refers to a list in the section `options`.
+    """
     letters, words = "", set[str]()
     for part in text.split():
         if part[0] == "@":
@@ -61,19 +66,19 @@ def options(text: str) -> Options:
 
 @cache
 def interpreters() -> Mapping[str, tuple[str, ...]]:
-    """Programs that run what files hold, with the files that they read without being told."""
+    """Return the programs that run file contents, with the files they read by default."""
     table = _read()["interpreters"].items()
     return {name: tuple(files) for key, files in table for name in key.split()}
 
 
 @frozen
 class ScriptRunner:
-    """How an interpreter is told which script to run: behind `flags` stands the script, behind an
-    option whose last letter is in `code` the program itself.
+    """Rules for finding the script that an interpreter runs.
 
-    With `modules`, `-m` names a module. With `every_word`, whatever a word names may be run. With
-    `sub`, these sub-commands run what the interpreter reads unasked, as long as they have no other
-    than these `options`.
+    Only option characters in `flags` may precede the script. After an option whose last character
+    is in `code`, the argument is the program itself. With `modules`, `-m` names a module. With
+    `every_word`, the interpreter may run anything that a word names. The subcommands in `sub` run
+    what the interpreter reads by default, unless they have options other than `options`.
     """
 
     flags: str = ""
@@ -86,7 +91,7 @@ class ScriptRunner:
 
 @cache
 def script_runners() -> Mapping[str, ScriptRunner]:
-    """Interpreters whose scripts can be told from their words, by name."""
+    """Return the interpreters whose scripts can be found from their words, by name."""
     return {
         name: ScriptRunner(
             **{**spec, "sub": frozenset(spec.get("sub", "").split())},
@@ -97,8 +102,11 @@ def script_runners() -> Mapping[str, ScriptRunner]:
 
 @frozen
 class FileHandlers:
-    """Programs that run no files of the workspace: `always`, `when_judged` to work inside it, or
-    with some sub-commands (`sub`). Those in `passes_on` run the command behind them."""
+    """Programs that run no files of the workspace.
+
+    They qualify `always`, only if classified as working inside it (`when_judged`), or with some
+    subcommands (`sub`). Programs in `passes_on` run the command in their arguments.
+    """
 
     passes_on: frozenset[str]
     always: frozenset[str]
@@ -119,13 +127,14 @@ def file_handlers() -> FileHandlers:
 
 @frozen
 class PrefixTable:
-    """Commands that may be allowed with any arguments: programs `alone` or with one of their
-    sub-commands, with one more word where the first two are `deeper`.
+    """Commands that may be allowed with any arguments.
 
-    A program may not be given its `forbid` options, nor a command its `forbid_after`; a program in
-    `options` takes no others up to "--". What is `remote` gets no word with a colon and no
-    repository's folder. Only to programs in `at_names` a word that begins with "@" is a name.
-    Behind the `text` options of a command stands text, not a path."""
+    A prefix is a program in `alone`, or a program with one of its subcommands in `sub`, plus
+    another word if the first two are in `deeper`. A program must not have its `forbid` options, nor
+    a command its `forbid_after`; a program in `options` accepts no others before "--". A command in
+    `remote` accepts no word with a colon and no repository folder. A word that begins with "@" is a
+    name only for programs in `at_names`. The `text` options of a command take text, not a path.
+    """
 
     alone: frozenset[str]
     sub: Mapping[str, frozenset[str]]
@@ -156,17 +165,17 @@ def prefixes() -> PrefixTable:
 
 
 def _by_name(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Each program of a table on its own, where several share an entry."""
+    """Return the table with a separate key for each program of a shared entry."""
     return {name: entry for key, entry in table.items() for name in key.split()}
 
 
 @cache
 def variables() -> Mapping[str, frozenset[str]]:
-    """Names of variables that change what programs do (`risky`) or what a shell runs (`runs`)."""
+    """Return the variables that change what programs do (`risky`) or what a shell runs (`runs`)."""
     return {key: frozenset(names) for key, names in _read()["variables"].items()}
 
 
 @cache
 def private_names() -> frozenset[str]:
-    """Components that no path of a command may have without a question, folded."""
+    """Return the path components that a command may not use without a question, normalized."""
     return frozenset(_read()["paths"]["private"])

@@ -1,4 +1,4 @@
-"""The files whose contents a shell line runs, so that an answer about it can be bound to them."""
+"""Files whose contents a shell line runs, so that an approval can be bound to them."""
 
 import hashlib
 import os
@@ -23,11 +23,11 @@ from agent.security.shell.program_table import (
     script_runners,
 )
 
-# Python and node run these of a folder.
+# Files that Python and node run when they are given a folder.
 _MAIN = ("__main__.py", "index.js")
-# A larger file is identified by its number, size and times.
+# A larger file is identified by its device, inode, size and times.
 _HASHED_BYTES = 8_000_000
-# A command only reads files, writes some, runs the files that are bound, or may run others.
+# Effect of a command: it only reads files, writes files, runs the bound files, or may run others.
 _Role = Literal["reads", "writes", "runs", "unbound"]
 _COPIES_INPUT = ("tee", "sponge")
 _STREAMS = {os.path.realpath(path) for path in STREAMS if path != "-"} | {"/dev/null"}
@@ -39,8 +39,8 @@ class ScriptContents:
     """Files that a line runs.
 
     `digest` is a hash of their paths and contents, None without any. `unbound` names the first
-    program of the line that may run other files than these, None where there is no such program:
-    only then does an answer that is bound to the digest hold for all that the line runs.
+    program of the line that may run other files, or None. Only without such a program does an
+    approval bound to the digest cover everything that the line runs.
     """
 
     digest: str | None = None
@@ -50,10 +50,11 @@ class ScriptContents:
 def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
     """Return the files that `line` runs as programs in the real `folder`.
 
-    Scripts are programs in the workspace, the files that an interpreter is given, also as its
-    input, a module of Python's `-m`, and what `make` and its like read unasked, in their folder or
-    above. A program that is not known to run only these is unbound, and then every file that it
-    names counts. Files that a script loads in turn are not included. May block: it reads files.
+    Scripts are programs in the workspace, the files passed to an interpreter, also as its input, a
+    module of Python's `-m`, and the files that `make` and similar programs read by default, in
+    their folder or above. A program that may run other files is unbound, and then every file that
+    it names counts. Files that a script loads in turn are not included. May block, because it reads
+    files.
     """
     script = parse_script(line)
     place = place_of(script, folder, workspace)
@@ -74,7 +75,7 @@ def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
     if unbound is None and (
         script.opaque_reason is not None
         or any(map(is_risky, script.assigned_names))
-        # One command may make the script that another one runs.
+        # One command may write the script that another one runs.
         or {"writes", "runs"} <= roles
         or not _identities(outputs).isdisjoint(_identities(paths))
     ):
@@ -83,7 +84,7 @@ def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
 
 
 def _own_path(folders: Iterable[str], workspace: str) -> tuple[str, ...]:
-    """The folders of PATH that lie in the workspace."""
+    """Return the folders of PATH that are in the workspace."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     real = {os.path.realpath(os.path.join(folder, each)) for folder in folders for each in entries}
     return tuple(sorted(each for each in real if f"{each}/".startswith(f"{workspace}/")))
@@ -95,9 +96,9 @@ def _source_of(part: Command | Script) -> str:
 
 @frozen
 class _Scope:
-    """The folders where the commands of one line run, and the files that they run there.
+    """Folders in which the commands of a line run, and the files that they run there.
 
-    `own_path` are the folders in the workspace where programs are looked for by their name.
+    `own_path` contains the folders in the workspace that are searched for programs.
     """
 
     script: Script
@@ -134,8 +135,10 @@ class _Scope:
         return "unbound"
 
     def scripts(self, command: Command) -> Iterator[str]:
-        """Real paths of the files that the command runs, of programs also where there is nothing
-        yet."""
+        """Yield the real paths of the files that the command runs.
+
+        Paths of programs are included even if they do not exist yet.
+        """
         name, program = command.argv[0] if command.argv else None, command.program
         if name is None or program is None:
             return
@@ -155,7 +158,7 @@ class _Scope:
             yield from self._unasked(folder, reads)
 
     def named_files(self, command: Command) -> Iterator[str]:
-        """The files that the command's words name."""
+        """Yield the files that the command's words name."""
         for folder in self.folders:
             yield from _input(command, folder)
             for word in command.argv[1:]:
@@ -163,7 +166,7 @@ class _Scope:
                 yield from (path for path in paths if os.path.isfile(path))
 
     def outputs(self, command: Command) -> Iterator[str]:
-        """The files that the command's redirections write, and those that `tee` does."""
+        """Yield the files that the command's redirections and `tee` write."""
         targets = [each.target for each in command.redirects if _is_output(each.op)]
         if command.program in _COPIES_INPUT:
             targets += command.argv[1:]
@@ -177,7 +180,7 @@ class _Scope:
         return classify_command(replace(command, redirects=()), self.script, self.place)
 
     def _is_own(self, name: str) -> bool:
-        """Return whether this names a program in the workspace."""
+        """Return whether `name` refers to a program in the workspace."""
         if "/" not in name:
             return any(self._program_files(name))
         return any(self._is_inside(_parent(folder, name)) for folder in self.folders)
@@ -193,16 +196,16 @@ class _Scope:
         return folder == self.workspace or folder.startswith(f"{self.workspace}/")
 
     def _unasked(self, folder: str, names: Sequence[str]) -> Iterator[str]:
-        """The files of these names in the folder and in its parents in the workspace."""
+        """Yield the files of these names in the folder and in its parents in the workspace."""
         while names:
-            # Also where there is none: the line itself may write it.
+            # Missing files count too, because the line itself may write them.
             yield from (_real(folder, name) for name in names)
             if folder == self.workspace or not self._is_inside(folder):
                 return
             folder = os.path.dirname(folder)
 
     def _is_bound(self, command: Command, runner: ScriptRunner) -> bool:
-        """Return whether `scripts` has all files that this interpreter runs."""
+        """Return whether `scripts` yields all files that this interpreter runs."""
         words = command.argv[1:]
         if runner.every_word:
             return None not in words
@@ -235,7 +238,7 @@ def _is_output(op: str) -> bool:
 
 
 def _identities(paths: Iterable[str]) -> set[object]:
-    """The paths, and what distinguishes the files there from others: two links may be to one."""
+    """Return the paths and the device and inode of each file; two links may share a file."""
     identities: set[object] = set(paths)
     for path in paths:
         with suppress(OSError):
@@ -245,7 +248,7 @@ def _identities(paths: Iterable[str]) -> set[object]:
 
 
 def _has_only(words: Sequence[str | None], options: Iterable[str]) -> bool:
-    """Return whether the options in front of "--" are all among these."""
+    """Return whether the options before "--" are all among `options`."""
     for word in words:
         if word == "--":
             return True
@@ -255,8 +258,11 @@ def _has_only(words: Sequence[str | None], options: Iterable[str]) -> bool:
 
 
 def _script_arguments(command: Command, folder: str) -> Iterator[str]:
-    """The files among the arguments up to the script: what follows an option may be its value, and
-    what is glued to it, too. Of a folder, what an interpreter looks for there."""
+    """Yield the files among the arguments up to the script.
+
+    A word after an option may be its value, and so may text attached to the option. For a folder,
+    yield the files that an interpreter looks for in it.
+    """
     before = ""
     for word in command.argv[1:]:
         if word is None or "\0" in word:
@@ -273,10 +279,10 @@ def _script_arguments(command: Command, folder: str) -> Iterator[str]:
 
 
 def _files_in_words(command: Command, folder: str, flags: str) -> Iterator[str]:
-    """The files to run that the words may name, also relative to each folder that they name.
+    """Yield the files that the words may name and run, also relative to each folder they name.
 
-    These are values of variables and options. A plain word is a target, unless it follows an
-    option that is not one of these `flags`.
+    These are values of variables and options. A plain word is a target, unless it follows an option
+    that is not one of `flags`.
     """
     names, before = [], ""
     for word in filter(None, command.argv[1:]):
@@ -290,7 +296,7 @@ def _files_in_words(command: Command, folder: str, flags: str) -> Iterator[str]:
 
 
 def _names(word: str | None) -> Iterator[str]:
-    """The possible names of files in a word: itself, and the value glued to an option."""
+    """Yield the file names that a word may contain: itself, and the value attached to an option."""
     if word is None or "\0" in word:
         return
     glued = (word, word[2:] if word[:1] == "-" else "", word.partition("=")[2], word.lstrip("@"))
@@ -303,7 +309,7 @@ def _module_files(name: str) -> list[str]:
 
 
 def _script_files(path: str) -> list[str]:
-    """The file, or what interpreters read unasked in the folder."""
+    """Return the file, or the files in the folder that interpreters run by default."""
     if os.path.isfile(path):
         return [path]
     if not os.path.isdir(path):
@@ -320,7 +326,7 @@ def _input(command: Command, folder: str) -> Iterator[str]:
 
 
 def _entry(table: Mapping[str, _Entry], program: str) -> _Entry | None:
-    """The table's entry of the program, or of its family: `python3.14` has that of `python`."""
+    """Return the entry of the program or of its family: `python3.14` uses the entry of `python`."""
     return table.get(program, table.get(program.rstrip("0123456789.")))
 
 

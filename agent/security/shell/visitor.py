@@ -1,4 +1,4 @@
-"""One script's syntax tree, walked once: its simple commands and whatever makes it opaque."""
+"""Single pass over a script's syntax tree that collects commands and reasons for opacity."""
 
 import re
 from collections.abc import Sequence
@@ -31,37 +31,37 @@ EXPANSION = re.compile(
 )
 ASSIGNERS = frozenset({"read", "mapfile", "readarray", "printf", "getopts"})
 NAMES = re.compile(r"[A-Za-z_]\w*")
-# Where an expansion or an expression gives variables their values, and which ones it may be.
+# Patterns for expansions and expressions that set variables, and for the names of these variables.
 SETS = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*0-9]+\])?:?=(.*)\}", re.DOTALL)
 CHANGES = re.compile(r"=|\+\+|--")
 CHANGED = re.compile(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
-# What an expression takes from somewhere else than a named variable.
+# Parts of an expression that do not come from a named variable.
 COMPUTED = re.compile(r"\$(?![A-Za-z_])|`")
 EVALUATES = re.compile(rb"\b(?:eval|sh|trap|env|xargs|alias)\b")
 NUMBER = re.compile(r"-?\d+")
-# Leaves that may hold what would be a substitution elsewhere, and the marks of one.
+# Leaves that may contain the text of a substitution, and the marks of a substitution.
 QUOTED = frozenset({"raw_string", "ansi_c_string", "heredoc_start", "$(", "`", "$(("})
 SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
-# Only what stands in them matters.
+# Nodes of which only the children matter.
 BARE = frozenset({"program", "pipeline", "list", "command_name", "string", "do_group"})
-# Between the parts of these, blanks are text.
+# Nodes whose parts are separated by significant blanks.
 SPACED = frozenset({"string", "translated_string", "expansion", "heredoc_body", "regex"})
-# They hold nothing else, so they matter only where they could hide a substitution.
+# Leaves that matter only if they could hide a substitution.
 LEAVES = frozenset(
     {"word", "string_content", "variable_name", "raw_string", "heredoc_end", "heredoc_content"}
     | {"test_operator", "special_variable_name", "file_descriptor", '"', ";", "|", "&&", "||"}
 )
-# Their parts stand without blanks between them; the parts of the others stand on one line.
+# Nodes whose parts have no blanks between them, and nodes whose parts are on one line.
 TIGHT = frozenset({"variable_assignment", "concatenation", "simple_expansion", "subscript"})
 LINES = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
 
 
 class ScriptVisitor:
-    """What one parse found.
+    """Result of one parse.
 
-    `scripts` are texts that have to be parsed in turn. `computes` are the variables that are
-    evaluated as expressions, `texts` those that may hold text that is none, `sets` those that get
-    a value otherwise than from a command.
+    `scripts` are texts to parse in turn. `computes` contains the variables that are evaluated as
+    expressions, `texts` the variables that may contain something other than a number, `sets` the
+    variables that get a value other than from a command.
     """
 
     def __init__(self, text: str, budget: ParsingBudget) -> None:
@@ -109,7 +109,7 @@ class ScriptVisitor:
                 stack.append((child, depth))
 
     def _visit(self, node: "SyntaxNode", kind: str) -> "list[SyntaxNode]":
-        """Records what `node` is; returns the nodes below that are still to be visited."""
+        """Record `node` and return the child nodes still to visit."""
         children = node.children
         if not children:
             self._leaf(node, kind)
@@ -130,7 +130,7 @@ class ScriptVisitor:
             case "test_command" | "compound_statement":
                 self._visit_brackets(node, children)
             case "function_definition":
-                # No program: what follows may mean something else by a known name.
+                # Not a program, but later commands of a known name may mean something else.
                 self.commands.append(Command(("function",), ("function",), text=text_of(node)))
             case "for_statement":
                 self._loop(node)
@@ -144,7 +144,7 @@ class ScriptVisitor:
         self.opaque = self.opaque or reason
 
     def _check_gaps(self, node: "SyntaxNode", children: "Sequence[SyntaxNode]", kind: str) -> None:
-        """What the tree leaves out must be blanks: else the grammar overlooked something."""
+        """Mark the script as opaque if the grammar skipped anything but blanks."""
         at = node.start_byte
         for child in children:
             start = child.start_byte
@@ -167,9 +167,10 @@ class ScriptVisitor:
             self._doubt("part of it could not be read")
 
     def _is_ambiguous(self, quoted: str) -> bool:
-        """Whether a shell without $'..' could run something else than one with it.
+        """Return whether a shell without $'..' could run something else than a shell with it.
 
-        To it the string ends at an escaped quote, and `eval` makes a variable of the dollar sign.
+        Without it, the string ends at an escaped quote, and `eval` expands the dollar sign as a
+        variable.
         """
         return "\\'" in quoted or EVALUATES.search(self._source) is not None
 
@@ -191,7 +192,7 @@ class ScriptVisitor:
             for word in command.argv[1:]:
                 self._assigns(word or "", None)
         if command.words[1:] and any(r.op.startswith("&>") for r in command.redirects):
-            # To a shell that does not know it, the command ends here and another one begins.
+            # In a shell without `&>`, the command ends here and another one begins.
             self.scripts.append(" ".join(command.words[1:]))
 
     def _visit_redirected(
@@ -210,7 +211,7 @@ class ScriptVisitor:
         return ([] if body.type in REDIRECTS else [body]) + below
 
     def _below(self, nodes: "Sequence[SyntaxNode]") -> "list[SyntaxNode]":
-        """The nodes to visit in turn when the redirections among `nodes` are already recorded."""
+        """Return the nodes to visit when the redirections among `nodes` are already recorded."""
         below: list[SyntaxNode] = []
         for node in nodes:
             below += self._redirection(node) if node.type in REDIRECTS else [node]
@@ -237,7 +238,7 @@ class ScriptVisitor:
             self._compute(node)
             inner = text_of(node)[2:-2]
             if any(mark in inner for mark in "&|;<>()\n") or first == "((":
-                # A shell without these brackets runs what stands within them.
+                # A shell without these brackets runs their contents as commands.
                 self.scripts.append(inner)
 
     def _expansion(self, node: "SyntaxNode", kind: str) -> None:
@@ -281,7 +282,7 @@ class ScriptVisitor:
             self._assigns(text_of(name), None)
 
     def _assignment(self, node: "SyntaxNode") -> None:
-        """One that no command recorded: `a=1` alone, or within `export`."""
+        """Record an assignment outside a command: `a=1` alone, or within `export`."""
         if node.parent_type != "command":
             name, value = assignment(node)
             self.commands.append(Command((), (), ((name, value),), (), text_of(node)))

@@ -1,8 +1,8 @@
-"""Shell words: what the program would receive for a piece of source text."""
+"""Shell words: conversion of source text to the argument that a program receives."""
 
 import re
 
-# Text that means itself wherever it stands.
+# Text without any special meaning in a shell.
 PLAIN = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 PIECES = re.compile(
     r"'(?P<raw>[^']*)'"
@@ -27,10 +27,10 @@ ANSI_LETTERS = {
 
 
 def unquote_word(text: str) -> str | None:
-    """The value of the word written as `text`, quotes and escapes resolved.
+    """Return the value of the word written as `text`, with quotes and escapes resolved.
 
-    None where the shell computes it: variables, substitutions, braces. A tilde and the wildcards
-    of a file pattern are left as they stand.
+    Returns None if the shell computes the value: variables, substitutions, braces. A tilde and the
+    wildcards of a file pattern are left unchanged.
     """
     if PLAIN.fullmatch(text):
         return text
@@ -46,7 +46,7 @@ def unquote_word(text: str) -> str | None:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether the word written as `text` has a wildcard outside of quotes."""
+    """Return whether the word written as `text` has a wildcard outside quotes."""
     if not GLOB.search(text):
         return False
     return any(GLOB.search(piece["bare"] or "") for piece in PIECES.finditer(text))

@@ -1,4 +1,4 @@
-"""Programs that run other programs: what they would run."""
+"""Resolution of programs that run other programs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,22 @@ LONG_VALUES = frozenset({"--rcfile", "--init-file"})
 
 @dataclass(slots=True)
 class WrappedCommand:
-    """What a command runs in turn: commands with their arguments, and scripts as text."""
+    """Commands with their arguments and scripts as text that a command runs in turn."""
 
     commands: list[Command] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
 
 
-# What `env -S` takes apart as a shell would.
+# Strings that `env -S` splits as a shell would.
 PLAIN_STRING = re.compile(r"[\w ./,:=@%+-]*")
 
 
 class UnresolvableWrapper(Exception):
-    """What a wrapper runs cannot be told; the argument is the reason."""
+    """Error for a wrapper whose command is unknown; the argument is the reason."""
 
 
 def unwrap(command: Command) -> tuple[WrappedCommand, str | None]:
-    """Everything that `command` runs by the table, and why not all is known."""
+    """Return everything that `command` runs according to the table, and why part is unknown."""
     nested = WrappedCommand()
     pending = [command]
     try:
@@ -83,7 +83,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
             return []
         if "splits" in spec and (split_result := _split_string(word, argv[at + 1 :])):
             inner_words, used = split_result
-            # The string stands for more words of the same wrapper, in front of the others.
+            # The string contains more words of the same wrapper, which precede the others.
             inner = (argv[0], *inner_words, *argv[at + used :])
             words = (command.words[0], *inner_words, *command.words[at + used :])
             return [Command(inner, words, tuple(assignments), (), command.text)]
@@ -113,7 +113,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
 def _option(
     word: str, following: Sequence[str | None], spec: Mapping[str, Any], nested: WrappedCommand
 ) -> int:
-    """How many words the option takes, itself included."""
+    """Return the number of words that the option takes, including itself."""
     name, glued, value = word.partition("=")
     if not word.startswith("--"):
         letters, flags, values = word[1:], spec.get("flags", ""), spec.get("values", "")
@@ -128,7 +128,7 @@ def _option(
         else:
             return 1
     elif name in spec.get("long_flags", ()):
-        # Their values are optional, so that they never take the next word.
+        # Their values are optional, so they never take the next word.
         return 1
     elif name in spec.get("long_values", ()):
         if name in spec.get("long_scripts", ()):
@@ -138,7 +138,7 @@ def _option(
 
 
 def _split_string(word: str, following: Sequence[str | None]) -> tuple[list[str], int] | None:
-    """The words in the string of `env -S`, and how many words the option takes; else None."""
+    """Return the words in the string of `env -S` and the number of words used, or None."""
     name, glued, value = word.partition("=")
     if name != "--split-string":
         if word[:2] == "--" or word[:1] != "-" or "S" not in word:

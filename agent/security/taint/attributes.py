@@ -1,7 +1,7 @@
 """Extended attributes of files, read and written without following links.
 
-Writing one takes write permission for the file, which the owner of a read-only file lacks. Such a
-file is made writable for a moment, through a descriptor, so that its mode ends as it began.
+Writing an attribute takes write permission, which the owner of a read-only file lacks. Such a file
+is made writable briefly through a descriptor, and its mode is restored afterwards.
 https://man7.org/linux/man-pages/man7/xattr.7.html
 """
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 _SUPPORTED = hasattr(os, "setxattr")
 _CREATE = getattr(os, "XATTR_CREATE", 0)
 _OPENED = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
-# Nothing is there, it has no such attribute, or no file there can have any.
+# The file or the attribute does not exist, or the file cannot have attributes.
 _ABSENT = frozenset(
     {errno.ENODATA, errno.ENOENT, errno.ENOTDIR, errno.ENOTSUP, errno.ENAMETOOLONG, errno.ELOOP}
 )
@@ -24,7 +24,7 @@ Place = str | os.PathLike[str] | int
 
 
 def read_attribute(place: Place, name: str) -> bytes | None:
-    """Return the attribute's value; empty for one that is there and cannot be read."""
+    """Return the attribute's value; None if it does not exist, empty if it cannot be read."""
     if not _SUPPORTED:
         return None
     try:
@@ -40,18 +40,18 @@ def read_attribute(place: Place, name: str) -> bytes | None:
 
 
 def list_attributes(place: Place) -> Sequence[str] | None:
-    """Return the names of the attributes; None where there are more than can be listed."""
+    """Return the names of the attributes; None if there are too many to list."""
     if not _SUPPORTED:
         return ()
     try:
         return os.listxattr(place, follow_symlinks=isinstance(place, int))
     except OSError as exc:
-        # Behind a closed folder nothing can be read.
+        # Nothing behind an inaccessible folder can be read.
         return () if exc.errno in _ABSENT or exc.errno == errno.EACCES else None
 
 
 def write_attribute(place: Place, name: str, value: bytes, *, new: bool = False) -> None:
-    """Set the attribute. Raises `OSError`; `FileExistsError` where `new` and it is there."""
+    """Set the attribute. Raises `OSError`; `FileExistsError` if `new` and it already exists."""
     if not _SUPPORTED:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     flags = _CREATE if new else 0
@@ -63,7 +63,7 @@ def write_attribute(place: Place, name: str, value: bytes, *, new: bool = False)
 
 
 def remove_attribute(place: Place, name: str) -> bool:
-    """Remove the attribute; False where it is not there, or stays."""
+    """Remove the attribute; return False if it does not exist or cannot be removed."""
     if not _SUPPORTED:
         return False
     try:
@@ -81,7 +81,7 @@ def remove_attribute(place: Place, name: str) -> bool:
 
 @contextmanager
 def _writable(place: Place) -> Iterator[str]:
-    """The path of the very file, which its owner may write to meanwhile. Raises `OSError`."""
+    """Yield a path of the same file while its owner may write to it. Raises `OSError`."""
     descriptor = os.dup(place) if isinstance(place, int) else os.open(place, _OPENED)
     try:
         mode = os.fstat(descriptor).st_mode

@@ -1,13 +1,13 @@
-"""Marks on the files that a command changes.
+"""Taint marks on the files that a command changes.
 
-What a command changes is known afterwards only. So its folder says from the start since when files
-may have changed; that is taken back once each of them is marked, and stays when some could not be
-looked at, or when Kore was killed meanwhile. A command that knows no untrusted text says so, too:
-it may be given some later, which marks the folder. The time compared is that of the last change of
-anything about a file, which no command can set back.
+The changed files are known only after the command. Its folder therefore records at the start the
+time from which files may have changed. The record is removed once each changed file is marked, and
+stays if some files could not be checked or Kore was killed. A command without access to untrusted
+text has a record too: it may receive such text later, which marks the folder. The compared time is
+a file's ctime, which no command can set back.
 
-Several processes may run commands in a folder, each with an attribute of its own out of a few: a
-process takes one that is not there yet, and changes or removes only its own.
+Several processes may run commands in a folder, each with its own attribute out of a limited set: a
+process takes a free attribute, and changes or removes only its own.
 """
 
 import os
@@ -35,13 +35,12 @@ _ENTRIES_MOST = 500_000
 
 
 class _RunningCommands:
-    """The commands of this process that may be changing files, by folder, with the attribute that
-    says so there."""
+    """Running commands of this process by folder, with the attributes that record them."""
 
     def __init__(self, attribute: str) -> None:
         self._names = attributes_of_processes(attribute)
         self._since: dict[Path, list[float]] = {}
-        # The attribute that this process has taken, by folder.
+        # Attribute that this process has taken, by folder.
         self._own: dict[Path, str] = {}
         self._lock = threading.Lock()
 
@@ -55,7 +54,7 @@ class _RunningCommands:
                 self._update(folder, running)
 
     def end(self, folder: Path, since: float, *, unmarked_since: float | None = None) -> None:
-        """`unmarked_since`: since when files may have changed that are not marked."""
+        """Remove a command; files changed from `unmarked_since` on may be unmarked."""
         with self._lock:
             running = self._since[folder]
             running.remove(since)
@@ -75,11 +74,11 @@ class _RunningCommands:
             except FileExistsError:
                 stale_since = counting_since(folder, name)
                 if stale_since is not None and _is_left(folder, name):
-                    # Of a process that was killed: it stays, so that two that find it remove
-                    # nothing.
+                    # Left by a killed process. The attribute stays, so that two processes that find
+                    # it remove nothing.
                     note_earliest(folder, SINCE, stale_since)
             except OSError:
-                # Only what outlives a `kill -9` is lost of a command that knows no untrusted text.
+                # For a command without untrusted text, only a `kill -9` would need this record.
                 if name.startswith(RUNNING):
                     note_earliest(folder, SINCE, since)
                 return
@@ -102,8 +101,11 @@ _started, _running = _RunningCommands(STARTED), _RunningCommands(RUNNING)
 
 
 class TaintingCommand:
-    """A command that may change any file of some folders: `start` before it runs, `begin` once it
-    may know strangers' words, `end` when it has ended. All may take a while in a large folder."""
+    """Command that may change any file of some folders.
+
+    Call `start` before it runs, `begin` once it may have read untrusted text, and `end` when it has
+    ended. All of them may take a while in a large folder.
+    """
 
     def __init__(self, *folders: Path) -> None:
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
@@ -112,7 +114,7 @@ class TaintingCommand:
         self.is_exposed = False
 
     def start(self) -> None:
-        """From here on it counts when a folder is marked meanwhile, also after a `kill -9`."""
+        """Record the command: a folder marked from now on counts for it, even after a `kill -9`."""
         self._started = self.since.time_s
         for folder in self._folders:
             _started.begin(folder, self._started)
@@ -125,8 +127,7 @@ class TaintingCommand:
                 _running.begin(folder, self._begun_at)
 
     def end(self, *, is_exposed: bool = True) -> None:
-        """Mark every file that it may have changed since it was started, if it may know strangers'
-        words."""
+        """Mark every file changed since the start if the command may have read untrusted text."""
         try:
             if is_exposed:
                 self.begin()
@@ -141,7 +142,7 @@ class TaintingCommand:
         for folder in self._folders:
             is_complete = False
             try:
-                # Where a link lies by now, the folder is not the one that was given.
+                # If a link has replaced the folder, it is not the original folder.
                 if os.path.realpath(folder) == os.fspath(folder):
                     is_complete = mark_changed(folder, self.since.time_s)
             finally:
@@ -150,9 +151,10 @@ class TaintingCommand:
 
 
 def mark_changed(workspace: Path, since: float) -> bool:
-    """Mark every file and folder of the workspace that was changed since then (Unix time).
+    """Mark every file and folder of the workspace that changed since this Unix time.
 
-    False when some could not be looked at: they are too many, too deep or closed to us.
+    Returns False if some could not be checked: there are too many, they are nested too deeply, or
+    access was denied.
     """
     is_complete = True
     remaining = _ENTRIES_MOST
@@ -194,12 +196,12 @@ def mark_changed(workspace: Path, since: float) -> bool:
 
 
 def _encode_time(time_s: float) -> bytes:
-    """The time, and the process that says so."""
+    """Return the time and the identity of this process, encoded."""
     return " ".join([f"{time_s:.6f}", *process_mark().values()]).encode()
 
 
 def _is_left(folder: Path, name: str) -> bool:
-    """Whether the process that has taken this attribute is gone, or did not say which it is."""
+    """Return whether the process that took this attribute has ended or is unknown."""
     value = read_attribute(folder, name) or b""
     _, _, process = value.decode("ascii", "replace").partition(" ")
     return not process or is_gone(process)

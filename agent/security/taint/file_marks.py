@@ -1,11 +1,11 @@
-"""Files in the owner's own folders that were written while untrusted text was around.
+"""Taint marks on files in the owner's folders that were written with untrusted text in context.
 
-A mark is an extended attribute, so it stays with a file that is moved. The folders around a marked
-file are marked too, because which files a command has read is unknown.
+A mark is an extended attribute, so it moves with the file. The folders around a marked file are
+marked too, because it is unknown which files a command has read.
 
-Links, FIFOs and other users' files take no such attribute: their folder says since when they may
-have changed. Where a file should take a mark and does not, the workspace says so for all that is in
-it; where that fails too, this process remembers it until it ends.
+Links, FIFOs and other users' files cannot have such an attribute: their folder records the time
+from which they may have changed. If a file should take a mark but does not, the workspace records
+this for all of its contents; if that fails too, this process remembers it until it exits.
 """
 
 import errno
@@ -30,16 +30,16 @@ MarkLevel = Literal["none", "seen", "unseen"]
 log = logging.getLogger(__name__)
 
 _NAME = "user.kore.untrusted"
-# What a command changes could not be shown to a person beforehand.
+# Changes by a command could not be shown to a person beforehand.
 _KNOWN, _UNSEEN = b"1", b"2"
-# Unix times: since when files of a folder may have changed for good, while commands run that may
-# know untrusted text, and while any run. The last counts only once the folder is marked.
+# Unix times from which files of a folder may have changed: permanently, while commands run that may
+# know untrusted text, and while any command runs. The last counts only once the folder is marked.
 SINCE, RUNNING, STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
-# Since when entries of a folder may have changed that take no mark themselves.
+# Time from which entries of a folder may have changed that cannot be marked themselves.
 _UNMARKABLE = "user.kore.unmarkable"
-# Each process has an attribute of its own; past this number a command's time counts for good.
+# Each process has its own attribute; beyond this number a command's time counts permanently.
 _PROCESSES = 16
-# As many as the kernel follows.
+# The same limit as in the kernel.
 _MOST_LINKS = 40
 
 
@@ -50,13 +50,13 @@ def attributes_of_processes(attribute: str) -> tuple[str, ...]:
 _TIMES = (SINCE, *attributes_of_processes(RUNNING), *attributes_of_processes(STARTED))
 _ALL = (_NAME, _UNMARKABLE, *_TIMES)
 
-# What attributes of folders should say that could not be set, by folder and attribute.
+# Values of folder attributes that could not be set, by folder and attribute.
 _unstored: dict[tuple[str, str], float] = {}
 _without_attributes: set[Path] = set()
 
 
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
-    """Mark `path`, in `workspace`, and the folders around both, which are marked first."""
+    """Mark `path`, in `workspace`, and first the folders around both."""
     mark_folders_around(path, workspace)
     is_marked_already = path == workspace and not unseen
     if not is_marked_already and not mark_entry(path, unseen=unseen):
@@ -66,7 +66,7 @@ def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
 def mark_folders_around(path: Path, workspace: Path) -> None:
     real = Path(os.path.realpath(workspace))
     for folder in dict.fromkeys((*path.parents, real, *real.parents)):
-        # A workspace may belong to another user; what is above it then is not ours to mark.
+        # A workspace may belong to another user; the folders above it are then not ours to mark.
         is_inside = folder == real or real in folder.parents
         if (is_inside or _is_ours(folder)) and not _is_folder_marked(folder):
             try:
@@ -76,7 +76,7 @@ def mark_folders_around(path: Path, workspace: Path) -> None:
 
 
 def mark_entry(path: Path, *, unseen: bool = False) -> bool:
-    """Mark one entry alone; return False where neither it nor its folder can say so."""
+    """Mark a single entry; return False if neither the entry nor its folder can record the mark."""
     try:
         write_attribute(path, _NAME, _UNSEEN if unseen else _KNOWN)
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def mark_open_file(descriptor: int, *, unseen: bool = False) -> None:
 
 
 def note_unmarked(path: Path, workspace: Path) -> None:
-    """Have all count as untrusted that has changed in the workspace since `path` has."""
+    """Treat everything in the workspace that changed since `path` changed as untrusted."""
     try:
         changed_s = os.lstat(path).st_ctime
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def note_unmarked(path: Path, workspace: Path) -> None:
 
 
 def note_earliest(folder: Path, attribute: str, since: float) -> None:
-    """Have the folder say that entries may have changed `since` then, or before as it said."""
+    """Record on the folder that entries may have changed since this time, or an earlier record."""
     before = _time_of(folder, attribute)
     if before is not None and before <= since:
         return
@@ -112,7 +112,7 @@ def note_earliest(folder: Path, attribute: str, since: float) -> None:
 
 
 def _mark_on_folder(path: Path) -> bool:
-    """Have the folder say since when this link, FIFO or other user's file has changed."""
+    """Record the change time of a link, FIFO or other user's file on its folder."""
     try:
         info = os.lstat(path)
         if _takes_marks(info):
@@ -128,8 +128,10 @@ def _mark_on_folder(path: Path) -> bool:
 
 
 def _remember(folder: Path, attribute: str, value: float, reason: OSError) -> None:
-    """Keep what an attribute of the folder should say. A file system without attributes has no
-    marks at all."""
+    """Remember the value of a folder attribute that could not be set.
+
+    On a file system without attributes there are no marks, so nothing is remembered.
+    """
     if reason.errno == errno.ENOTSUP:
         if folder not in _without_attributes:
             _without_attributes.add(folder)
@@ -141,7 +143,7 @@ def _remember(folder: Path, attribute: str, value: float, reason: OSError) -> No
 
 @frozen
 class _FolderMarks:
-    """The times that count for all that is in a folder, and for its entries that take no mark."""
+    """Times that apply to everything in a folder, and to its entries that cannot be marked."""
 
     since: Sequence[float] = ()
     unmarkable_since: float | None = None
@@ -149,13 +151,13 @@ class _FolderMarks:
 
 _NO_MARKS = _FolderMarks()
 
-# What folders say, for a look at several files in a row.
+# Cached folder times for checking several files in a row.
 FolderTimes = dict[str, _FolderMarks]
 
 
 @frozen
 class OpenFileMark:
-    """The mark of a file, and what else tells of its last change, while it was open."""
+    """Mark of a file and its status, including the last change, read while it was open."""
 
     info: os.stat_result
     mark: bytes | None
@@ -168,11 +170,12 @@ class OpenFileMark:
 def mark_level(
     path: Path, times: FolderTimes | None = None, *, opened: OpenFileMark | None = None
 ) -> MarkLevel:
-    """Return `seen` when the file, or any file of the folder, may hold untrusted text; `unseen`
-    when a command may have written it there: no tool could ask a person before.
+    """Return how far a file, or any file of a folder, may contain untrusted text.
 
-    Every link on the way counts, and what it leads to. `times` remembers the folders around the
-    path until the next file. `opened` is what was read at `path`, whatever is there by now.
+    `seen`: it may contain such text. `unseen`: a command may have written it there, and no tool
+    could ask a person first. Every link on the way counts, and so does its target. `times` caches
+    the folders around the path for the next file. `opened` is what was read at `path`, even if
+    something else is there now.
     """
     times = {} if times is None else times
     try:
@@ -188,8 +191,8 @@ def mark_level(
             mark = OpenFileMark(os.lstat(place), read_attribute(place, _NAME))
             levels.add(opened_level(str(place), mark, times))
     except OSError as exc:
-        # Nothing is read through a link that leads to nothing, or in a circle. EINVAL is a link
-        # that became something else meanwhile.
+        # A dangling or circular link gives nothing to read. EINVAL means that a link was replaced
+        # by something else in the meantime.
         if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             levels.add("unseen")
     return next(one for one in ("unseen", "seen", "none") if one in levels)
@@ -208,17 +211,19 @@ def is_name_marked(path: Path, times: FolderTimes | None = None) -> bool:
     try:
         info = os.lstat(path)
     except OSError:
-        # It was there when it was listed.
+        # It existed when it was listed.
         return True
     mark = OpenFileMark(info, read_attribute(path, _NAME))
     level = opened_level(os.path.abspath(path), mark, {} if times is None else times)
-    # A folder is also marked for what is in it.
+    # A folder is also marked because of its contents.
     return level == "unseen" if stat.S_ISDIR(info.st_mode) else level != "none"
 
 
 class ShownPaths:
-    """Paths below a folder that a tool shows, and whether untrusted text is in one of them: in the
-    file, in its name, or in the name of a folder on the way."""
+    """Paths below a folder that a tool shows, with a check for untrusted text.
+
+    The text may be in the file, in its name, or in the name of a folder on the way.
+    """
 
     def __init__(self, root: Path) -> None:
         self.is_marked = False
@@ -239,7 +244,7 @@ class ShownPaths:
 
 
 def unmark(folder: Path) -> int:
-    """Remove all marks from the folder and what is in it. Return how many there were."""
+    """Remove all marks from the folder and its contents, and return their number."""
     pending = [os.fspath(folder)]
     count = _unmark_entry(folder)
     while pending:
@@ -250,7 +255,7 @@ def unmark(folder: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
         except OSError:
-            # What cannot be looked at keeps its marks.
+            # Entries that cannot be read keep their marks.
             continue
     return count
 
@@ -276,7 +281,7 @@ def opened_level(path: str, opened: OpenFileMark, times: FolderTimes) -> MarkLev
         if marks.unmarkable_since is not None and folder == above:
             since = since if _takes_marks(opened.info) else (*since, marks.unmarkable_since)
         for moment in since:
-            # Where the clock was set back behind the beginning, nothing tells what is new.
+            # If the clock was set back before the start time, nothing shows which files are new.
             if changed_s >= moment or time.time() < moment:
                 level = "unseen"
         if (parent := os.path.dirname(folder)) == folder:
@@ -285,14 +290,14 @@ def opened_level(path: str, opened: OpenFileMark, times: FolderTimes) -> MarkLev
 
 
 def _takes_marks(info: os.stat_result) -> bool:
-    """Whether this user can set attributes of such an entry."""
+    """Return whether this user can set attributes of such an entry."""
     user = os.geteuid()
     is_plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
     return is_plain and user in (0, info.st_uid)
 
 
 def _places_of_links(path: Path) -> Iterator[Path]:
-    """Every link on the way to the file, and the file at the end."""
+    """Yield every link on the way to the file, and the file at the end."""
     pending = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
         parts = Path(pending).parts
@@ -308,10 +313,10 @@ def _places_of_links(path: Path) -> Iterator[Path]:
 
 def _folder_marks(folder: str) -> _FolderMarks:
     names = list_attributes(folder)
-    # A command may have added more than can be listed; each is still there when asked for.
+    # A command may have added more names than can be listed; each can still be read by name.
     names = _ALL if names is None else names
     if not names and not _unstored:
-        # Nearly every folder: each turn asks for several.
+        # The usual case; each turn checks several folders.
         return _NO_MARKS
     times = (counting_since(folder, name) for name in _TIMES if name in names)
     since = [moment for moment in times if moment is not None]
@@ -320,7 +325,7 @@ def _folder_marks(folder: str) -> _FolderMarks:
 
 
 def counting_since(folder: str | Path, name: str) -> float | None:
-    """Return the time of such an attribute; None where there is none, or it counts for nothing."""
+    """Return the time of such an attribute, or None if it does not exist or does not count."""
     if name.startswith(STARTED) and not _is_folder_marked(folder):
         return None
     return _time_of(folder, name)

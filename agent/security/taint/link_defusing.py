@@ -1,11 +1,10 @@
-"""Links in a text that could carry something private away when they are followed, and pictures,
-which are loaded without a click.
+"""Defusing of links and pictures that could exfiltrate private data.
 
-An address is not taken away: it is shown letter by letter, as code that nothing follows. Links
-that can be read for certain may stay. Of everything else nothing is recognised: where a renderer
-of any dialect could begin a link, a picture, a definition or a tag, a letter is put in between, so
-that none begins. What is left is read once more without its marks; where that shows an address,
-the text has to be shown as code.
+A link needs a click; a picture is loaded without one. An address is not removed: it is shown in
+full, as code that nothing follows. Links that can be read with certainty may stay. Nothing else is
+interpreted: where a renderer of any dialect could begin a link, a picture, a definition or a tag, a
+character is inserted, so that none begins. The remaining text is read again without its marks; if
+that shows an address, the text has to be shown as code.
 """
 
 import html
@@ -15,7 +14,7 @@ from itertools import pairwise
 
 _SPAN = re.compile(r"`[^`\n]+`")
 _TICKS = re.compile(r"`+")
-# Shown as blanks, so that they separate here what they separate there.
+# Replaced by blanks, because renderers show them as separators.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 _REST = r"[^\s<>\"`|\\^{}\[\]]"
@@ -24,18 +23,18 @@ _LOCAL = r"[\w.+!#$%&/=?^{};:-]"
 _URL = rf"(?<![a-z0-9+.-])[a-z0-9+.-]+://{_REST}*|(?:www\.|mailto:|tel:){_REST}+"
 _SCHEMELESS_URL = r"(?<![\w:/])//(?=[^\s/<>|\[\]]*\.)[^\s<>`|]*"
 _MAIL = rf"(?<!{_LOCAL}){_LOCAL}++@{_NAME}{_REST}*"
-# Of two names alone, as in `main.py`, the last but one cannot be made up.
+# In a bare name of two labels, as in `main.py`, the first label cannot be chosen freely.
 _HOST = rf"{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+"
 _NUMBERS = r"\d{1,3}(?:\.\d{1,3}){3}[/?#:]"
 _ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*+(?:{_HOST}|{_NUMBERS}){_REST}*"
 _TITLE = r"(?:\s{1,3}(?:\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'))?"
-# Some dialects allow blanks or the end of a line between `[label]` and `(address)`.
+# Some dialects allow blanks or a line end between `[label]` and `(address)`.
 _GAP = r"[ \t]*(?:\n[ \t>]*)?"
-# An address elsewhere needs other characters.
+# A target on another site needs other characters.
 _HARMLESS = r"\([\w ,#=+*-]*\)(?!\{)"
-# No definition of a link has two plain words: `[^1]: See there`.
+# A link definition never has two plain words: `[^1]: See there`.
 _PROSE = r":[ \t]+[\w'-]+,?[ \t]+[\w'-]+[.,;:!?]?(?!\S)"
-# Kore's own tag, which leads nowhere, stays one.
+# Kore's own tag leads nowhere and stays.
 _OPENING = rf"\]{_GAP}(?=\()(?!{_HARMLESS})|\](?=:)(?!{_PROSE})|<(?=[a-z/!?])(?!/?promise>)"
 _LINK = re.compile(
     rf"\](?P<harmless>{_HARMLESS})"
@@ -48,17 +47,17 @@ _LINK = re.compile(
 )
 _TAIL = ".,;:!?)'*_~"
 _LABEL_CHARS = 500
-# Where the bracket of a label may go without a new link, definition or tag in its place.
+# Text after which the bracket of a label can be removed without creating a link, definition or tag.
 _BEFORE_LABEL = re.compile(r"(?:\A|[\s(*_~\"':,;|>]|[^\x00-\x7f])\Z")
-# Where an address ends for every renderer: some take each letter up to a blank for a part of it.
+# End of an address in every renderer; some include each character up to a blank.
 _ENDING = re.compile(r"[.,;:!?)\]\"'*_~>]{0,4}(?!\S)")
 _PLAIN_TARGET = re.compile(r"[^\s<>\[\]\\\"'`]+")
 
-# Where an address without a scheme may stay: whatever touches it from before would be part of it.
+# Position of an allowed address without a scheme: text that touches it would become part of it.
 _ALLOWED_MARK = "\0"
-# Where an address was that is code now: what is before it must not make a link of its marks.
+# Position of an address that is now code; the text before must not make a link of its marks.
 _DEFUSED_MARK = "\1"
-# The mark of a picture, and where it may stay one.
+# Mark of a picture, and the position of an allowed one.
 _PICTURE = re.compile(r"!(?=\[)")
 _PICTURE_MARK = "\2"
 _MARKS = re.compile(r"\|\||[\\*_~\[\]\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
@@ -72,14 +71,16 @@ _BARE = re.compile(_ADDRESS, re.IGNORECASE)
 
 
 def addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Return the start and end of each address in a text without marks, which a screen may make
-    links of."""
+    """Yield the start and end of each address of which a screen may make a link.
+
+    The text must not contain marks.
+    """
     for match in _BARE.finditer(text):
         yield match.start(), match.start() + len(match[0].rstrip(_TAIL))
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """Return the pieces as one text in which marks of code that meet stay two marks."""
+    """Return the pieces as one text, with a blank between adjacent code marks."""
     text = ""
     for piece in pieces:
         text += f" {piece}" if text.endswith("`") and piece.startswith("`") else piece
@@ -92,19 +93,21 @@ def longest_ticks(markdown: str) -> int:
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
-    """Return the text in pieces, and of each whether it is a span of code. This is certain only
-    where each backtick belongs to a span on its own line."""
+    """Return the text in pieces, and for each whether it is a code span.
+
+    This is certain only if each backtick belongs to a span on its own line.
+    """
     bounds = [0, *(at for match in _SPAN.finditer(text) for at in match.span()), len(text)]
     return [(text[start:end], n % 2 == 1) for n, (start, end) in enumerate(pairwise(bounds))]
 
 
 def break_openings(text: str) -> str:
-    """Return the text with a letter within everything that could begin a link or a tag."""
+    """Return the text with a character inserted in everything that could begin a link or a tag."""
     return _OPENINGS.sub(_break, text)
 
 
 def break_pictures(text: str) -> str:
-    """Return the text with a blank within everything that could begin a picture."""
+    """Return the text with a blank inserted in everything that could begin a picture."""
     return _PICTURE.sub("! ", text)
 
 
@@ -113,11 +116,12 @@ def _break(opening: re.Match[str]) -> str:
 
 
 class LinkText:
-    """Text with links: `defused` is what people get of it, `_rest` what is left without them.
+    """Text with links, read once.
 
-    An address becomes code within `ticks` backticks, or, where they `grow`, within one more each
-    time. `follows` is the letter behind the text. `has_code` says whether something became code.
-    Links may stay where `is_shown` knows the address, pictures where it is the person's own.
+    `defused` is the text for people, `_rest` the text without its links. An address becomes code
+    within `ticks` backticks, with one more each time if `grow`. `follows` is the character after
+    the text. `has_code` says whether an address became code. Links may stay if `is_shown` accepts
+    the address, pictures if the address `is_own`, the person's.
     """
 
     def __init__(
@@ -146,14 +150,14 @@ class LinkText:
         self.defused = defused.replace(_PICTURE_MARK, "")
 
     def hides_more(self) -> bool:
-        """Return whether marks put another address together, or make one a part of something."""
+        """Return whether marks assemble another address, or make one part of something else."""
         rest = html.unescape("".join(self._rest))
-        # What some renderers show as a formula loses its marks there.
+        # Some renderers show formulas, in which these marks disappear.
         readings = {rest, _FORMULA_MARKS.sub("", rest)}
         return any(_ASSEMBLED.search(_MARKS.sub("", reading)) for reading in readings)
 
     def _add(self, before: str, match: re.Match[str]) -> int:
-        """Return where the text goes on."""
+        """Add a match and return the position at which to continue."""
         end = match.end()
         if (bare := match["bare"]) is not None:
             self._bare(before, bare, end)
@@ -188,7 +192,7 @@ class LinkText:
 
     def _labelled(self, before: str, match: re.Match[str], target: str) -> int:
         label = before.rfind("[", -_LABEL_CHARS)
-        # Whatever else would be a picture becomes a link when its mark is broken.
+        # A picture whose mark is broken would become a link.
         is_picture = label > 0 and before[label - 1] == "!"
         may_stay = self._is_own if is_picture else self._is_shown
         if _PLAIN_TARGET.fullmatch(target) and may_stay(target):
@@ -220,7 +224,7 @@ class LinkText:
         return next(filter(None, reversed(self._output)), "")
 
     def _code(self, address: str, before: str, end: int) -> str:
-        # A mark that touches would become part of it, or take its meaning away.
+        # An adjacent mark would become part of the code, or cancel its meaning.
         before = before or self._last_output()
         left = " " if before.endswith(("\\", "`")) else ""
         right = " " if self._text[end : end + 1] == "`" else ""

@@ -1,9 +1,9 @@
-"""Links in a growing answer, defused before anybody is shown them.
+"""Streaming removal of links from a growing answer, before it is shown.
 
-What is harmless in any surroundings leaves word by word. A word that may be part of a longer link
-(brackets, tags, code) waits for the end of its line, or of its paragraph where the line leaves
-something open. The pieces depend on the text alone and never on how it arrives, so the stored
-answer is the same as the streamed one.
+Text that is harmless in any context is released word by word. A word that may be part of a longer
+link (brackets, tags, code) waits for the end of its line, or of its paragraph if the line leaves
+something open. The pieces depend only on the text and not on how it arrives, so the stored answer
+equals the streamed one.
 """
 
 import re
@@ -19,7 +19,7 @@ from agent.security.taint.link_defusing import (
     spans,
 )
 
-# Not all renderers know blocks between tildes.
+# Not all renderers support blocks between tildes.
 _OPENING = re.compile(r"(?P<ticks>`{3,}+)[^`\n]*\n")
 _FENCE_END = re.compile(r" {0,3}(?P<ticks>`{3,}+)[ \t]*(?P<more>.*)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
@@ -31,14 +31,14 @@ _SETTLED = re.compile(
     r"(?:[^`\\<\[\]$|\n]|<(?=[\s=\d])|`[^`|\n]+`"
     r"|\[[^\[\]`\n]*+\](?:\([^()\s<>`]*+\))?(?![ \t]*[(:\[\n]))*+\n"
 )
-# What makes it uncertain which of the following text is code: blocks of code that are no plain
-# ones, and formulas over several lines, which commands also begin. At the start of a text also
-# what some renderers take for front matter.
+# Text after which it is uncertain what is code: blocks of code other than plain ones, and formulas
+# over several lines, which commands may also begin. At the start of a text, also what some
+# renderers treat as front matter.
 _UNSURE = re.compile(r"`{3}|~{3}|\$\$")
 _COMMAND = re.compile(r"\\[A-Za-z(\[]")
-# A line may begin a block that only some renderers know, and in which marks of code are none. Only
-# of these beginnings it is known that they do not; a mark that is doubled begins blocks in many
-# dialects.
+# A line may begin a block that only some renderers support, and in which code marks have no
+# meaning. Only the following beginnings are known not to do so; a doubled mark begins blocks in
+# many dialects.
 _IN_LIST = r"(?:[ \t>]|(?:[-*+]|\d{1,9}[.)])(?=\s|\Z))*+"
 _PLAIN_START = (
     r"(?:\Z|\n|[^\W_]|[^\x00-\x7f]|#{1,6}(?=\s|\Z)|(?:-{3,}|\*{3,}|_{3,})[ \t]*(?:\n|\Z)"
@@ -48,20 +48,20 @@ _ODD_LINE = re.compile(rf"^(?!{_IN_LIST}{_PLAIN_START})", re.MULTILINE)
 # A rule with a line below it begins data in some dialects.
 _RULE = re.compile(r"-{3,}[ \t]*")
 _DATA = re.compile(r"^-{3,}[ \t]*\n(?=[ \t]*\S)", re.MULTILINE)
-# In a reply that is out already a tag may be open, too.
+# In an earlier reply that was already sent, a tag may be open too.
 _TAG = re.compile(r"<[a-z!?/]", re.IGNORECASE)
-# Text in which nothing but backticks says what is code: neither a backslash nor a formula, and no
-# cell of a table ends within a span.
+# Text in which only backticks decide what is code: no backslash, no formula, and no end of a table
+# cell within a span.
 _PLAIN = re.compile(r"(?:[^`\\$]|\\(?![`(\[A-Za-z])|`[^`|\n]+`(?!`))*+")
-# Some screens show as text what the first line of a block of code says besides the language.
+# Some screens show the info string of a code block, except for the language, as text.
 _MORE_INFO = re.compile(r"(`{3,}+[ \t]*+[\w+#.-]*+)[ \t]*+(\S.*)")
 _FRONT_MATTER = re.compile(r"\s*(?:---|\+\+\+)[ \t]*(?:\n|\Z)")
-# No address is without a dot or a colon, which an entity may stand for.
+# Text without a dot or colon, and without entities for them, contains no address.
 _HARMLESS = re.compile(r"[^.:&\[\]<`~+\\$-]*+")
 _JOINT = re.compile(r"[.:@&/?#](?=\S)")
 # Some renderers do not pair longer ones.
 _MAX_TICKS = 40
-# What decides about a line is at its start.
+# The start of a line decides how it is read.
 _LINE_START = 100
 
 
@@ -70,10 +70,11 @@ def no_address(address: str) -> bool:
 
 
 class LinkStream:
-    """One reply. `earlier` are the replies that a screen may show in one text with it. Some screens
-    put nothing in between, so a paragraph of its own is a part of the reply.
+    """Stream that defuses the links of one reply.
 
-    Links stay where `is_shown` knows the address, pictures where it `is_own`, the person's.
+    `earlier` contains the replies that a screen may show in one text with it. Some screens put
+    nothing in between, so the paragraph break before the reply is part of it. Links stay if
+    `is_shown` accepts the address, pictures if the address `is_own`, the person's.
     """
 
     def __init__(
@@ -85,30 +86,30 @@ class LinkStream:
     ) -> None:
         self._is_shown, self._is_own = is_shown, is_own
         self._pending = ""
-        # A carriage return: the next letter says which kind of line end it is.
+        # A carriage return: the next character decides the kind of line end.
         self._return = ""
-        # The start of the line as far as it has left. `_has_begun`: more than blanks has left.
+        # Released start of the current line. `_has_begun`: more than blanks has been released.
         self._line = ""
         self._has_begun = False
         self._is_behind_rule = False
-        # The marks that end the block of code which has begun.
+        # Opening marks of the current code block.
         self._fence = ""
         self._longest_ticks = 0
         self._is_unsure = False
-        # Spans of code end with their paragraph.
+        # Code spans end with their paragraph.
         self._are_spans_sure = True
-        # A formula of the paragraph may have the marks of code in it.
+        # A formula of the paragraph may contain code marks.
         self._has_formula = False
         self._is_out = True
-        # The blanks at the end of the earlier replies. None behind the first letter of this one,
-        # and where there are none.
+        # Blanks at the end of the earlier replies; None without any, and after the first character
+        # of this one.
         self._gap: str | None = None
         self._held_blanks = ""
         earlier_text = ""
         for text in earlier:
             earlier_text += text
             self.feed(text)
-            # An earlier text may be out already with its block open.
+            # An earlier reply may have been sent with an open block.
             is_open = bool(self._fence)
             self.end()
             self._is_unsure |= is_open
@@ -117,12 +118,14 @@ class LinkStream:
             self._gap = earlier_text[len(earlier_text.rstrip()) :]
 
     def feed(self, text: str) -> str:
-        """Return what may be shown by now."""
+        """Return the text that may be shown so far."""
         return self._separated(self._fed(text), is_end=False)
 
     def end(self) -> str:
-        """Return what was held back. A block of code that is open is closed, so that no later text
-        is part of it."""
+        """Return the withheld text.
+
+        An open code block is closed, so that later text is not part of it.
+        """
         return self._separated(self._ended(), is_end=True)
 
     def _separated(self, text: str, *, is_end: bool) -> str:
@@ -143,7 +146,7 @@ class LinkStream:
         is_waiting = bool(self._pending) and not self._fence
         self._hold(text.removesuffix("\r"))
         if is_waiting and _SPACE.search(text) is None:
-            # Every piece outside of code ends with a blank.
+            # Every piece outside code ends with a blank.
             return ""
         return "".join(self._pieces(is_end=False))
 
@@ -190,8 +193,10 @@ class LinkStream:
             self._are_spans_sure, self._has_formula = True, False
 
     def _code_end(self, at: int, is_end: bool) -> int:
-        """Return the end of the next piece within a block of code: a line, or what of it cannot be
-        the end of the block."""
+        """Return the end of the next piece within a code block.
+
+        A piece is a line, or a part of a line that cannot be the end of the block.
+        """
         line = self._pending.find("\n", at) + 1
         if line or is_end:
             return line or len(self._pending)
@@ -206,12 +211,12 @@ class LinkStream:
         fence, self._fence = self._fence, ""
         if not end["more"]:
             return piece
-        # For some renderers this ends the block, for others it is code.
+        # Some renderers end the block here, others treat it as code.
         self._is_unsure = True
         return f"{fence}\n{self._text(piece)}"
 
     def _end(self, at: int, is_end: bool) -> int:
-        """Return the end of the next piece outside of code, `at` while it is unknown."""
+        """Return the end of the next piece outside code, or `at` while it is unknown."""
         pending = self._pending
         if (space := _SPACE.match(pending, at)) is not None:
             return space.end()
@@ -250,12 +255,12 @@ class LinkStream:
         has_command = not self._are_spans_sure and _COMMAND.search(piece) is not None
         self._is_unsure |= has_command
         self._has_formula |= has_command or "$" in piece
-        # Blanks at the end may look like a part of a link.
+        # Trailing blanks may look like part of a link.
         text = piece.rstrip()
         is_code_sure = self._are_spans_sure and not self._is_unsure
         output = self._defused(text, spans(text) if is_code_sure else [(text, False)])
         if is_code_sure and output.count("\\(") > text.count("\\("):
-            # The letter between `]` and `(` begins a formula for some renderers.
+            # The backslash between `]` and `(` begins a formula for some renderers.
             self._are_spans_sure = False
             output = self._defused(text, [(text, False)])
         return f"{output}{piece[len(text) :]}"
@@ -272,7 +277,7 @@ class LinkStream:
                 self._is_shown,
                 is_own=self._is_own,
                 ticks=self._longest_ticks + 1,
-                # Behind a mark that stands alone, some renderers miss a second span of one length.
+                # After an unpaired mark, some renderers miss a second span of the same length.
                 grow=not self._are_spans_sure,
                 follows=follows,
             )
@@ -286,7 +291,7 @@ class LinkStream:
     def _shown_as_code(self, piece: str) -> str:
         piece = break_pictures(break_openings(piece))
         if self._is_unsure:
-            # No fence is sure to open here. Without its joints no address is one.
+            # A fence may not open here. Without its joints, no address is one.
             return _JOINT.sub(r"\g<0> ", piece)
         self._longest_ticks = max(self._longest_ticks + 1, 3)
         fence = "`" * self._longest_ticks
@@ -297,7 +302,9 @@ class LinkStream:
 def defuse_links(
     markdown: str, is_shown: Callable[[str], bool], is_own: Callable[[str], bool] = no_address
 ) -> str:
-    """Return the text with every link shown as code, except where `is_shown` knows the address, and
-    every picture, except where it `is_own`."""
+    """Return the text with links and pictures shown as code.
+
+    Links stay if `is_shown` accepts the address, pictures if the address `is_own`.
+    """
     stream = LinkStream(is_shown, is_own=is_own)
     return stream.feed(markdown) + stream.end()

@@ -1,4 +1,4 @@
-"""Writes of tools to files of a workspace: the mark is there before the content is."""
+"""File writes of tools in a workspace, with the taint mark set before the content."""
 
 import os
 from collections.abc import Iterator
@@ -29,22 +29,27 @@ def write_marked(
     mode: int | None = None,
     level: MarkLevel = "none",
 ) -> None:
-    """Write the file as `file_io.write_atomic` does. A mark that it has stays, and untrusted text
-    brings one; so does the `level` of what the data comes from. Raises `ToolError`."""
+    """Write the file like `file_io.write_atomic` and set its mark.
+
+    The file keeps an existing mark. Untrusted text adds a mark, and so does the `level` of the
+    data's source. Raises `ToolError`.
+    """
     with _Marking(path, workspace, taint, level) as marking:
         file_io.write_atomic(path, data, mode, marking.mark_open)
 
 
 def append_marked(path: Path, data: bytes, workspace: Path, taint: frozenset[Taint]) -> None:
-    """Add to the end of the file as `file_io.append` does, under the rules of `write_marked`.
-    Raises `ToolError`."""
+    """Append to the file like `file_io.append`, with the same marks as `write_marked`.
+
+    Raises `ToolError`.
+    """
     with _Marking(path, workspace, taint) as marking:
         file_io.append(path, data, marking.mark_open)
 
 
 @contextmanager
 def keep_mark(path: Path, workspace: Path) -> Iterator[None]:
-    """Around a write by another program, which knows no marks: a mark that the file has stays."""
+    """Preserve the mark of a file around a write by another program, which ignores marks."""
     level = mark_level(path)
     try:
         yield
@@ -54,8 +59,11 @@ def keep_mark(path: Path, workspace: Path) -> Iterator[None]:
 
 
 class _Marking:
-    """The mark of one write. The folders come first: those that are missing are made and marked,
-    because their names are part of what is written."""
+    """Mark of one write.
+
+    The folders come first: missing folders are created and marked, because their names are part of
+    the written data.
+    """
 
     def __init__(
         self, path: Path, workspace: Path, taint: frozenset[Taint], level: MarkLevel = "none"

@@ -1,4 +1,4 @@
-"""Where a file comes from: the owner's own places, and everywhere else."""
+"""Origin of files: the owner's folders, or anywhere else."""
 
 import os
 import shlex
@@ -13,41 +13,44 @@ from agent.types import Taint
 
 @frozen
 class TrustedOrigins:
-    """`own` are the folders whose files count as the owner's: the workspace and the trusted ones,
-    by their real paths.
+    """Folders whose files count as the owner's.
 
-    Everything else is a stranger's by where it is, its name included, whatever marks it has.
+    `own` contains the workspace and the trusted folders, by their real paths. Everything else is
+    untrusted because of its location, including its name, with or without marks.
     """
 
     own: tuple[Path, ...] = ()
 
     @property
     def personal(self) -> Path | None:
-        """The personal workspace: the first of the folders."""
+        """The personal workspace, which is the first folder."""
         return next(iter(self.own), None)
 
     def is_foreign(self, workspace: Path, taint: Collection[Taint]) -> bool:
-        """Return whether strangers may steer what happens in a workspace: it lies in none of the
-        folders, or it is a trusted project and the conversation has taken in untrusted text."""
+        """Return whether strangers may influence what happens in a workspace.
+
+        True if it is outside the folders, or if it is a trusted project and the conversation has
+        taken in untrusted text.
+        """
         if self.personal is not None and is_in(workspace, (self.personal,)):
             return False
         return "untrusted" in taint or not self.is_own(workspace)
 
     def is_own(self, path: Path) -> bool:
-        """Whether a file or folder really lies in one of them."""
+        """Return whether the real path of a file or folder is in one of the folders."""
         return is_in(path, self.own)
 
     def is_untrusted(self, path: Path) -> bool:
-        """Whether what it holds may be a stranger's words."""
+        """Return whether the contents of a path may be untrusted text."""
         return not self.is_own(path) or is_marked(path)
 
 
 def is_unconfirmed(path: Path, workspace: Path, level: MarkLevel) -> bool:
-    """Return whether a file of this mark level cannot be instructions: it was written while
-    untrusted text was around, and no person was asked about it.
+    """Return whether a file of this mark level must not be used as instructions.
 
-    A command may have done that at any depth, or a file tool that asks only where
-    `is_instruction_file` says so. `kore trust` confirms it.
+    True if it was written with untrusted text in context and no person was asked about it. A
+    command may have done that at any depth, or a file tool, which asks only for files that match
+    `is_instruction_file`. `kore trust` confirms the file.
     """
     if level == "seen":
         return not is_instruction_file(os.path.abspath(path), os.path.realpath(workspace))
@@ -55,7 +58,7 @@ def is_unconfirmed(path: Path, workspace: Path, level: MarkLevel) -> bool:
 
 
 def unconfirmed_notice(path: Path) -> str:
-    """For the person: why it is not used."""
+    """Return a message for the person that explains why the file is not used."""
     return (
         f"{path} was written by a command or tool that may have read untrusted content, so it is "
         "not used. Review the file; then trust it: "
@@ -64,10 +67,10 @@ def unconfirmed_notice(path: Path) -> str:
 
 
 def is_in(path: Path, places: Sequence[Path]) -> bool:
-    """Whether the path really lies in one of the places, or is one.
+    """Return whether the real path is in one of the places, or is one of them.
 
-    Places are real paths: one where a link lies by now, which a command may have put there, is no
-    place any more. A path that changes while it is looked at lies in none.
+    Places are real paths. A place that was replaced by a link, possibly by a command, does not
+    count. A path that changes during the check is in none.
     """
     if not places:
         return False
@@ -78,6 +81,6 @@ def is_in(path: Path, places: Sequence[Path]) -> bool:
 
 
 def lies_in(real: str, places: Sequence[Path]) -> bool:
-    """Whether this real path lies in one of the places, or is one."""
-    # As texts: every turn asks, and `Path` takes several times as long.
+    """Return whether this real path is in one of the places, or is one of them."""
+    # Compare strings: every turn asks, and `Path` takes several times as long.
     return any(f"{real}/".startswith(os.path.join(place, "")) for place in places)

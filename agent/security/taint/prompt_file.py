@@ -1,4 +1,4 @@
-"""Files that become part of the system prompt, each read again only when it has changed."""
+"""Cached reading of files for the system prompt; a file is read again only after a change."""
 
 import io
 import os
@@ -17,10 +17,10 @@ _Key = tuple[int, int, int, int]
 
 @frozen
 class PromptText:
-    """The text of a file, and the level of its mark when the text was read.
+    """Text of a file and the level of its mark at the time of reading.
 
-    A text that is longer than `LIMIT_CHARS` is only the beginning of the file; `newest` has its
-    last lines then.
+    Of a file longer than `LIMIT_CHARS`, `text` is only the beginning, and `newest` contains its
+    last lines.
     """
 
     text: str = ""
@@ -37,17 +37,19 @@ class _CachedText:
 
 
 class PromptFiles:
-    """Reads text and mark through one descriptor, so that they belong together whatever takes the
-    file's place. Both are cached by the file's identity and the time of its last change, which no
-    command can choose."""
+    """Reader for prompt files with a cache.
+
+    Text and mark are read through one descriptor, so that they belong together even if the file is
+    replaced. Both are cached by the file's identity and its ctime, which no command can choose.
+    """
 
     def __init__(self) -> None:
         self._cache: dict[str, _CachedText] = {}
 
     def read(self, path: str, times: FolderTimes | None = None) -> PromptText:
-        """Return as much of the file as may be used, and a little more when there is more.
+        """Return the usable text of the file, and slightly more if the file is longer.
 
-        Empty where there is no regular file, or a link on the way. `times`: see `mark_level`.
+        Empty if there is no regular file, or a link on the way. `times`: see `mark_level`.
         """
         cached = self._find(path)
         if cached is None:
@@ -56,7 +58,7 @@ class PromptFiles:
         return PromptText(cached.text, level, cached.newest)
 
     def read_text(self, path: str) -> str:
-        """Return the text alone, for what does not depend on its mark."""
+        """Return the text alone, for uses that do not depend on the mark."""
         cached = self._find(path)
         return "" if cached is None else cached.text
 
@@ -77,7 +79,7 @@ class PromptFiles:
 
 
 def read_prompt_file(path: Path) -> PromptText:
-    """Return a file as `PromptFiles` does, without remembering it. Raises `OSError`."""
+    """Return a file as `PromptFiles` does, without caching it. Raises `OSError`."""
     read = _read(path)
     return PromptText(read.text, opened_level(str(path), read.mark, {}), read.newest)
 
@@ -96,8 +98,8 @@ def _read(path: Path) -> _CachedText:
 
 
 def _newest_lines(file: IO[bytes], size: int) -> str:
-    """Return the last lines of a file with many characters, in `LIMIT_CHARS` of them."""
-    # No character has more bytes.
+    """Return the last lines of a long file, at most `LIMIT_CHARS` characters."""
+    # A UTF-8 character has at most four bytes.
     file.seek(max(size - 4 * LIMIT_CHARS, 0))
     text = file.read(4 * LIMIT_CHARS).decode("utf-8", "replace").replace("\r\n", "\n")
     end = text.rstrip()[-LIMIT_CHARS:]

@@ -1,9 +1,9 @@
-"""What a session has taken in, and which texts may leave it although it has.
+"""Taint of a session, and the texts that may still leave it.
 
-A session that has read strangers' words (`untrusted`) and something private can be talked into
-carrying the private part out. From then on every way out asks a person, unless the text that
-leaves is one that the person wrote, or an address that stands like this in the strangers' own
-words. Whether the model is clever does not matter here (docs/security.md).
+A session that has read untrusted text (`untrusted`) and something private can be persuaded to send
+the private part out. From then on every outgoing text needs a person's approval, unless the person
+wrote it or it is an address that appears literally in the untrusted text. This does not depend on
+the model's abilities (docs/security.md).
 """
 
 import re
@@ -22,35 +22,38 @@ PRIVATE: frozenset[Taint] = frozenset({"private"})
 BOTH: frozenset[Taint] = UNTRUSTED | PRIVATE
 NOTHING: frozenset[Taint] = frozenset()
 
-# What the choice among addresses that strangers offer may tell them for one message of a person,
-# in bits, however many turns and sub-agents work on it: a page with a link for every letter could
-# otherwise have a secret spelled out.
+# Information, in bits, that the choice among addresses from untrusted text may reveal per message
+# of a person, over all turns and sub-agents. Otherwise a page with one link per letter could have a
+# secret spelled out.
 CHOICE_BITS = 20.0
-# Each address is read in one way only: choosing its ends would leak more than counted.
+# Each address is read in one way only: a choice of its ends would leak more than is counted.
 _OFFER = re.compile(
     r"(?i)[a-z][a-z0-9+.-]{1,20}://"
     r"(?:[^\s<>\"'`()\[\]{}|]|\([^\s<>\"'`()\[\]{}|]{0,200}\))+"
 )
 _OFFER_TAIL = ".,;:!?"
-# What may stand around an address in a text.
+# Text that may surround an address.
 _BEFORE = r"(?<![^\s<>\"'`(\[{|=])"
 _BEHIND = r"(?=[.,;:!?]*(?:$|[\s<>\"'`)\]}|]))"
 
 
 class DisclosureBudget(Protocol):
-    """What choices may still tell, in bits: one for a session and all whom it has sent out."""
+    """Bits of information that choices may still reveal, per session with its sub-agents."""
 
     async def spend(self, bits: float) -> bool:
-        """Whether there was as much left; it is spent before anything leaves."""
+        """Deduct `bits` before anything leaves; return whether as much was left."""
         ...
 
     def renew(self) -> None:
-        """A person has spoken in this process; a store that counts messages itself ignores it."""
+        """Restore the budget after a person's message in this process.
+
+        A store that counts messages itself ignores the call.
+        """
         ...
 
 
 class InMemoryDisclosureBudget:
-    """A `DisclosureBudget` for as long as the process lives."""
+    """`DisclosureBudget` that lasts as long as the process."""
 
     def __init__(self) -> None:
         self._remaining_bits = CHOICE_BITS
@@ -64,11 +67,11 @@ class InMemoryDisclosureBudget:
 
 
 class TaintState:
-    """The taint of one session during one turn; it only ever grows.
+    """Taint of one session during one turn; it only grows.
 
-    `taint` is what the session brought along. `take` is told of every message that is added.
-    With `heard` false no person speaks here: what stands as one's words is another model's.
-    `budget` is the whole conversation's: a sub-agent shares its caller's.
+    `taint` is the taint that the session started with. Pass every new message to `take`. Without
+    `from_person`, user messages are from another model and not from a person. `budget` belongs to
+    the whole conversation: a sub-agent shares its caller's.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class TaintState:
         return self.taint >= BOTH
 
     def take(self, message: Message) -> None:
-        """A message is part of the conversation now."""
+        """Add a message of the conversation."""
         if message.role == "user" and not message.taint:
             if not self._from_person:
                 return
@@ -103,26 +106,28 @@ class TaintState:
             if texts:
                 self.budget.renew()
         elif message.role == "user":
-            # Words that stand with a person's and are not theirs.
+            # Text in a person's message that is not the person's.
             self.taint |= message.taint
         elif message.role == "tool":
             self.taint |= message.taint
-            # What is private too is no stranger's offer: quoting from it would give it away.
+            # A text that is also private is not an offer: quoting from it would reveal it.
             if message.taint == UNTRUSTED:
                 self._offered.append(message.text)
                 offers = _OFFER.findall(message.text)
                 self._addresses.update(offer.rstrip(_OFFER_TAIL) for offer in offers)
 
     def recall(self, words: Sequence[str], taint: frozenset[Taint]) -> None:
-        """What is kept of messages that have left: the person's words, and what all of it brought
-        in."""
+        """Add the person's words and the taint of messages that are no longer in the context."""
         self.taint |= taint
         if self._from_person:
             self._person_texts += words
 
     async def is_quoted(self, text: str) -> bool:
-        """Whether `text` may leave as it is: the person wrote it, or it is an address that
-        strangers offered and choosing it tells them little."""
+        """Return whether `text` may leave as it is.
+
+        True if the person wrote it, or if it is an address from untrusted text and the choice of it
+        reveals little, which is deducted from the budget.
+        """
         if self.is_from_person(text):
             return True
         if text not in self._addresses:
@@ -130,14 +135,19 @@ class TaintState:
         return await self.budget.spend(log2(max(2, len(self._addresses))))
 
     async def may_pass(self, text: str, *, leaves: bool) -> bool:
-        """Whether no question is needed because of `text`; what stays here is the person's own
-        words, or it is not."""
+        """Return whether `text` needs no approval.
+
+        Text that stays here must be the person's own words.
+        """
         if not leaves:
             return self.is_from_person(text)
         return self.is_dangerous and await self.is_quoted(text)
 
     def is_from_person(self, text: str) -> bool:
-        """Whether the person wrote it: an address letter by letter, other words in this order."""
+        """Return whether the person wrote the text.
+
+        An address must occur exactly; other text may differ in case and whitespace.
+        """
         if is_address(text):
             return _stands_in(text, self._person_texts)
         words = _fold_words(text)
@@ -146,7 +156,7 @@ class TaintState:
         )
 
     def is_own(self, address: str) -> bool:
-        """Return whether the person wrote the address like this."""
+        """Return whether the person wrote this exact address."""
         return _stands_in(address, self._person_texts)
 
     def is_shown(self, address: str) -> bool:
@@ -154,8 +164,11 @@ class TaintState:
         return address in self._granted or self.is_own(address)
 
     async def grant_link(self, address: str) -> bool:
-        """Return whether answers may show the address as a link from now on: strangers wrote it
-        like this, and choosing it tells them little. It is paid for once."""
+        """Return whether answers may show the address as a link from now on.
+
+        True if it appears literally in untrusted text and the choice of it reveals little. The
+        budget pays for it once.
+        """
         offers = self._addresses.union(*map(_links_in, self._offered))
         if address not in offers or not await self.budget.spend(log2(max(2, len(offers)))):
             return False
@@ -164,9 +177,9 @@ class TaintState:
 
 
 def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Decision | None:
-    """What the taint says of a call; None when it has nothing against it.
+    """Return the decision that the taint requires for a call, or None without an objection.
 
-    `silent`: its tool does not say whether anything leaves.
+    `silent`: the tool does not say whether anything leaves.
     """
     if "untrusted" not in request.taint:
         return None
@@ -180,7 +193,7 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
     hosts = request.hosts or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):
         return None
-    # A command that reaches out can fetch the private part itself.
+    # A command with network access can fetch the private part itself.
     if request.command is None and request.taint < BOTH:
         return None
     reason = render_prompt("policy/taint_way_out", hosts=", ".join(hosts))
@@ -188,8 +201,10 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
 
 
 def _plants(request: ToolRequest) -> bool:
-    """Whether a job would do what no person here has said: a reminder of the person's own words may
-    be kept, to show what there is, too."""
+    """Return whether a job would do something that no person here has asked for.
+
+    Listing jobs and adding a reminder of the person's own words are allowed.
+    """
     arguments = request.arguments
     if arguments.get("action") == "list":
         return False
@@ -199,8 +214,8 @@ def _plants(request: ToolRequest) -> bool:
 
 @lru_cache(maxsize=64)
 def _links_in(text: str) -> frozenset[str]:
-    """Return what a screen could make links of, also without a scheme."""
-    # Only a conversation that something could leave loads the patterns.
+    """Return the texts that a screen could turn into links, including those without a scheme."""
+    # Only a conversation with something to leak loads the patterns.
     from agent.security.taint.link_defusing import addresses
 
     return frozenset(text[start:end] for start, end in addresses(text))
@@ -211,7 +226,7 @@ def is_address(text: str) -> bool:
 
 
 def _stands_in(address: str, texts: Iterable[str]) -> bool:
-    """Whether the whole address is there, not only the beginning of a longer one."""
+    """Return whether the whole address occurs, not only as the beginning of a longer one."""
     pattern = re.compile(_BEFORE + re.escape(address) + _BEHIND)
     return any(address in text and pattern.search(text) for text in texts)
 

@@ -1,2 +1,4 @@
-"""Kore as programs expect a model: OpenAI's `/v1/models`, `/v1/chat/completions` and
-`/v1/responses`, over the calls of `Service`."""
+"""OpenAI-compatible API of Kore over the calls of `Service`.
+
+It provides `/v1/models`, `/v1/chat/completions` and `/v1/responses`.
+"""

@@ -1,7 +1,7 @@
-"""One message to Kore's agent, followed to its answer.
+"""Following of a message to Kore's agent until it is answered.
 
-What is on disk decides: `message_outcome` says whether the message was taken, runs or is answered.
-The events only bring the words earlier.
+The state on disk decides: `message_outcome` says whether the message was taken, runs or is
+answered. Events only deliver the words earlier.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from gateway.server.speaker import Speaker
 
 T = TypeVar("T")
 
-# Without news for so long, the disk is asked, and it is seen whether the client has left.
+# After this time without an event, check the disk and whether the client has disconnected.
 TICK_S = 1.0
-# How often a lost owner of the data is looked for, with a pause between.
+# Number of attempts to find a new owner of the data, with a pause between them.
 _TRIES = 150
 _PAUSE_S = 0.2
 _TITLE_CHARS = 80
@@ -32,7 +32,7 @@ _TITLE_CHARS = 80
 
 @frozen
 class AgentOrder:
-    """What is said, where, and to whom."""
+    """Message for an agent, with its session."""
 
     place: MessagePlace
     text: str
@@ -42,8 +42,11 @@ class AgentOrder:
 
 @frozen
 class TurnEnd:
-    """How it ended. `words` are Kore's own, `denied` the calls that this token may not allow.
-    `has_gap`: what came before is not all that was said, since the owner of the data was lost."""
+    """End of a turn.
+
+    `words` are Kore's own, `denied` names the calls that this token may not approve. `has_gap`
+    means that the owner of the data was lost and earlier words may be incomplete.
+    """
 
     outcome: MessageOutcome
     result: Result | None
@@ -53,7 +56,7 @@ class TurnEnd:
     has_gap: bool = False
 
     def unsent(self, sent: str, token: str) -> str:
-        """What a client still has to be told that has these words."""
+        """Return the text that a client still lacks after it has received `sent`."""
         text = answer_text(self, token)
         if not sent:
             return text
@@ -64,7 +67,7 @@ class TurnEnd:
 
 
 class AgentAnswer:
-    """Questions that nobody can answer are denied."""
+    """Answer of Kore's agent to one message. Questions that cannot be answered are denied."""
 
     def __init__(self, speaker: Speaker, order: AgentOrder) -> None:
         self._speaker = speaker
@@ -79,8 +82,10 @@ class AgentAnswer:
         self._denied: dict[str, None] = {}
 
     async def follow(self) -> AsyncGenerator[SessionEvent | TurnEnd | None, None]:
-        """The events of the turn that answers, then a `TurnEnd`; None when nothing happens. When
-        the data has a new owner, it goes on there. Raises `KoreError`."""
+        """Yield the events of the turn that answers, then a `TurnEnd`; None when nothing happens.
+
+        Continues with a new owner of the data. Raises `KoreError`.
+        """
         tries = 0
         while True:
             try:
@@ -100,7 +105,7 @@ class AgentAnswer:
                 yield None
 
     async def stop(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Stop the turn if it runs, because no client waits for the answer any more."""
         if self._runs:
             await self._service.stop_session(self._order.place.session)
 
@@ -109,8 +114,8 @@ class AgentAnswer:
         seq = (await service.preview_session(place.session, 0, 0)).info.messages
         async with service.follow_session(place.session, seq) as watched:
             before = await service.message_outcome(place.event_id)
-            # Of a turn that runs already the words before this are not told again: its answer
-            # comes as a whole.
+            # The earlier words of a turn that already runs are not repeated; its answer arrives as
+            # a whole.
             self._is_told = before.state in ("unknown", "waiting")
             self._runs = before.state == "running"
             if before.state in ("done", "dropped"):
@@ -120,7 +125,8 @@ class AgentAnswer:
                 is_sent = before.state != "unknown"
                 async for event in news:
                     if not is_sent:
-                        # Not before it is read here: what is on disk by then is not told live.
+                        # Send only once events are read here, because what is stored before causes
+                        # no live events.
                         await self._send()
                         is_sent = True
                     if event is None or isinstance(event, events.SessionStart):
@@ -148,7 +154,7 @@ class AgentAnswer:
         )
 
     async def _look(self, event: SessionEvent | None) -> None:
-        """Whether it is our message that is worked on now."""
+        """Check whether the agent is now working on our message."""
         if not self._runs:
             outcome = await self._service.message_outcome(self._order.place.event_id)
             self._runs = outcome.state != "waiting" and event is not None
@@ -176,8 +182,11 @@ class AgentAnswer:
 
 
 class ReplyWords:
-    """The words of a reply as they stream. Whoever reads late is told of its message alone, once
-    that is stored: `missing` are the words that did not stream."""
+    """Words of a reply as they stream.
+
+    A late reader receives only the message once it is stored: `missing` returns the words that did
+    not stream.
+    """
 
     def __init__(self) -> None:
         self._streamed = ""
@@ -189,7 +198,10 @@ class ReplyWords:
         self._streamed = ""
 
     def missing(self, message: Message) -> str:
-        """Of a message that is stored; what streams after a reply is of the next one."""
+        """Return the words of a stored message that did not stream.
+
+        Words that stream later belong to the next message.
+        """
         if message.role != "assistant":
             return ""
         streamed, self._streamed = self._streamed, ""
@@ -197,7 +209,7 @@ class ReplyWords:
 
 
 def check_end(end: TurnEnd) -> None:
-    """Raises `ApiError` for a turn without an answer."""
+    """Raise `ApiError` for a turn without an answer."""
     if end.outcome.state == "dropped":
         raise ApiError(
             409, t("the message was dropped: {reason}", reason=end.outcome.reason), "dropped"
@@ -210,7 +222,7 @@ def check_end(end: TurnEnd) -> None:
 
 
 def last_words(end: TurnEnd, token: str) -> str:
-    """What is said below the answer: what was not done."""
+    """Return the note below the answer that lists what was not done."""
     if not end.denied:
         return ""
     titles = ", ".join(f"`{title}`" for title in end.denied)
@@ -222,13 +234,13 @@ def last_words(end: TurnEnd, token: str) -> str:
 
 
 def answer_text(end: TurnEnd, token: str) -> str:
-    """The whole answer."""
+    """Return the whole answer."""
     text = end.outcome.text or end.words
     return "\n\n".join(one for one in (text, last_words(end, token)) if one)
 
 
 async def ticked(items: AsyncIterator[T], every_s: float) -> AsyncGenerator[T | None, None]:
-    """The items; None when none has come for so long."""
+    """Yield the items, and None after each interval without an item."""
     coming: asyncio.Future[T] | None = None
     try:
         while True:

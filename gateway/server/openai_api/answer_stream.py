@@ -1,7 +1,7 @@
-"""The one stream of an answer, whether Kore's agent or a bare model gives it.
+"""Answer stream for both Kore's agent and a bare model.
 
 `write_turn` and `write_reply` follow the answer and write it to the `AnswerWriter` of an API;
-`respond` sends what the writer has made of it.
+`respond` sends the writer's output.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -36,8 +36,10 @@ Steps = AsyncGenerator[TurnEnd | ModelAnswer | None, None]
 
 @frozen
 class AnswerEnd:
-    """The end of an answer, with its whole text. `finish` is OpenAI's name for the reason; `at` is
-    in Unix seconds, None for now."""
+    """End of an answer, with its whole text.
+
+    `finish` is OpenAI's name for the reason; `at` is in Unix seconds, None for now.
+    """
 
     text: str | None
     finish: str
@@ -47,21 +49,21 @@ class AnswerEnd:
 
 
 class AnswerWriter(Protocol):
-    """The JSON of one answer in the form of one API, whole and as events."""
+    """Writer of an answer as JSON in the format of one API, as a whole and as events."""
 
     @property
     def text(self) -> str:
-        """The words so far, as the client has read them."""
+        """The words so far, as the client has received them."""
         ...
 
     def begin(self) -> None: ...
 
     def add_text(self, text: str) -> None:
-        """Add words to the open message, or open one with them."""
+        """Add words to the open message, or start a message with them."""
         ...
 
     def end_message(self) -> None:
-        """Let the next words begin another message."""
+        """Make the next words start another message."""
         ...
 
     def add_rest(self, text: str) -> None:
@@ -73,7 +75,7 @@ class AnswerWriter(Protocol):
         ...
 
     def add_item(self, item: Mapping[str, Any], prefix: str) -> int:
-        """Add an item of Kore's own; return its place."""
+        """Add an item of Kore's own and return its index."""
         ...
 
     def end_item(self, index: int, changes: Mapping[str, Any]) -> None: ...
@@ -94,8 +96,10 @@ class AnswerWriter(Protocol):
 async def write_turn(
     turn: AgentAnswer, writer: AnswerWriter, token: str
 ) -> AsyncGenerator[TurnEnd | None, None]:
-    """Write a turn of the agent. Yield None after each step and the end as the last. Raises
-    `KoreError`."""
+    """Write a turn of the agent. Yield None after each step and finally the end.
+
+    Raises `KoreError`.
+    """
     steps = _TurnSteps(writer)
     async with aclosing(turn.follow()) as following:
         async for event in following:
@@ -111,8 +115,10 @@ async def write_turn(
 async def write_reply(
     reply: AsyncGenerator[Piece | ModelAnswer | None, None], writer: AnswerWriter
 ) -> AsyncGenerator[ModelAnswer | None, None]:
-    """Write the reply of a model. Yield None after each step and the end as the last. Raises
-    `KoreError`."""
+    """Write the reply of a model. Yield None after each step and finally the answer.
+
+    Raises `KoreError`.
+    """
     async with aclosing(reply) as pieces:
         async for piece in pieces:
             match piece:
@@ -135,8 +141,11 @@ async def respond(
     *,
     is_stream: bool,
 ) -> tuple[web.StreamResponse, TurnEnd | ModelAnswer | KoreError | None]:
-    """Send an answer as its steps come, or whole. Return the response and the end of the answer;
-    None when the client has left. Raises `KoreError` for an answer that is not streamed."""
+    """Send an answer step by step or as a whole; return the response and the end of the answer.
+
+    The end is None if the client has disconnected. Raises `KoreError` for an answer that is not
+    streamed.
+    """
     end: TurnEnd | ModelAnswer | KoreError | None = None
     if not is_stream:
         async for step in steps:
@@ -171,7 +180,7 @@ async def _send(stream: ServerSentEvents, writer: AnswerWriter) -> None:
 
 
 class _TurnSteps:
-    """The open calls and questions of a turn."""
+    """Open calls and questions of a turn."""
 
     def __init__(self, writer: AnswerWriter) -> None:
         self._writer = writer

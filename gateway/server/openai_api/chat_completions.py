@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`."""
+"""Handler for `POST /v1/chat/completions`."""
 
 import os
 import time
@@ -37,7 +37,7 @@ from gateway.server.speaker import Speaker
 
 
 class ChatCompletions:
-    """Answers by Kore's agent, or by a model."""
+    """Handler for chat completions by Kore's agent or by a model."""
 
     def __init__(self, service: Service, sessions: RequestSessions, answers: StoredAnswers) -> None:
         self._service = service
@@ -45,7 +45,7 @@ class ChatCompletions:
         self._answers = answers
 
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
-        """Raises `KoreError`."""
+        """Answer a request. Raises `KoreError`."""
         check_may_speak(request)
         target = await find_target(self._service, body, access_of(request))
         conversation = await read_messages(body)
@@ -76,7 +76,7 @@ class ChatCompletions:
         async with aclosing(write_turn(turn, writer, token)) as steps:
             response, end = await respond(request, writer, steps, headers, is_stream=is_stream)
         if isinstance(end, TurnEnd):
-            # The client sends back what it has read.
+            # The client sends back the text that it has received.
             text = writer.text if is_stream else answer_text(end, token)
             self._sessions.remember(request, conversation, text, place)
         elif end is None:
@@ -114,12 +114,12 @@ async def agent_turn(
     conversation: ClientConversation,
     place: MessagePlace,
 ) -> AgentAnswer:
-    """Raises `KoreError` where nothing is said."""
+    """Return the answer of Kore's agent to the request. Raises `KoreError` for an empty message."""
     speaker = Speaker(service, access_of(request))
     text = conversation.words(is_new=place.is_new)
     _check_not_empty(text, conversation)
     if place.is_new and (title := conversation.title()):
-        # Else it would be called by Kore's own words about the system message.
+        # Without a title, the session would be named after Kore's text about the system message.
         await service.rename_session(place.session, title)
     media = tuple([await speaker.store_picture(one) for one in conversation.pictures()])
     order = AgentOrder(place, text, media, target.agent)
@@ -127,7 +127,7 @@ async def agent_turn(
 
 
 async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:
-    """The client has left: nobody waits for the answer, unless they may come back for it."""
+    """Stop the turn of a client that has disconnected, unless it may return for the answer."""
     if not place.is_kept:
         await turn.stop()
 
@@ -137,7 +137,10 @@ def _new_id() -> str:
 
 
 def check_words(request: web.Request, conversation: ClientConversation) -> None:
-    """Before a session is made for them. Raises `KoreError` for what this token may not say."""
+    """Check the message before a session is created for it.
+
+    Raises `KoreError` for a message that this token may not send.
+    """
     text = conversation.words(is_new=False)
     if not access_of(request).allows("admin"):
         check_message(access_of(request), {"text": text})
@@ -151,7 +154,7 @@ def _check_not_empty(text: str, conversation: ClientConversation) -> None:
 
 
 def check_may_speak(request: web.Request) -> None:
-    """Raises `PolicyDenied`."""
+    """Raise `PolicyDenied` for a token that may not chat."""
     if not access_of(request).allows("chat"):
         raise PolicyDenied(
             t("{call} needs a token with the scope {scope}", call=request.path, scope="chat")

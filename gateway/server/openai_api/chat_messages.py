@@ -1,4 +1,4 @@
-"""The field `messages` of a chat completion, read."""
+"""Parser for the field `messages` of a chat completion."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ _SYSTEM = frozenset({"system", "developer"})
 
 
 async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
-    """Raises `ApiError`."""
+    """Return the conversation in a request. Raises `ApiError`."""
     system: list[str] = []
     messages: list[Message] = []
     for number, one in enumerate(objects_field(body, "messages")):
@@ -48,7 +48,7 @@ async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
 
 
 async def read_content(content: Any, place: str) -> tuple[Part, ...]:
-    """Words and pictures, of a string or of a list of parts of either API."""
+    """Return the text and pictures in a string or in a list of parts of either API."""
     if content is None or content == "":
         return ()
     if isinstance(content, str):
@@ -86,7 +86,7 @@ async def _picture(url: str, place: str) -> Image:
 
 
 async def _fetched(url: str, place: str) -> Image:
-    """From a public address only."""
+    """Return the picture at a URL, which must have a public address."""
     try:
         (picture,) = (await message_of([ImageUrl(url)])).content
     except KoreError as exc:
@@ -103,7 +103,7 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def arguments_of(raw: str) -> Mapping[str, Any] | None:
-    """None for what is no JSON object."""
+    """Return the arguments, or None if `raw` is not a JSON object."""
     try:
         arguments = json.loads(raw or "{}")
     except (ValueError, RecursionError):

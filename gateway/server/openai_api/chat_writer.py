@@ -1,4 +1,4 @@
-"""A chat completion while it comes to be: its JSON, and its chunks."""
+"""Writer for a chat completion: its JSON, and its chunks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,10 @@ from gateway.server.openai_api.errors import error_body
 
 
 class ChatWriter:
-    """Implements `AnswerWriter` for one completion of `model`; each message is a paragraph.
+    """`AnswerWriter` for one completion of `model`; each message is a paragraph.
 
-    `created_at` is in Unix seconds. `has_usage`: the client asked for a last chunk with the usage.
+    `created_at` is in Unix seconds. With `has_usage`, the client asked for a last chunk with the
+    usage.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ChatWriter:
             self._add_chunk({"content": text})
 
     def add_call(self, call_id: str, name: str, piece: str) -> None:
-        """Add a chunk; the name and the id come with the first piece of a call only."""
+        """Add a chunk; only the first piece of a call has the name and the id."""
         function = {"arguments": piece}
         if call_id in self._calls:
             call = {"index": self._calls[call_id], "function": function}
@@ -57,7 +58,7 @@ class ChatWriter:
         self._add_chunk({"tool_calls": [call]})
 
     def add_item(self, item: Mapping[str, Any], prefix: str) -> int:
-        """Leave the item out: a chat completion has no place for it."""
+        """Ignore the item, because a chat completion has no place for it."""
         return 0
 
     def end_item(self, index: int, changes: Mapping[str, Any]) -> None: ...
@@ -77,7 +78,7 @@ class ChatWriter:
         return chunks
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole completion, once it is complete."""
+        """Return the whole completion after its end."""
         assert self._end is not None, "an answer ends or fails"
         message: dict[str, Any] = {"role": "assistant", "refusal": None, "content": self._end.text}
         if self._end.calls:

@@ -1,4 +1,4 @@
-"""A client's conversation, whichever of the two APIs it comes by."""
+"""Conversation of a client, common to both APIs."""
 
 import base64
 import hashlib
@@ -14,19 +14,19 @@ _TITLE_CHARS = 50
 
 @frozen
 class ClientConversation:
-    """`system` are the instructions of the program that asks."""
+    """Conversation; `system` contains the instructions of the requesting program."""
 
     system: str
     messages: tuple[Message, ...]
 
     @property
     def news(self) -> tuple[Message, ...]:
-        """What comes behind the last answer."""
+        """The messages after the last answer."""
         return self.messages[self._answered_count :]
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """What has been answered, with the last answer."""
+        """The messages up to and including the last answer."""
         return self.messages[: self._answered_count]
 
     @property
@@ -37,7 +37,7 @@ class ClientConversation:
         return 0
 
     def words(self, *, is_new: bool) -> str:
-        """What Kore's agent is told; in a new session with all that was said elsewhere."""
+        """Return the text for Kore's agent; in a new session, with everything said elsewhere."""
         text = "\n\n".join(one.text for one in self.news if one.text)
         if not is_new or not (self.system or self.earlier):
             return text
@@ -50,7 +50,10 @@ class ClientConversation:
         return "\n\n".join([*parts, text])
 
     def title(self) -> str:
-        """The person's first words, where `words` of a new session begin with others; else ''."""
+        """Return a title if the `words` of a new session begin with other text, else ''.
+
+        The title is the beginning of the person's first message.
+        """
         if not (self.system or self.earlier):
             return ""
         texts = (" ".join(one.text.split()) for one in self.messages if one.role == "user")
@@ -58,7 +61,7 @@ class ClientConversation:
         return text if len(text) <= _TITLE_CHARS else f"{text[: _TITLE_CHARS - 1]}…"
 
     def pictures(self) -> list[str]:
-        """What is shown with the news, as base64."""
+        """Return the pictures in the new messages, as base64."""
         return [
             base64.b64encode(part.data).decode()
             for one in self.news
@@ -67,12 +70,17 @@ class ClientConversation:
         ]
 
     def fingerprint(self) -> str:
-        """Of what has been answered: who says the same again goes on where that was said."""
+        """Return a fingerprint of the answered messages.
+
+        A request with the same messages continues the session in which they were said.
+        """
         return _fingerprint(self.system, self.earlier)
 
     def fingerprints_with(self, answer: str) -> frozenset[str]:
-        """The ones that the next request may have: some programs send their system message with
-        the first request only."""
+        """Return the possible fingerprints of the next request.
+
+        Some programs send their system message only with the first request.
+        """
         messages = (*self.messages, Message("assistant", user(answer).content))
         return frozenset(_fingerprint(system, messages) for system in (self.system, ""))
 

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients expect them."""
+"""Errors in the format that OpenAI's clients expect."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from gateway.config.json_files.document import kind_of
 from gateway.core.errors import ConnectionLost, QueueFull
 from gateway.server.speaker import UnknownSession
 
-# No value, where None is one.
+# Marks a missing value, because None is a value.
 UNNAMED = object()
 
 
 class ApiError(KoreError):
-    """A request that is not answered; `param` is the field that is to blame."""
+    """Error for a request that cannot be answered; `param` is the invalid field."""
 
     def __init__(
         self, status: int, message: str, code: str = "invalid_request", param: str | None = None
@@ -25,7 +25,7 @@ class ApiError(KoreError):
 
 
 def bad_field(param: str, expected: str, value: Any = UNNAMED) -> ApiError:
-    """Of a field that is not what it should be; of the `value` only the kind is told."""
+    """Return an error for an invalid field; it shows only the type of `value`."""
     if value is UNNAMED:
         words = t("{name}: expected {expected}", name=param, expected=expected)
     else:
@@ -40,7 +40,7 @@ def bad_field(param: str, expected: str, value: Any = UNNAMED) -> ApiError:
 
 
 def api_error_of(error: KoreError) -> ApiError:
-    """The same error with a status."""
+    """Return the same error with a status."""
     match error:
         case ApiError():
             return error
@@ -73,7 +73,7 @@ def error_body(error: KoreError) -> dict[str, Any]:
 
 
 def unknown_path(method: str, path: str) -> ApiError:
-    """Of an address below `/v1` that there is not."""
+    """Return an error for an unknown path below `/v1`."""
     return ApiError(
         404,
         t(

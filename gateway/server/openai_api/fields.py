@@ -1,4 +1,4 @@
-"""Fields of a request, each of the type that it should be."""
+"""Typed access to the fields of a request."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from gateway.server.openai_api.errors import bad_field
 
 
 def text_field(body: Mapping[str, Any], name: str) -> str | None:
-    """Raises `ApiError` for anything but a string."""
+    """Return a string field. Raises `ApiError` for another type."""
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise bad_field(name, "a string", value)
@@ -36,7 +36,7 @@ def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def objects_field(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects."""
+    """Return a list of objects. Raises `ApiError` for another type."""
     values = list_field(body, name)
     if not all(isinstance(one, dict) for one in values):
         raise bad_field(name, "a list of objects")

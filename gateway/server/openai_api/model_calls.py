@@ -1,4 +1,4 @@
-"""The call of a bare model that a request of either API asks for."""
+"""Calls of bare models, built from requests of either API."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def response_call(
 
 
 def _response_format(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format of a response in the form of a chat completion."""
+    """Return the format of a response as the field of a chat completion."""
     if form.get("type", "text") == "text":
         return {}
     if form["type"] != "json_schema":
@@ -71,7 +71,7 @@ def _model_call(
 
 
 def _tools(body: Mapping[str, Any]) -> list[ModelTool]:
-    """Return the functions, in the form of either API. Raises `ApiError`."""
+    """Return the functions in the format of either API. Raises `ApiError`."""
     tools = []
     for number, tool in enumerate(objects_field(body, "tools")):
         function = tool.get("function", tool)
@@ -88,7 +88,7 @@ def _tools(body: Mapping[str, Any]) -> list[ModelTool]:
 
 
 def _tool_choice(body: Mapping[str, Any]) -> str | None:
-    """Return the choice as `ModelSettings` has it. Raises `ApiError`."""
+    """Return the tool choice in the form of `ModelSettings`. Raises `ApiError`."""
     match body.get("tool_choice"):
         case None:
             return None
@@ -102,7 +102,7 @@ def _tool_choice(body: Mapping[str, Any]) -> str | None:
 
 
 def _settings(**values: Any) -> ModelSettings:
-    """Return the settings. Raises `ApiError` for a value that no model takes."""
+    """Return the settings. Raises `ApiError` for an invalid value."""
     try:
         return ModelSettings(**values)
     except KoreError as exc:

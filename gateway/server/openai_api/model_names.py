@@ -1,4 +1,4 @@
-"""What the field `model` can name: Kore's agents, configured models, profiles."""
+"""Names for the field `model`: Kore's agents, configured models and profiles."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _PREFIX = f"{KORE}/"
 
 @frozen
 class ModelTarget:
-    """Who answers: Kore's `agent` ("": the one that answers in chats), or else a bare `model`."""
+    """Target of a request: Kore's `agent` ("" for the default one in chats) or a bare `model`."""
 
     name: str
     agent: str | None = None
@@ -23,7 +23,7 @@ class ModelTarget:
 
 
 async def model_entries(service: Service, token: AccessToken) -> list[dict[str, Any]]:
-    """What `/v1/models` lists, Kore first. A token with a role has nothing else."""
+    """Return the entries of `/v1/models`, Kore first. A token with a role sees only Kore."""
     if token.role is not None:
         return [_entry(KORE, KORE)]
     agents = [str(one["name"]) for one in await service.list_agents()]
@@ -34,7 +34,10 @@ async def model_entries(service: Service, token: AccessToken) -> list[dict[str, 
 
 
 async def find_target(service: Service, body: Mapping[str, Any], token: AccessToken) -> ModelTarget:
-    """Raises `ApiError` for a name that there is not, or not for this token."""
+    """Return the target that a request names.
+
+    Raises `ApiError` for a name that does not exist or is not available to this token.
+    """
     name = body.get("model")
     if not isinstance(name, str) or not name:
         raise bad_field("model", "the name of a model", name)
@@ -57,7 +60,7 @@ async def find_target(service: Service, body: Mapping[str, Any], token: AccessTo
 
 
 def unknown_model(name: str) -> ApiError:
-    """Of a name that nothing here has."""
+    """Return an error for an unknown name."""
     words = t("there is no model {name!r}; GET /v1/models lists them", name=name[:80])
     return ApiError(404, words, "model_not_found", "model")
 

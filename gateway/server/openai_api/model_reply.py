@@ -1,4 +1,4 @@
-"""The reply of a bare model, as it streams and as a whole."""
+"""Reply of a bare model, streamed and as a whole."""
 
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -21,7 +21,7 @@ Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 @frozen
 class ModelAnswer:
-    """A whole reply."""
+    """Complete reply."""
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -31,16 +31,18 @@ class ModelAnswer:
     at: float
 
 
-# What streams of a reply.
+# Streamed parts of a reply.
 Piece = events.TextDelta | events.ThinkingDelta | events.ToolCallDelta
 
 
 async def model_reply(
     service: Service, call: ModelCall, *, is_stream: bool
 ) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
-    """Yield the pieces of a reply, then the whole reply; None when nothing happens. Without
-    `is_stream` all pieces come at the end, so that a reply may break off and begin again. Raises
-    `KoreError`."""
+    """Yield the pieces of a reply, then the whole reply; None when nothing happens.
+
+    Without `is_stream`, all pieces arrive at the end, so that a reply may break off and start
+    again. Raises `KoreError`.
+    """
     text, streamed_calls = "", set[str]()
     async with service.call_model(call) as items, aclosing(ticked(items, TICK_S)) as news:
         async for item in news:
@@ -64,7 +66,7 @@ async def model_reply(
                 case events.ThinkingDelta() | None:
                     yield event
                 case events.Retry(reason) if text or streamed_calls:
-                    # What was passed on cannot be taken back.
+                    # Words that were already passed on cannot be withdrawn.
                     words = t("the model's reply broke off: {reason}", reason=reason)
                     raise ApiError(502, words, "reply_broke_off")
     raise ConnectionLost(t("Kore is no longer running"))

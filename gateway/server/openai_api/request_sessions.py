@@ -1,9 +1,9 @@
-"""Which session a request to Kore's agent belongs to, and which message it is.
+"""Assignment of requests for Kore's agent to sessions and messages.
 
-A session is named by the header `X-Kore-Session`, else by the field `user`; else a conversation
-that goes on is known by what was said in it, and any other begins a session. A message is known by
-its `Idempotency-Key`: sent again, it is not answered a second time, and another one with the same
-key is refused.
+The header `X-Kore-Session` names a session, or else the field `user`. Otherwise a continued
+conversation is recognized by its earlier messages, and any other starts a session. The
+`Idempotency-Key` identifies a message: the same message is not answered twice, and a different one
+with the same key is rejected.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ V = TypeVar("V")
 SESSION_HEADER = "X-Kore-Session"
 KEY_HEADER = "Idempotency-Key"
 _KEY_CHARS = 255
-# What OpenAI's own clients say when they try again by themselves.
+# Header that OpenAI's own clients send with an automatic retry.
 _RETRY_HEADER = "x-stainless-retry-count"
 _REMEMBERED = 1_000
 _RETRIED_WITHIN_S = 1_800.0
@@ -38,8 +38,11 @@ _RETRIED_WITHIN_S = 1_800.0
 
 @frozen
 class MessagePlace:
-    """`is_new`: nothing was said in the session yet. `is_kept`: the client may come back for the
-    answer."""
+    """Session and id of a message.
+
+    `is_new` means that the session has no messages yet. `is_kept` means that the client may return
+    for the answer.
+    """
 
     session: str
     event_id: str
@@ -48,7 +51,10 @@ class MessagePlace:
 
 
 class RequestSessions:
-    """Of one server. What is remembered here only saves a new session: a restart loses no more."""
+    """Sessions for the requests to one server.
+
+    The remembered assignments only avoid new sessions, so a restart loses nothing else.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -63,8 +69,10 @@ class RequestSessions:
         user: str | None,
         session: str | None = None,
     ) -> MessagePlace:
-        """`session` is the one that the request goes on with, where it says so. Raises
-        `KoreError`."""
+        """Return the session and id of a request's message.
+
+        `session` is the session that the request names explicitly. Raises `KoreError`.
+        """
         key = read_key(request)
         event_id = f"api-{key}" if key else await self._retried(request)
         if key:
@@ -85,7 +93,7 @@ class RequestSessions:
         answer: str,
         place: MessagePlace,
     ) -> None:
-        """The next request with this conversation and its answer belongs to the session."""
+        """Remember the session for the next request with this conversation and answer."""
         token = access_of(request).identity
         for one in conversation.fingerprints_with(answer):
             _put(self._by_fingerprint, digest_of(token, one), place.session)
@@ -111,12 +119,12 @@ class RequestSessions:
         return await self._bound(speaker, event_id)
 
     def _forget(self, session: str) -> None:
-        """What was said until now in a session that goes on."""
+        """Forget the earlier fingerprints of a session that continues."""
         for fingerprint in [key for key, one in self._by_fingerprint.items() if one == session]:
             del self._by_fingerprint[fingerprint]
 
     async def _bound(self, speaker: Speaker, conversation: str) -> tuple[str, bool]:
-        """The session of a conversation, or a new one for it."""
+        """Return the session of a conversation, or a new one, and whether it is new."""
         lane = speaker.lane(conversation)
         session = await self._service.bound_session(lane)
         if session is not None:
@@ -124,8 +132,10 @@ class RequestSessions:
         return await self._service.bind_session(lane, None), True
 
     async def _retried(self, request: web.Request) -> str:
-        """The id of a message without a key. A client that tries again by itself says so, and then
-        the same body is the same message."""
+        """Return the id of a message without a key.
+
+        A client that retries automatically says so, and then the same body is the same message.
+        """
         data = (await request.read()).decode("utf-8", "replace")
         body = digest_of(access_of(request).identity, data)
         now, retries = time.monotonic(), request.headers.get(_RETRY_HEADER, "0")
@@ -144,7 +154,7 @@ def _put(entries: OrderedDict[str, V], key: str, value: V) -> None:
 
 
 def read_key(request: web.Request) -> str:
-    """A digest of the request's key and its token; '' without a key. Raises `ApiError`."""
+    """Return a digest of the request's key and its token, '' without a key. Raises `ApiError`."""
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > _KEY_CHARS:
         raise bad_field(KEY_HEADER, f"at most {_KEY_CHARS} characters")
@@ -159,8 +169,10 @@ def digest_of(*parts: str) -> str:
 async def begin_answer(
     service: Service, request: web.Request, key: str, answer_id: str
 ) -> ApiAnswer:
-    """The answer to this key, by a request with the same body. Raises `ApiError` for a key that
-    was used with another one."""
+    """Return the answer for this key and request body.
+
+    Raises `ApiError` for a key that was used with a different request.
+    """
     content = request.path.encode() + b"\0" + await request.read()
     digest = hashlib.sha256(content).hexdigest()
     token = access_of(request)

@@ -1,4 +1,4 @@
-"""The fields `input` and `instructions` of a response, read."""
+"""Parser for the fields `input` and `instructions` of a response."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _SYSTEM = frozenset({"system", "developer"})
 async def read_input(
     body: Mapping[str, Any], before: tuple[Message, ...] = ()
 ) -> ClientConversation:
-    """The conversation, which goes on from `before`. Raises `ApiError`."""
+    """Return the conversation, which continues after `before`. Raises `ApiError`."""
     system = [text_field(body, "instructions") or ""]
     messages = list(before)
     if isinstance(body.get("input"), str):
@@ -61,7 +61,7 @@ async def _add(
 def _add_reply(
     messages: list[Message], content: tuple[Part, ...], calls: tuple[ToolCall, ...]
 ) -> None:
-    """Words and calls of one reply come as items of their own."""
+    """Add words or calls of a reply, which arrive as separate items, to the same message."""
     if messages and messages[-1].role == "assistant":
         last = messages.pop()
         content, calls = (*last.content, *content), (*last.tool_calls, *calls)

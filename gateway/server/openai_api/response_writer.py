@@ -1,6 +1,6 @@
-"""A response of `/v1/responses` while it comes to be: its JSON, and the events that tell of it.
+"""Writer for a response of `/v1/responses`: its JSON and its events.
 
-The shape is that of Open Responses: https://www.openresponses.org/specification
+The format is Open Responses: https://www.openresponses.org/specification
 """
 
 import time
@@ -12,7 +12,7 @@ from agent.types import ToolCall, Usage
 from gateway.server.openai_api.answer_stream import AnswerEnd
 from gateway.server.openai_api.errors import api_error_of
 
-# Fields that a request may set, with what stands in the response otherwise.
+# Fields that a request may set, with their default values in the response.
 _DEFAULTS: Mapping[str, Any] = {
     "instructions": None,
     "previous_response_id": None,
@@ -40,8 +40,10 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class ResponseWriter:
-    """Implements `AnswerWriter`. The ids of items come from `response_id`; times are Unix seconds,
-    None for now."""
+    """`AnswerWriter` for a response.
+
+    The ids of items are derived from `response_id`; times are Unix seconds, None for now.
+    """
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class ResponseWriter:
         self._tell("response.output_item.done", output_index=index, item=self.output[index])
 
     def complete(self, end: AnswerEnd) -> None:
-        """End the response, also one that was cut short."""
+        """End the response, even if it was cut short."""
         self.end_message()
         for call in end.calls:
             self._end_call(call)
@@ -198,5 +200,5 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """As the response repeats it, with nothing left out."""
+    """Return a tool as the response repeats it, with all optional fields."""
     return {"description": None, "parameters": None, "strict": None, **tool}

@@ -1,4 +1,4 @@
-"""`POST /v1/responses`."""
+"""Handler for `POST /v1/responses`."""
 
 import os
 import re
@@ -38,8 +38,11 @@ _ID = re.compile(r"resp_[0-9a-f]{1,64}")
 
 
 class Responses:
-    """Answers by Kore's agent, or by a model. A response of the agent is bound to its session; what
-    a model was told is stored for a while. Each token has responses of its own."""
+    """Handler for responses by Kore's agent or by a model.
+
+    A response of the agent is bound to its session; the conversation with a model is stored for a
+    while. Each token has its own responses.
+    """
 
     def __init__(self, service: Service, sessions: RequestSessions, answers: StoredAnswers) -> None:
         self._service = service
@@ -47,7 +50,7 @@ class Responses:
         self._answers = answers
 
     async def answer(self, request: web.Request, body: Mapping[str, Any]) -> web.StreamResponse:
-        """Raises `KoreError`."""
+        """Answer a request. Raises `KoreError`."""
         check_may_speak(request)
         target = await find_target(self._service, body, access_of(request))
         if flag_field(body, "background"):
@@ -123,7 +126,7 @@ class Responses:
 
 
 def _previous(body: Mapping[str, Any]) -> str | None:
-    """Raises `ApiError` for an id that no response can have."""
+    """Return the id of the previous response. Raises `ApiError` for an invalid id."""
     response_id = text_field(body, "previous_response_id")
     if response_id and not _ID.fullmatch(response_id):
         raise _no_previous(response_id)

@@ -1,4 +1,4 @@
-"""The routes of the OpenAI-compatible API."""
+"""Routes of the OpenAI-compatible API."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ from gateway.server.openai_api.responses import Responses
 from gateway.server.openai_api.stored_answers import StoredAnswers
 from gateway.server.revocation import RevocationWatch
 
-# How long the body of a request may take.
+# Time limit for receiving the body of a request.
 _BODY_S = 30.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -30,7 +30,7 @@ BodyHandler = Callable[[web.Request, Mapping[str, Any]], Awaitable[web.StreamRes
 
 
 def add_openai_routes(app: web.Application, service: Service, revocations: RevocationWatch) -> None:
-    """The application's middleware has looked at Host, Origin and token."""
+    """Add the routes; the application's middleware checks Host, Origin and token."""
 
     async def list_models(request: web.Request) -> web.Response:
         data = await model_entries(service, access_of(request))
@@ -58,7 +58,7 @@ def add_openai_routes(app: web.Application, service: Service, revocations: Revoc
 
 
 def _with_api_errors(handler: Handler) -> Handler:
-    """Errors in OpenAI's form."""
+    """Return the handler with errors in OpenAI's format."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         set_language(request)
@@ -97,6 +97,6 @@ def _with_body(handler: BodyHandler, revocations: RevocationWatch) -> Handler:
 
 
 async def _hang_up(request: web.Request) -> None:
-    """For the handler, the client has left."""
+    """Close the connection, which the handler treats as a disconnected client."""
     if request.transport is not None:
         request.transport.close()

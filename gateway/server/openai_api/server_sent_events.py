@@ -1,4 +1,4 @@
-"""Server-sent events, as both APIs send them."""
+"""Server-sent events in the format of both APIs."""
 
 import time
 from collections.abc import Mapping
@@ -10,13 +10,15 @@ from aiohttp import web
 from agent.serialization import dumps
 
 _HEADERS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-# A proxy may end a connection on which nothing comes for a minute.
+# A proxy may close a connection after a minute without data.
 _SILENCE_S = 5.0
 
 
 class ServerSentEvents:
-    """`async with ServerSentEvents(request) as stream`: ends with `data: [DONE]`. Raises
-    `ConnectionError` once the client has left."""
+    """Event stream: `async with ServerSentEvents(request) as stream`.
+
+    It ends with `data: [DONE]`. Raises `ConnectionError` once the client has disconnected.
+    """
 
     def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
         self._request = request
@@ -39,8 +41,10 @@ class ServerSentEvents:
         await self._write(f"{head}data: {dumps(data)}\n\n")
 
     async def keep_alive(self) -> None:
-        """A comment after a while without news, which clients read over; and a client that has
-        left is noticed."""
+        """Send a comment, which clients ignore, after a while without data.
+
+        This also detects a disconnected client.
+        """
         self._check()
         if time.monotonic() - self._written_at >= _SILENCE_S:
             await self._write(": \n\n")
@@ -56,5 +60,5 @@ class ServerSentEvents:
 
 
 def has_left(request: web.Request) -> bool:
-    """Whether the client has closed the connection."""
+    """Return whether the client has closed the connection."""
     return request.transport is None or request.transport.is_closing()

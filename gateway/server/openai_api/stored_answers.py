@@ -1,7 +1,7 @@
-"""What is stored of answers: those to an `Idempotency-Key`, and conversations with bare models.
+"""Stored answers: for requests with an `Idempotency-Key`, and conversations with bare models.
 
-An answer is stored before its end is sent. So a key whose answer was given in full never gets
-another one; where the process dies before that, the same request calls the model again.
+An answer is stored before its end is sent, so a key with a complete answer never gets another one.
+If the process dies earlier, the same request calls the model again.
 """
 
 import asyncio
@@ -31,13 +31,15 @@ from gateway.server.openai_api.request_sessions import KEY_HEADER, begin_answer,
 
 log = logging.getLogger(__name__)
 
-# A conversation crosses the control socket as one request, with its answer.
+# A conversation passes through the control socket as one request, together with its answer.
 _CONVERSATION_BYTES = REQUEST_LIMIT_BYTES - 512 * 1024
 
 
 class StoredAnswer:
-    """One answer of a bare model: a new one, or the one that was given before. `conversation` is
-    to be stored with it."""
+    """Answer of a bare model: a new one, or the one given before.
+
+    `conversation` is stored with it.
+    """
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class StoredAnswer:
                 yield piece
 
     async def finish(self, steps: AsyncGenerator[Any, None]) -> None:
-        """The client has left; with a key it may come back for the answer."""
+        """Finish the answer for a disconnected client, which may return for it if it has a key."""
         if not self._record.key:
             return
         try:
@@ -103,7 +105,7 @@ class StoredAnswer:
 
 
 class StoredAnswers:
-    """Of one server: requests with the same key wait for each other."""
+    """Stored answers of one server. Requests with the same key wait for each other."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -117,7 +119,7 @@ class StoredAnswers:
         answer_id: str,
         conversation: tuple[Message, ...] | None = None,
     ) -> AsyncIterator[StoredAnswer]:
-        """Raises `ApiError`."""
+        """Yield the answer for a request. Raises `ApiError`."""
         is_stored = body.get("store") is None or flag_field(body, "store")
         if is_stored and conversation is not None:
             _check_size(conversation)
@@ -156,7 +158,7 @@ def _check_size(conversation: tuple[Message, ...]) -> None:
 
 
 def _add(sent: list[dict[str, str]], piece: Piece | None) -> None:
-    """The piece, joined to the last one where that is of the same message or call."""
+    """Add a piece, merged into the last one if both belong to the same message or call."""
     match piece:
         case events.TextDelta(text) if text:
             new = {"text": text}

@@ -1,6 +1,6 @@
-"""The files of the page. They tell nothing, so that they need no token.
+"""Files of the web page. They contain nothing private and need no token.
 
-Which files there are is read once: a name in an address is looked up and never becomes a path.
+The list of files is read once: a name in a URL is looked up in it and never becomes a path.
 """
 
 import gzip
@@ -24,7 +24,7 @@ _TYPES = {
     ".LICENSE": "text/plain; charset=utf-8",
     ".json": "application/json",
 }
-# Nothing from elsewhere, no inline script, no frame, no form that leaves the page.
+# Nothing from other sites, no inline script, no frame, no form that leaves the page.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -44,7 +44,7 @@ POLICY = "; ".join(
 
 @frozen
 class PageFile:
-    """A file as it is sent. `tag` is its digest."""
+    """File as it is sent. `tag` is its digest."""
 
     kind: str
     data: bytes
@@ -62,7 +62,7 @@ async def _index(request: web.Request) -> web.Response:
     address, _ = local_address(request)
     literal = literal_address(asked_at, address if is_loopback(address) else "127.0.0.1")
     if literal != asked_at and not is_local(request):
-        # No key is made for a name at which another program may answer, too.
+        # Do not create a key for a name at which another program may answer too.
         raise web.HTTPTemporaryRedirect(f"{literal}/")
     return _answer(request, "index.html")
 
@@ -75,7 +75,7 @@ def _answer(request: web.Request, name: str) -> web.Response:
     if name not in file_names():
         raise web.HTTPNotFound(text="there is no such file\n")
     file = read_page_file(name)
-    # Asked for anew at each visit, and sent only when it has changed.
+    # The browser revalidates at each visit and downloads only a changed file.
     headers = {"ETag": f'"{file.tag}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     headers["Content-Security-Policy"] = POLICY
     if request.headers.get("If-None-Match") == headers["ETag"]:
@@ -89,7 +89,7 @@ def _answer(request: web.Request, name: str) -> web.Response:
 
 @cache
 def file_names() -> frozenset[str]:
-    """The names of all files below `/web/`."""
+    """Return the names of all files below `/web/`."""
     return frozenset(
         path.relative_to(_FOLDER).as_posix()
         for path in _FOLDER.rglob("*")
@@ -99,8 +99,10 @@ def file_names() -> frozenset[str]:
 
 @cache
 def read_page_file(name: str) -> PageFile:
-    """One of `file_names`, compressed when it is first asked for: the editor and the terminal are
-    large, and few visits need them."""
+    """Return a file named in `file_names`, compressed on first request.
+
+    The editor and the terminal are large, and few visits need them.
+    """
     path = _FOLDER / name
     data = path.read_bytes()
     tag = hashlib.sha256(data).hexdigest()[:20]
