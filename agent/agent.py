@@ -1,4 +1,4 @@
-"""Agent: a model, tools and rules, wired together; `stream` and `run` are what people call."""
+"""Agent: a model, tools and rules, with `stream` and `run` as its entry points."""
 
 import os
 import threading
@@ -68,32 +68,32 @@ if TYPE_CHECKING:
     from agent.turn.structured_output import StructuredOutput
 
 
-# How often an answer of another shape than `output_type` is asked for again.
+# Number of retries for an answer that does not match `output_type`.
 _SHAPE_RETRIES = 2
 
 
 class Agent(Generic[DepsT]):
-    """A model, tools and rules.
+    """Agent: a model, tools and rules.
 
-    `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without
-    one, a key in the environment or the offline stand-in decides. `instructions` say who the agent
-    is and what it does, behind the prompt files; `model_settings` how models are asked. `tools`
-    are added to the built-in ones, of which `builtin_tools` names those that there are (None: all
-    of them). `approve`, a function or an `Approver`, is asked for calls that need a person's
-    consent; without it they are refused; `Permissions` in its place bring a policy of one's own.
-    `mode` says how much runs without a question (plan, ask, accept-edits, auto). With `full_access`
-    everything runs and nothing is asked, outside of the workspace too, whatever the session has
-    taken in. `workspace` holds the prompt files and is where tools work (default: this folder). The
-    model's key and `settings.secrets` leave in no event, result or message. `subagents` can be sent
-    out besides the built-in ones; `agent` is the one that speaks, itself or by its name: with its
-    text, tools, model and mode.
-    `changes` opens the journal of file changes that `undo` works on; a `JsonlHistory` has one of
-    its own, other histories have none. `deps_type` is the type of the `deps` that each run brings
-    for the program's own tools. `hooks` stand before and after each call of a model or tool, the
-    guardrails before and after each turn. The conversation can be handed over to the agents in
-    `handoffs`, which need a `name` each; `handoff_description` tells others when to hand over here.
-    `tracing` records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` are there too,
-    and what is in the catalogue of `skills`.
+    `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without it, a key
+    in the environment or the offline fallback decides. `instructions` describe the agent and its
+    task, and follow the prompt files; `model_settings` are settings of model calls. `tools` are
+    added to the built-in tools, of which `builtin_tools` names those to include (None: all of
+    them). `approve`, a function or an `Approver`, is asked about calls that need a person's
+    consent; without it they are rejected. A `Permissions` object in its place brings its own
+    policy. `mode` decides how much runs without a question (plan, ask, accept-edits, auto). With
+    `full_access` everything runs without a question, outside of the workspace too, regardless of
+    the session's taint. `workspace` contains the prompt files and is the working folder of the
+    tools (default: the current folder). The model's key and `settings.secrets` never appear in an
+    event, result or message. `subagents` are available in addition to the built-in ones; `agent` is
+    the agent that answers, as an object or by name: with its text, tools, model and mode. `changes`
+    opens the journal of file changes that `undo` uses; a `JsonlHistory` has its own, other
+    histories have none. `deps_type` is the type of the `deps` that each run passes to the program's
+    own tools. `hooks` run before and after each call of a model or tool, guardrails before and
+    after each turn. The conversation can be handed over to the agents in `handoffs`, which need a
+    `name` each; `handoff_description` tells other agents when to hand over to this agent. `tracing`
+    records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` and the catalogue of
+    `skills` are available, too.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -124,7 +124,7 @@ class Agent(Generic[DepsT]):
         mcp_servers: "Sequence[McpServerSettings] | McpSettings" = (),
         skills: "SkillCatalog | None" = None,
     ) -> None:
-        """Raises `ConfigError` for the name of an agent or a built-in tool that there is not."""
+        """Raise `ConfigError` for an unknown agent or built-in tool."""
         self.settings = settings or AgentSettings()
         if full_access:
             self.settings = with_full_access(self.settings)
@@ -155,7 +155,7 @@ class Agent(Generic[DepsT]):
         self._deps_type = deps_type
         self.name = name or (self._speaks.name if self._speaks else "main")
         self.handoff_description = handoff_description
-        # May be added to before the first run: two agents can hand over to each other.
+        # Can be extended before the first run, so that two agents can hand over to each other.
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self.hooks = tuple(hooks)
         self.tracing = tracing
@@ -169,9 +169,9 @@ class Agent(Generic[DepsT]):
 
     @property
     def toolbox(self) -> ToolRegistry:
-        """The built-in tools and the given ones, made when a first turn needs them.
+        """Built-in and given tools, made when the first turn needs them.
 
-        In any thread: two would each know only a part of what runs.
+        Thread-safe: two registries would each know only a part of the running work.
         """
         with self._making:
             if self._toolbox is None:
@@ -193,7 +193,7 @@ class Agent(Generic[DepsT]):
             return self._toolbox
 
     def _mcp_source(self) -> "McpServers | None":
-        """The MCP servers, as they are configured now."""
+        """Return the MCP servers in their current configuration."""
         if not self._mcp_settings and self._mcp is None:
             return None
         from agent.mcp.login_file import LoginOptions
@@ -212,7 +212,7 @@ class Agent(Generic[DepsT]):
         return self._mcp
 
     def _code_services(self) -> CodeServices:
-        """Language servers and what else knows code, as they are configured now."""
+        """Return language servers and other code services in their current configuration."""
         settings, trusted = self.settings, self.settings.trusted_folders
         if self.code is None or not self.code.is_like(settings.lsp, settings.tools, trusted):
             if self.code is not None:
@@ -223,32 +223,32 @@ class Agent(Generic[DepsT]):
 
     @cached_property
     def watches(self) -> "ProjectWatches":
-        """Tells which files of a folder change, to whoever follows it."""
+        """Watches of folders, which report changed files to their subscribers."""
         from agent.code.watch.project_watches import ProjectWatches
 
         return ProjectWatches()
 
     @cached_property
     def projects(self) -> "SessionProjects":
-        """What conversations have been told of their projects."""
+        """Project information already given to each conversation."""
         from agent.context.project.session_projects import SessionProjects
 
         return SessionProjects(self.workspace.origin, self.redactor.clean, self.settings.tools)
 
     @property
     def views(self) -> FileViews:
-        """What conversations have seen of files, and what their tools wrote."""
+        """Files seen by conversations, and files written by their tools."""
         return self._tool_defaults.views
 
     @property
     def mcp(self) -> "McpServers | None":
-        """The MCP servers, which are made with the tools; None without any."""
+        """MCP servers, which are made with the tools; None if there are none."""
         _ = self.toolbox
         return self._mcp
 
     @property
     def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]:
-        """The ways to other agents, by their names. Raises `ConfigError` for two of one name."""
+        """Handoffs to other agents, by name. Raises `ConfigError` for a duplicate name."""
         ways: dict[str, Handoff[Any]] = {}
         for one in self.handoffs:
             way: Handoff[Any] = one if isinstance(one, Handoff) else Handoff(one)
@@ -259,14 +259,15 @@ class Agent(Generic[DepsT]):
 
     @property
     def has_tools(self) -> bool:
-        """Whether they are made: until then none of them does anything."""
+        """True once the tools are made; before that none of them does anything."""
         return self._toolbox is not None or self._tool_defaults.has_begun
 
     def reconfigure(self, other: "Agent[Any]") -> ModelPool | None:
-        """Be as another agent is, from the next turn on; one that runs keeps what it began with.
+        """Adopt the configuration of another agent from the next turn on.
 
-        What the tools hold (processes, what was seen of files) stays. Returns the models until
-        now, if there are others now: the caller closes them once nothing uses them any more.
+        A running turn is unaffected. The state of the tools (processes, files seen) stays. Returns
+        the previous models if they were replaced: the caller closes them once they are no longer
+        used.
         """
         with self._making:
             old = None if other.models.is_like(self.models) else self.models
@@ -298,11 +299,11 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None = None,
         **options: Unpack[RunOptions],
     ) -> Result:
-        """`stream`, collected. Raises the `KoreError` that ended the turn, if one did.
+        """Run a turn and return its result. Raises the `KoreError` that ended the turn, if any.
 
-        With `output_type` (a dataclass, a pydantic model, any type that pydantic knows) the answer
-        is JSON of that shape, and `Result.output` the value. An answer of another shape is asked
-        for again, twice; then `BadOutput` is raised.
+        With `output_type` (a dataclass, a pydantic model, any type that pydantic supports) the
+        answer is JSON of that shape, and `Result.output` the value. For an answer of another shape
+        the model is asked again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
             return await self._run(prompt, deps, options, self.guardrails)
@@ -330,7 +331,7 @@ class Agent(Generic[DepsT]):
         run = partial(self._run, deps=deps, options=options, is_data=True)
         result = await run(shape.request(prompt), guardrails=checks)
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
-            # That call has been made.
+            # The required call has been made.
             options["tool_choice"] = "auto"
         for _ in range(_SHAPE_RETRIES):
             try:
@@ -370,7 +371,7 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None = None,
         **options: Unpack[RunOptions],
     ) -> Result:
-        """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
+        """Run a turn without an event loop. Raises `RuntimeError` within a running loop."""
 
         async def run() -> Result:
             try:
@@ -389,9 +390,9 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None = None,
         **options: Unpack[ParallelOptions],
     ) -> ParallelResults:
-        """`run` for each prompt, in a session of its own, up to `limit` of them at a time.
+        """Run each prompt in a session of its own, up to `limit` of them at a time.
 
-        A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
+        A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
         """
 
         async def run(prompt: Prompt) -> Result:
@@ -402,12 +403,12 @@ class Agent(Generic[DepsT]):
     async def stream(
         self, prompt: Prompt, *, deps: DepsT | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event]:
-        """The events of one turn; the last is `Done`. A prompt may hold pictures.
+        """Yield the events of one turn; the last is `Done`. A prompt may contain pictures.
 
-        Closing the iterator or cancelling the task stops the turn; the history stays valid.
-        Without `session`, the turn is the first and only one of a new session. `model` is this
-        turn's, by its name or that of a profile; `model_settings` and `tool_choice` count before
-        those of the agent. `initial_messages` are what a new conversation begins with.
+        Closing the iterator or cancelling the task stops the turn; the history stays valid. Without
+        `session`, the turn is the first and only turn of a new session. `model` is the model of
+        this turn, by its name or the name of a profile; `model_settings` and `tool_choice` take
+        precedence over the agent's. `initial_messages` are the start of a new conversation.
         """
         run = LibraryRun(self, prompt, deps, options, self.guardrails)
         async with aclosing(run.events()) as stream:
@@ -417,7 +418,7 @@ class Agent(Generic[DepsT]):
     def request(
         self, environment: ToolEnvironment, options: RunOptions, **values: Any
     ) -> TurnRequest:
-        """A turn of this agent; `values` are what the run knows of it."""
+        """Return the request for a turn of this agent; `values` are facts about the run."""
         task = TurnRequest(
             environment=environment,
             permissions=permissions_of(self._approve, self._mode, full_access=self._full_access),
@@ -426,13 +427,13 @@ class Agent(Generic[DepsT]):
             hooks=self.hooks,
             watches=self.watches if self.settings.watch else None,
             **{"tracing": self.tracing, **values},
-            # A file's name is one only where the text ends with it.
+            # The newline keeps a text that ends with a file name from being read as a file.
             persona=f"{self._instructions}\n" if self._instructions else None,
         )
         return self._subagent_runner.sending(self._as_speaker(task))
 
     def check_deps(self, deps: DepsT | None) -> None:
-        """Raises `ConfigError` for dependencies that do not fit the agent or one of its tools."""
+        """Raise `ConfigError` for dependencies that do not fit the agent or one of its tools."""
         expected = self._deps_type
         if expected is not None and not isinstance(deps, get_origin(expected) or expected):
             raise ConfigError(
@@ -447,14 +448,14 @@ class Agent(Generic[DepsT]):
                 tool.check_deps(deps)
 
     def _settings_of(self, options: RunOptions) -> ModelSettings | None:
-        """The turn's own settings before the agent's."""
+        """Return the settings of the turn, with the agent's settings as fallback."""
         settings = options.get("model_settings")
         if (choice := options.get("tool_choice")) is not None:
             settings = ModelSettings(tool_choice=choice).over(settings)
         return self._model_settings if settings is None else settings.over(self._model_settings)
 
     def _resolve_profile(self, agent: str | SubagentDefinition | None) -> SubagentDefinition | None:
-        """Raises `ConfigError` for the name of an agent that there is not."""
+        """Return the profile of an agent. Raises `ConfigError` for an unknown name."""
         if agent is None or isinstance(agent, SubagentDefinition):
             return agent
         folder = self.workspace.folder
@@ -466,7 +467,7 @@ class Agent(Generic[DepsT]):
         return definition
 
     def _as_speaker(self, task: TurnRequest) -> TurnRequest:
-        """The turn of the agent that speaks."""
+        """Return the turn as a turn of the configured `agent`."""
         if self._speaks is None:
             return task
         from agent.subagents.profile import as_profile
@@ -474,7 +475,7 @@ class Agent(Generic[DepsT]):
         return as_profile(task, self._speaks, self)
 
     def turn(self, task: TurnRequest) -> AsyncGenerator[Event]:
-        """The events of a turn whose history and durability are the caller's."""
+        """Yield the events of a turn whose history and durability are the caller's."""
         from agent.turn.runner import AgentTurn
 
         return AgentTurn(self, task).events()
@@ -486,7 +487,10 @@ class Agent(Generic[DepsT]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what tools left running and the connections to models; also of agents handed to."""
+        """End running work of the tools and close the connections to models.
+
+        This includes the agents in `handoffs`.
+        """
         for one in reachable(self) if self.handoffs else [self]:
             if one is not self:
                 await one.toolbox.aclose()

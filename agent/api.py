@@ -1,4 +1,4 @@
-"""`kore.run` and `kore.stream`: one call for an agent that lives as long as one turn."""
+"""`kore.run` and `kore.stream`: run an agent for a single turn."""
 
 import os
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
@@ -32,7 +32,7 @@ from agent.types import Message, Result
 
 
 class AgentOptions(TypedDict, total=False):
-    """What `run` and `stream` hand on to `Agent`."""
+    """Options that `run` and `stream` pass on to `Agent`."""
 
     instructions: str
     tools: Sequence[Tool]
@@ -54,7 +54,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 class CallOptions(AgentOptions, total=False):
-    """What `run` and `stream` take besides the prompt and the model."""
+    """Options of `run` and `stream` in addition to the prompt and the model."""
 
     session: str | None
     model_settings: ModelSettings | None
@@ -72,14 +72,13 @@ async def run(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> Result:
-    """One turn, to its end. Raises the `KoreError` that ended it, if one did.
+    """Run one turn to its end. Raises the `KoreError` that ended it, if any.
 
     `prompt` is text, a list of texts and pictures (`Path`, `bytes`, `Image`, `ImageUrl`), or a user
-    `Message`.
-    With `session` the turn goes on with that conversation; without `history` it is kept in
-    `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` bounds the model calls, `thinking` asks
-    for thoughts or for none, `output_type` for an answer of that type in `Result.output`. The other
-    options are those of `Agent` and of its `run`.
+    `Message`. With `session` the turn continues that conversation; without `history` it is stored
+    in `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` limits the model calls, `thinking`
+    requests thoughts or none, `output_type` an answer of that type in `Result.output`. The other
+    options belong to `Agent` and to its `run`.
     """
     agent, turn = _prepare(model, options)
     async with aclosing(agent):
@@ -94,7 +93,7 @@ def run_sync(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> Result:
-    """`run`, for a program without an event loop. Raises `RuntimeError` within one."""
+    """Run a turn without an event loop. Raises `RuntimeError` within a running loop."""
     return run_blocking(
         lambda: run(prompt, model=model, output_type=output_type, deps=deps, **options)
     )
@@ -109,9 +108,9 @@ async def parallel(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> ParallelResults:
-    """`run` for each prompt, in a session of its own, up to `limit` of them at a time.
+    """Run each prompt in a session of its own, up to `limit` of them at a time.
 
-    A `KoreError` of one run stands in `ParallelResults.errors` and stops no other.
+    A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
     """
     if options.pop("session", None) is not None:
         raise ConfigError(t("parallel: session= is not allowed; each run has its own"))
@@ -130,7 +129,7 @@ async def stream(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> AsyncGenerator[Event]:
-    """`run`, as it happens: the events of the turn, `Done` last. Closing it stops the turn."""
+    """Yield the events of one turn, `Done` last. Closing the iterator stops the turn."""
     agent, turn = _prepare(model, options)
     async with aclosing(agent), aclosing(agent.stream(prompt, deps=deps, **turn)) as events:
         async for event in events:
@@ -140,7 +139,7 @@ async def stream(
 def _prepare(
     model: str | Provider | ModelPool | None, options: CallOptions
 ) -> tuple[Agent[Any], RunOptions]:
-    """The agent of one turn, and what its turn is told."""
+    """Return the agent of one turn, and the options of the turn."""
     values: dict[str, Any] = dict(options)
     turn = {name: values.pop(name) for name in RunOptions.__annotations__ if name in values}
     if turn.get("session") is not None and "history" not in values:

@@ -1,7 +1,7 @@
-"""Approvals: what a person is asked, how screens show it, and what may be answered.
+"""Approvals: questions to a person, their presentation and the possible answers.
 
-`ApprovalRequest` is the one record of what is asked. The tool runner creates it from a call's plan;
-it is stored, sent to screens and bound to the answer as it is. `QuestionView` is how it is shown.
+`ApprovalRequest` is the only record of a question. The tool runner creates it from a call's plan;
+it is stored, sent to screens and bound to the answer unchanged. `QuestionView` is its presentation.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,16 @@ from agent.records import frozen
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
 # A lasting answer covers exactly this call, its command with any arguments, or the hosts that it
-# wants to reach.
+# requests.
 Scope = Literal["call", "prefix", "network"]
 
 
 @frozen
 class CommandPrefix:
-    """The first words of a command that may be allowed with any arguments; `contents` is a hash of
-    the scripts that these words run, None when there are none."""
+    """First words of a command, which may be allowed with any arguments.
+
+    `contents` is a hash of the scripts that these words run, None if there are none.
+    """
 
     words: tuple[str, ...]
     contents: str | None = None
@@ -32,11 +34,12 @@ class CommandPrefix:
 
 @frozen
 class ServerQuestion:
-    """A question of the MCP server `server` in the middle of a call.
+    """Question of the MCP server `server` during a call.
 
-    `choices` are the possible answers, unless the person writes one (`takes_text`). `otherwise`
-    is the label of an empty answer; without it an empty answer is impossible. `is_secret`: the
-    server asks for what looks like a password. `url` is a page that the person should open.
+    `choices` are the possible answers, unless the person writes the answer (`takes_text`).
+    `otherwise` is the label of an empty answer; without it an empty answer is impossible.
+    `is_secret`: the server asks for something that looks like a password. `url` is a page for the
+    person to open.
     """
 
     server: str
@@ -50,17 +53,17 @@ class ServerQuestion:
 
 @frozen
 class ApprovalRequest:
-    """A question to a person about a call. `diff`, `command` or `sends` shows exactly what would
-    happen.
+    """Question to a person about a call.
 
-    `call_id` names the call within its turn; `folder` is where a command would run, `contents` a
-    hash of the scripts that it runs, `confinement` what confines it; an answer is bound to these.
+    `diff`, `command` or `sends` shows exactly the effects of the call. `call_id` names the call
+    within its turn; `folder` is the working folder of a command, `contents` a hash of the scripts
+    that it runs, `confinement` a description of its confinement; an answer is bound to these.
     `unbound` names a program that may run files to which no answer is bound, so that no answer
     about exactly this call lasts. `prefix` is the part of the command that may be allowed with any
     arguments; with `network`, a lasting answer covers these hosts, not the command. `home_settings`
-    names files of earlier commands that may steer the command; their contents are part of
-    `confinement`. With `server_question` nothing is to be allowed: an MCP server asks, and the
-    words of the answer are for it.
+    names files of earlier commands that may influence the command; their contents are part of
+    `confinement`. With `server_question` there is nothing to allow: an MCP server asks, and
+    receives the text of the answer.
     """
 
     tool: str
@@ -83,10 +86,10 @@ class ApprovalRequest:
 
 @frozen
 class QuestionLine:
-    """A line of a question, without any character that a screen would not show.
+    """Line of a question, without characters that a screen would not show.
 
     Kinds: code that would run or text that would leave, a detail of the call, a line of a diff, the
-    reason to ask, a note of Kore, or words of an MCP server.
+    reason to ask, a note of Kore, or text of an MCP server.
     """
 
     kind: Literal["code", "detail", "diff", "reason", "note", "quote"]
@@ -95,7 +98,7 @@ class QuestionLine:
 
 @frozen
 class QuestionOption:
-    """A possible answer: its `label` says what it grants, `key` is a key for it.
+    """Possible answer: its `label` says what it grants, `key` selects it.
 
     `words` are the answer to an MCP server. With `takes_words` the person writes them: for the
     model with a denial, else for the MCP server.
@@ -111,7 +114,7 @@ class QuestionOption:
 
 @frozen
 class QuestionView:
-    """A question as every screen shows it, complete: the title, the lines, the answers."""
+    """Complete question for every screen: the title, the lines, the answers."""
 
     title: str = ""
     lines: tuple[QuestionLine, ...] = ()

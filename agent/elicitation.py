@@ -1,5 +1,7 @@
-"""Questions of a server to a person, in the middle of a call: a form to fill in, or a page to
-open; and what a person's words mean in a field of such a form."""
+"""Questions of a server to a person during a call: a form to fill in, or a page to open.
+
+Also converts a person's text to a value of a form field.
+"""
 
 import math
 import re
@@ -14,11 +16,11 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_invisible
 
-# Bounds against a server that wants to be read for ever.
+# Limits against a server with endless text.
 _MOST_CHOICES = 100
 _TITLE_CHARS = 200
 _TEXT_CHARS = 20_000
-# Of a server's text so much is looked at.
+# Number of characters of a server's text that are checked.
 _READ_CHARS = 1_000
 _SECRET = re.compile(
     r"pass(?:wor[dt]|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
@@ -28,7 +30,7 @@ _SECRET = re.compile(
     r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼",
     re.IGNORECASE,
 )
-# What nobody sees, and how it is written where it is shown; single letters with something between.
+# Invisible characters in raw and written form; single letters with separators in between.
 _UNSEEN = re.compile(
     r"\\u\{[0-9a-f]+\}|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
     r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
@@ -36,13 +38,13 @@ _UNSEEN = re.compile(
 _SPACED = re.compile(r"\b(\w)[\W_]{1,3}(?=\w\b)")
 _LATIN = re.compile(r"[A-Za-z]")
 _LOOKS_LATIN = re.compile(r"[\u0370-\u03ff\u0400-\u052f]")
-# What stands before the path: browsers take other signs there for its end.
+# The part before the path: browsers read other characters there as its end.
 _PLACE = re.compile(r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?")
 
 
 @frozen
 class FormField:
-    """One value that is asked for, by its JSON Schema: of a plain type, or of a list."""
+    """Requested value, described by its JSON Schema: of a plain type, or of a list."""
 
     name: str
     schema: Mapping[str, Any]
@@ -58,7 +60,7 @@ class FormField:
 
     @property
     def is_secret(self) -> bool:
-        """Whether it looks like something that only the person should know."""
+        """True if it looks like something that only the person should know."""
         if self.choices:
             return False
         keys = ("title", "description", "format")
@@ -73,7 +75,7 @@ class FormField:
 
     @property
     def choices(self) -> tuple[tuple[str, Any], ...]:
-        """What may be answered, as people read it, and the value of each; none when it is free."""
+        """Possible answers as labels with their values; empty for a free answer."""
         if self.schema.get("type") == "boolean":
             return ((t("Yes"), True), (t("No"), False))
         schema = self.schema.get("items") if self.takes_several else self.schema
@@ -81,7 +83,7 @@ class FormField:
 
     @property
     def kind(self) -> str:
-        """What is to be written, for a field without choices."""
+        """Description of the expected text, for a field without choices."""
         low, high = self.schema.get("minimum"), self.schema.get("maximum")
         match self.schema.get("type"):
             case "integer" | "number" if low is not None and high is not None:
@@ -99,7 +101,7 @@ class FormField:
         return formats.get(str(self.schema.get("format")), t("text"))
 
     def label_of(self, value: Any) -> str:
-        """A value of the field as people read it."""
+        """Return the label of a value of the field."""
         if self.is_secret:
             return "••••"
         if self.takes_several and isinstance(value, list | tuple):
@@ -113,7 +115,7 @@ class FormField:
         return _short(value)
 
     def read(self, text: str) -> Any:
-        """The value that a person's words stand for. Raises `ValueError` with a sentence."""
+        """Return the value of a person's text. Raises `ValueError` with a sentence."""
         if self.takes_several:
             values = [self._choice(part) for part in re.split(r"[,，、\n]", text) if part.strip()]
             values = [one for n, one in enumerate(values) if one not in values[:n]]
@@ -128,7 +130,7 @@ class FormField:
 
     def _choice(self, text: str) -> Any:
         words = text.strip()
-        # A label may be the value, or the number, of another choice: it is what people see.
+        # A label may be the value, or the number, of another choice: people see the label.
         for n in (0, 1):
             for choice in self.choices:
                 if words.casefold() == str(choice[n]).casefold():
@@ -155,15 +157,17 @@ class FormField:
         least, most = self.schema.get("minLength"), self.schema.get("maxLength")
         _check_bounds(len(text), least, most, t("The number of characters"))
         if not _has_format(text, str(self.schema.get("format", ""))):
-            # What was written may be meant for nobody else: it is not said again.
+            # The text may be private, so it is not repeated.
             raise ValueError(t("That is not {kind}.", kind=self.kind))
         return text
 
 
 @frozen
 class Elicitation:
-    """A question of the server `server`. With `url` a person is to open that page, and nothing
-    else is asked."""
+    """Question of the server `server`.
+
+    With `url` a person is asked to open that page, and nothing else.
+    """
 
     server: str
     message: str
@@ -172,21 +176,23 @@ class Elicitation:
 
     @property
     def host(self) -> str | None:
-        """The host of the page as it really is; None where there is no page of the web, or where
-        a browser might read another host in its address."""
+        """The real host of the page.
+
+        None without a web page, or if a browser might read another host in its address.
+        """
         url = self.url or ""
         try:
             parts = urlsplit(url)
             if not url.isprintable() or " " in url or _PLACE.fullmatch(parts.netloc) is None:
                 return None
-            # Letters of other alphabets may look like those of a known name.
+            # Letters of other alphabets may look like the letters of a known name.
             host = (parts.hostname or "").encode("idna").decode()
         except ValueError:
             return None
         return host if host and parts.scheme in ("http", "https") else None
 
     def defaults(self) -> dict[str, Any]:
-        """The values that the server proposes."""
+        """Return the values that the server proposes."""
         return {
             each.name: each.schema["default"] for each in self.fields if "default" in each.schema
         }
@@ -194,26 +200,26 @@ class Elicitation:
 
 @frozen
 class ElicitationAnswer:
-    """What a person says. What the person leaves out of a form has its default."""
+    """Answer of a person. Omitted fields of a form have their default."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-# Asks a person. Nobody is there to ask: `decline`.
+# Ask a person; `decline` where no person is available.
 Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
 
 
 async def decline(question: Elicitation) -> ElicitationAnswer:
-    """An `Elicit` for where nobody is."""
+    """Decline every question: an `Elicit` for places without a person."""
     return ElicitationAnswer("decline")
 
 
 def looks_secret(words: str) -> bool:
-    """Also where it is written so that only people see it."""
+    """Return whether the text looks like a secret, even if disguised for people."""
     text = _UNSEEN.sub("", unicodedata.normalize("NFKC", words))
     return _SECRET.search(_SPACED.sub(r"\1", text)) is not None or any(
-        # Letters that look like those of another alphabet.
+        # Letters that resemble letters of another alphabet.
         _LATIN.search(word) and _LOOKS_LATIN.search(word)
         for word in text.split()
     )

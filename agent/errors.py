@@ -1,31 +1,31 @@
-"""Everything Kore raises on purpose.
+"""Exceptions of Kore.
 
     KoreError
-    ├── ConfigError            a setting is wrong: names the place, what was found, the fix
-    ├── ProviderError          the model could not answer
-    │   ├── RateLimited        429; `retry_after_s` when the server said it
-    │   ├── TimedOut           no connection, or a stream that fell silent
-    │   ├── Unavailable        5xx, refused or reset connections, cut streams
+    ├── ConfigError            wrong setting; names the place, the actual value and the fix
+    ├── ProviderError          the model did not answer
+    │   ├── RateLimited        429; `retry_after_s` if the server sent it
+    │   ├── TimedOut           no connection, or a silent stream
+    │   ├── Unavailable        5xx, rejected or reset connection, cut stream
     │   ├── ContextTooLong     the request does not fit the model's window
-    │   ├── BadReply           the server answered what no client could read
-    │   └── Rejected           4xx: model name or request refused; a retry will not help
+    │   ├── BadReply           the server's answer is unreadable
+    │   └── Rejected           4xx: model name or request rejected; a retry will not help
     │       ├── KeyRefused     401, 402, 403: the key, its account or its credit
-    │       ├── NoTools        the model cannot be given tools the way it was asked
-    │       ├── NoThinking     the model does not think, or not when it is asked to
+    │       ├── NoTools        the model does not accept native tools
+    │       ├── NoThinking     the model does not think, or rejects the request to
     │       ├── BadImage       a picture is too large or broken
-    │       ├── BadThoughts    earlier thoughts are not taken back as they are sent
-    │       ├── NoImages       the model sees no pictures
-    │       ├── WrongLimitName the limit of a reply's tokens has another name there
+    │       ├── BadThoughts    earlier thoughts are rejected as they were sent
+    │       ├── NoImages       the model does not accept pictures
+    │       ├── WrongLimitName the server has another name for the limit of reply tokens
     │       ├── NotFound       the server has no such model, or no such address
-    │       ├── NeedsResponses the model takes tools by the Responses API only
-    │       └── NoEncryptedReasoning  the model has no encrypted reasoning to give
-    ├── BadOutput              the answer does not have the shape that was asked for
-    ├── GuardrailTripped       the program's own check found something wrong
-    │   ├── InputGuardrailTripped   with what was said to the agent
-    │   └── OutputGuardrailTripped  with its answer
-    ├── LimitReached           the next model call would go beyond a configured limit
+    │       ├── NeedsResponses the model accepts tools through the Responses API only
+    │       └── NoEncryptedReasoning  the model has no encrypted reasoning
+    ├── BadOutput              the answer does not have the requested shape
+    ├── GuardrailTripped       a check of the program found a problem
+    │   ├── InputGuardrailTripped   for the input to the agent
+    │   └── OutputGuardrailTripped  for the agent's answer
+    ├── LimitReached           the next model call would exceed a configured limit
     ├── ToolError              the model reads it as the tool's result
-    ├── PolicyDenied           a rule or a person said no; the model reads it too
+    ├── PolicyDenied           a rule or a person denied the call; the model reads it too
     └── ArchiveRefused         a zip or tar is broken, unsafe or too large; nothing was unpacked
 
 Foreign exceptions are mapped to these once, at the edge, with `from exc`.
@@ -43,13 +43,12 @@ log = logging.getLogger(__name__)
 
 
 class KoreError(Exception):
-    """Base of all of Kore's own errors; `str(error)` is one sentence for a person.
+    """Base of Kore's own errors; `str(error)` is one sentence for a person.
 
     With `fields`, `message` and `hint` are entries of the catalogue, and the error is translated
-    where it is shown: for code that does not know whom it serves.
-
-    `public` takes the place of a text that names services, accounts or files of the owner, where
-    other people read along; None for a text that everybody may read.
+    when it is shown: for code that does not know the reader. `public` replaces a text that names
+    services, accounts or files of the owner, where other people read along; None for a text that
+    everyone may read.
     """
 
     code = "error"
@@ -73,8 +72,10 @@ class KoreError(Exception):
         return t(self._message, **self._fields)
 
     def text_for(self, *, is_owner: bool) -> str:
-        """Return the text as a conversation may read it: `public`, unless the owner alone reads
-        along. The log then has the rest."""
+        """Return the text for a conversation: `public`, unless only the owner reads along.
+
+        The log then has the full text.
+        """
         if is_owner or self.public is None:
             return str(self)
         log.warning("withheld: %s (%s)", self, self.code)
@@ -82,7 +83,7 @@ class KoreError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """What the person can do about it."""
+        """Advice for the person."""
         if self._hint is None or self._fields is None:
             return self._hint
         return t(self._hint, **self._fields)
@@ -93,16 +94,16 @@ class KoreError(Exception):
 
 
 class ConfigError(KoreError):
-    """A setting is wrong; the text names file, key, what was found and what is expected."""
+    """Wrong setting; the text names file, key, actual and expected value."""
 
     code = "config"
     public = "A setting of this Kore is wrong; its log tells the owner which."
 
 
 class ProviderError(KoreError):
-    """The model's side failed. `retryable` says whether the same request may work later.
+    """Failure of the model's side. `retryable`: the same request may work later.
 
-    `status` is the HTTP status with which the server refused the request, if it did.
+    `status` is the HTTP status of a rejection by the server, if there was one.
     """
 
     code = "provider"
@@ -112,7 +113,7 @@ class ProviderError(KoreError):
 
 
 class RateLimited(ProviderError):
-    """The vendor asks to slow down."""
+    """The vendor's rate limit is exceeded."""
 
     code = "rate-limited"
     retryable = True
@@ -125,23 +126,23 @@ class RateLimited(ProviderError):
 
 
 class TimedOut(ProviderError):
-    """Nothing came within the deadline."""
+    """Nothing arrived within the timeout."""
 
     code = "timed-out"
     retryable = True
 
 
 class Unavailable(ProviderError):
-    """The server is down, refused, reset, or cut its stream short."""
+    """The server is down, rejected or reset the connection, or cut its stream short."""
 
     code = "unavailable"
     retryable = True
 
 
 class ContextTooLong(ProviderError):
-    """The conversation does not fit the model's window; the loop trims and asks again.
+    """The conversation does not fit the model's window; the loop trims it and retries.
 
-    `by_size`: the server refused the bytes of the request, which pictures may account for.
+    `by_size`: the server rejected the size of the request in bytes, possibly because of pictures.
     """
 
     code = "context-too-long"
@@ -149,28 +150,28 @@ class ContextTooLong(ProviderError):
 
 
 class BadReply(ProviderError):
-    """The reply broke the wire format."""
+    """The reply violates the wire format."""
 
     code = "bad-reply"
     retryable = True
 
 
 class Rejected(ProviderError):
-    """The vendor refused the request itself: unknown model, bad parameter."""
+    """The vendor rejected the request itself: unknown model, bad parameter."""
 
     code = "rejected"
 
 
 class NoTools(Rejected):
-    """The model has no tools of its own; it can still be told of them in words."""
+    """The model has no native tools; they can still be described in text."""
 
 
 class NoThinking(Rejected):
-    """The model refuses to be asked for its thoughts; it can be asked without."""
+    """The model rejects a request for thoughts; it works without one."""
 
 
 class WrongLimitName(Rejected):
-    """The server knows `max_tokens` or `max_completion_tokens`, and was sent the other."""
+    """The server expects the other of `max_tokens` and `max_completion_tokens`."""
 
 
 class NotFound(Rejected):
@@ -178,21 +179,21 @@ class NotFound(Rejected):
 
 
 class NeedsResponses(Rejected):
-    """The model reasons, and then takes tools by the Responses API only."""
+    """The model reasons, and then accepts tools through the Responses API only."""
 
 
 class NoEncryptedReasoning(Rejected):
-    """The model was asked for its reasoning in encrypted form and has none."""
+    """The model was asked for encrypted reasoning and has none."""
 
 
 class BadImage(Rejected):
-    """One of the pictures is too large for the vendor, or none that it can read."""
+    """A picture is too large for the vendor or unreadable."""
 
 
 class BadThoughts(Rejected):
-    """The vendor does not take back the conversation's earlier thoughts as they were sent.
+    """The vendor rejects the conversation's earlier thoughts as they were sent.
 
-    `missing`: not for what they hold, but because some are not there.
+    `missing`: not because of their content, but because some are missing.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, missing: bool = False) -> None:
@@ -201,9 +202,9 @@ class BadThoughts(Rejected):
 
 
 class KeyRefused(Rejected):
-    """The vendor did not accept the key, or its account may not or cannot pay.
+    """The vendor rejected the key, or its account may not or cannot pay.
 
-    `every_model`: no other model of the vendor will answer to this key either.
+    `every_model`: no other model of the vendor will accept this key either.
     """
 
     code = "key-refused"
@@ -214,17 +215,17 @@ class KeyRefused(Rejected):
 
 
 class NoImages(Rejected):
-    """The model sees no pictures; it can be asked without."""
+    """The model does not accept pictures; it works without them."""
 
 
 class BadOutput(KoreError):
-    """The model's answer does not have the shape that `output_type` asks for."""
+    """The model's answer does not have the shape that `output_type` requires."""
 
     code = "bad-output"
 
 
 class GuardrailTripped(KoreError):
-    """A check of the program, by its name `guardrail`, found the `reason` to stop."""
+    """The program's check `guardrail` found the `reason` to stop."""
 
     code = "guardrail"
 
@@ -237,27 +238,27 @@ class GuardrailTripped(KoreError):
 
 
 class InputGuardrailTripped(GuardrailTripped):
-    """What was said to the agent did not pass; nothing of it is kept."""
+    """The input to the agent did not pass and is not stored."""
 
     code = "input-guardrail"
 
 
 class OutputGuardrailTripped(GuardrailTripped):
-    """The agent's answer did not pass; it is not kept."""
+    """The agent's answer did not pass and is not stored."""
 
     code = "output-guardrail"
 
 
 class LimitReached(KoreError):
-    """A limit on tokens or money: the text says which one, how much, and when it ends."""
+    """A limit on tokens or money was reached: the text names the limit and when it ends."""
 
     code = "limit"
 
 
 class ToolError(KoreError):
-    """A tool could not do what was asked; its text is written for the model to mend its call.
+    """A tool failed; its text helps the model to correct its call.
 
-    `untrusted` says that the text quotes strangers' words.
+    `untrusted`: the text quotes strangers' words.
     """
 
     code = "tool"
@@ -265,7 +266,7 @@ class ToolError(KoreError):
 
 
 class PolicyDenied(KoreError):
-    """The policy or a person refused a tool call; the text says why."""
+    """The policy or a person denied a tool call; the text gives the reason."""
 
     code = "denied"
 
@@ -277,7 +278,7 @@ class ArchiveRefused(KoreError):
 
 
 def of_code(code: str, message: str, hint: str | None = None) -> KoreError:
-    """The error that has this code, made again from what was written of it."""
+    """Return the error with this code, restored from its stored text."""
     error_type = next((cls for cls in _tree(KoreError) if cls.code == code), KoreError)
     error = error_type(message)
     error.hint = hint
@@ -297,7 +298,9 @@ def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
 
 
 def is_disk_unwritable(error: BaseException) -> TypeGuard[OSError]:
-    """Return whether a write failed because the disk is full or its file system read-only, so
-    that it is no bug in the program."""
+    """Return whether a write failed because the disk is full or its file system read-only.
+
+    Such a failure is not a bug in the program.
+    """
     is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
     return is_read_only or is_disk_full(error)

@@ -1,4 +1,4 @@
-"""Conversations: where they are kept for library users, and what makes one valid."""
+"""Session storage for library users: in memory or as JSONL files."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _MEMORY = b'{"_type":"memory"'
 
 
 class History(Protocol):
-    """Keeps sessions for library users; the gateway passes its history as data instead."""
+    """Storage of sessions for library users; the gateway passes its history as data instead."""
 
     async def load(self, session: str) -> Sequence[Message]: ...
 
@@ -59,17 +59,18 @@ class MemoryHistory:
 
 
 class JsonlHistory:
-    """One `SESSION.jsonl` per session: a meta line, then a message a line, lines of summaries and
-    of the memory that it began with. `.views` beside them holds what sessions have seen of files.
+    """Storage with one `SESSION.jsonl` file per session.
 
-    A line that a crash cut short at the end of the file is dropped when the file is read.
+    A file has a meta line, a line for each message, and lines for summaries and for the memory at
+    the start of the session. `.views` next to them contains the files that sessions have seen. A
+    line cut short by a crash at the end of the file is dropped when the file is read.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     async def load(self, session: str) -> Sequence[Message]:
-        """The messages. Raises `KoreError` for a damaged line, which it names."""
+        """Return the messages. Raises `KoreError`, which names a damaged line."""
         path = self._path(session)
         if not path.exists():
             return []
@@ -105,7 +106,7 @@ class JsonlHistory:
             file.write("".join(dumps(record) + "\n" for record in records).encode())
 
     async def list(self) -> Sequence[str]:
-        """The sessions there are, the one that was used last first."""
+        """Return the existing sessions, most recently used first."""
         files = [path for path in self.folder.glob("*.jsonl") if path.is_file()]
         files.sort(key=lambda path: (-path.stat().st_mtime_ns, path.name))
         return [path.name.removesuffix(".jsonl") for path in files]
@@ -173,7 +174,7 @@ class JsonlHistory:
 
 
 def change_log_of(history: History) -> OpenChangeLog | None:
-    """The journal of changes beside a history that is kept in a folder."""
+    """Return the journal of changes next to a history in a folder; None for others."""
     if not isinstance(history, JsonlHistory):
         return None
     folder = history.folder / ".undo"

@@ -1,4 +1,4 @@
-"""What makes a conversation valid: every call has one result, right behind it and in call order."""
+"""Validity of a conversation: every call has one result, directly after it, in call order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls at the end of the conversation that have no result yet."""
+    """Return the calls at the end of the conversation that have no result yet."""
     answered_ids: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool" and message.tool_call_id is not None:
@@ -23,7 +23,7 @@ def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 
 def with_unique_call_ids(message: Message) -> Message:
-    """The reply with an id of its own for each call: results are kept by it."""
+    """Return the reply with a unique id for each call: results are stored by id."""
     used_ids: set[str] = set()
     calls: list[ToolCall] = []
     for call in message.tool_calls:
@@ -43,7 +43,7 @@ def tool_message(call: ToolCall, text: str, *, is_error: bool = False) -> Messag
 
 
 def result_message(call_id: str, result: ToolResult) -> Message:
-    """A call's result as the conversation keeps it."""
+    """Return a call's result as a message of the conversation."""
     content = (Text(result.for_model), *result.images)
     return Message("tool", content, (), call_id, result.is_error, result.taint)
 
@@ -51,7 +51,7 @@ def result_message(call_id: str, result: ToolResult) -> Message:
 def close_unanswered_calls(
     messages: Sequence[Message], results: Mapping[str, Message]
 ) -> list[Message]:
-    """Results for the calls that the conversation leaves open: known ones, else "interrupted"."""
+    """Return results for unanswered calls: the known ones, else "interrupted"."""
     return [
         results.get(call.id) or tool_message(call, load_prompt("interrupted"), is_error=True)
         for call in unanswered_calls(messages)
@@ -59,7 +59,7 @@ def close_unanswered_calls(
 
 
 def is_valid(messages: Iterable[Message]) -> bool:
-    """True when every call has exactly one result, right behind it and in call order."""
+    """Return whether every call has exactly one result, directly after it, in call order."""
     expected: list[str] = []
     for message in messages:
         if expected:
@@ -75,9 +75,9 @@ def is_valid(messages: Iterable[Message]) -> bool:
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:
-    """A valid conversation made of this one: orphan results go, missing ones are filled in.
+    """Return a valid conversation: without orphan results, and with missing results filled in.
 
-    A vendor answers 400 for ever to a session with one orphan call; this runs before each request.
+    A vendor answers 400 forever to a session with one orphan call; this runs before each request.
     """
     if is_valid(messages):
         return list(messages)

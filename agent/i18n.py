@@ -1,8 +1,8 @@
-"""What the program itself says to people, in their language. The English text is the key.
+"""Translation of messages to people. The English text is the key.
 
-The language belongs to the task that speaks: `set_locale` and `use_locale` choose it, `t` uses it.
-English costs nothing: a catalogue is read when its language is spoken for the first time.
-How to add a text or a language is docs/languages.md.
+The language belongs to the current task: `set_locale` and `use_locale` choose it, `t` uses it.
+English costs nothing: a catalogue is read when its language is used for the first time.
+docs/languages.md explains how to add a text or a language.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ _catalogues: dict[str, Mapping[str, str]] = {}
 
 
 def t(english: str, /, **values: object) -> str:
-    """The text in the language that is spoken here, its `{fields}` filled with `values`.
+    """Return the text in the current language, its `{fields}` filled with `values`.
 
-    A text without values is taken as it stands, braces and all.
+    A text without values is returned literally, including braces.
     """
     language = _current_language.get()
     text = english if language == ENGLISH else _catalogue(language).get(english, english)
@@ -27,29 +27,29 @@ def t(english: str, /, **values: object) -> str:
 
 
 def plural(n: int, one: str, many: str, /, **values: object) -> str:
-    """`t` with the form for this number, which is also the field `{n}`."""
+    """Translate with the form for this number, which is also the field `{n}`."""
     return t(one if n == 1 else many, n=n, **values)
 
 
 def mark_for_translation(english: str, /) -> str:
-    """The text as it stands: for tables, whose texts are given to `t` when they are shown."""
+    """Return the text unchanged: for tables, whose texts are passed to `t` when they are shown."""
     return english
 
 
 def current_locale() -> str:
-    """The language that is spoken here."""
+    """Return the current language."""
     return _current_language.get()
 
 
 def set_locale(language: str) -> None:
-    """Speak one of `LANGUAGES` from here on, in this task and those that it begins."""
+    """Use one of `LANGUAGES` from here on, in this task and the tasks that it starts."""
     assert language in LANGUAGES, language
     _current_language.set(language)
 
 
 @contextmanager
 def use_locale(language: str) -> Iterator[None]:
-    """Speak one of `LANGUAGES` for the length of a block."""
+    """Use one of `LANGUAGES` for the duration of a block."""
     assert language in LANGUAGES, language
     before = _current_language.set(language)
     try:
@@ -60,7 +60,7 @@ def use_locale(language: str) -> Iterator[None]:
 
 @contextmanager
 def use_locale_once(language: str) -> Iterator[None]:
-    """`use_locale` once, for a few texts: a catalogue that is read for it is not kept."""
+    """Use a language for a few texts: a catalogue loaded for it is not cached."""
     is_loaded = language in _catalogues
     with use_locale(language):
         try:
@@ -71,7 +71,7 @@ def use_locale_once(language: str) -> Iterator[None]:
 
 
 def language_of(tag: str | None) -> str | None:
-    """The language of a tag (`zh-TW`, `zh_CN.UTF-8`, `de`); None when it says nothing.
+    """Return the language of a tag (`zh-TW`, `zh_CN.UTF-8`, `de`); None if there is none.
 
     A language without a catalogue falls back to English.
     """
@@ -89,7 +89,7 @@ def language_of(tag: str | None) -> str | None:
 
 
 def is_writable(language: str, encoding: str | None) -> bool:
-    """Whether a terminal of this encoding has letters for a language."""
+    """Return whether a terminal with this encoding can show a language."""
     try:
         ("" if language == ENGLISH else "中文說").encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -98,7 +98,7 @@ def is_writable(language: str, encoding: str | None) -> bool:
 
 
 def language_of_terminal(environ: Mapping[str, str]) -> str:
-    """As the variables of a terminal say, which count in the order that POSIX gives them."""
+    """Return the language set by the variables of a terminal, in the order given by POSIX."""
     configured = environ.get("KORE_AGENT_LANGUAGE", "")
     if configured in LANGUAGES:
         return configured

@@ -1,4 +1,4 @@
-"""Many runs side by side: results in order, failures kept apart."""
+"""Parallel runs: results in order, failures separate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,8 +14,10 @@ T = TypeVar("T")
 
 @frozen
 class ParallelResults:
-    """What many runs came to: `results` in the order of the inputs, None where one failed, and
-    `errors` by the input's place, from 0."""
+    """Results of several runs: `results` in the order of the inputs, None for a failed run.
+
+    `errors` are keyed by the input's position, from 0.
+    """
 
     results: tuple[Result | None, ...]
     errors: Mapping[int, KoreError]
@@ -26,12 +28,12 @@ class ParallelResults:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the successful runs cost; None when that of one is unknown."""
+        """Cost of the successful runs; None if the cost of any is unknown."""
         costs = [one.cost_usd for one in self.results if one is not None]
         return None if None in costs else sum(filter(None, costs))
 
     def all(self) -> tuple[Result, ...]:
-        """Every result. Raises the first error, if there is one."""
+        """Return every result. Raises the first error, if there is one."""
         for place in sorted(self.errors):
             raise self.errors[place]
         return tuple(one for one in self.results if one is not None)
@@ -40,8 +42,10 @@ class ParallelResults:
 async def run_parallel(
     inputs: Iterable[T], run: Callable[[T], Awaitable[Result]], limit: int
 ) -> ParallelResults:
-    """Each input run once, up to `limit` of them at a time. Anything but a `KoreError` ends all
-    of them and is raised."""
+    """Run each input once, up to `limit` of them at a time.
+
+    Any exception except `KoreError` ends all runs and is raised.
+    """
     if limit < 1:
         raise ConfigError(
             t(

@@ -1,4 +1,4 @@
-"""What belongs to one event loop: connections and locks cannot move from one to another."""
+"""Values per event loop: connections and locks cannot move between loops."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One value for each running loop, made when it is first wanted.
+    """Value for each running loop, made on first use.
 
     A program may call `asyncio.run` several times with the same agent, or have a loop in each of
     several threads.
@@ -26,19 +26,19 @@ class PerLoop(Generic[T]):
         return value
 
     def take(self) -> list[T]:
-        """This loop's value and those of closed loops, none of which is kept any longer."""
+        """Remove and return the values of this loop and of closed loops."""
         current = asyncio.get_running_loop()
         ended = [loop for loop in list(self._values) if loop is current or loop.is_closed()]
         return [self._values.pop(loop) for loop in ended]
 
     def take_closed(self) -> list[T]:
-        """The values whose loops are closed; they are not kept any longer."""
+        """Remove and return the values of closed loops."""
         ended = [loop for loop in list(self._values) if loop.is_closed()]
         return [self._values.pop(loop) for loop in ended]
 
 
 def run_blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What the work comes to, in a loop of its own. Raises `RuntimeError` within a running loop."""
+    """Run the work in a new loop. Raises `RuntimeError` within a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

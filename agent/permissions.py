@@ -1,4 +1,4 @@
-"""What an agent of the library may do: its mode, a policy of the program's, or full access."""
+"""Permissions of a library agent: its mode, a custom policy, or full access."""
 
 import logging
 from dataclasses import replace
@@ -13,7 +13,10 @@ log = logging.getLogger(__name__)
 
 
 def with_full_access(settings: AgentSettings) -> AgentSettings:
-    """Raises `ConfigError` beside a sandbox: one of the two is not meant."""
+    """Return settings for full access. Raises `ConfigError` if there is a sandbox as well.
+
+    Only one of the two can be intended.
+    """
     sandbox = settings.tools.sandbox
     if sandbox is not None and sandbox.confines:
         raise ConfigError(
@@ -35,7 +38,7 @@ def permissions_of(
         return Permissions(policy, _approver(approve), full_access=True)
     if isinstance(approve, Permissions):
         return approve
-    # Here and not above: the gateway brings its own, and needs no engine before a tool is called.
+    # Imported here: the gateway has its own, and no engine is needed before a tool is called.
     from agent.security.policy.engine import DefaultPolicy
 
     return Permissions(DefaultPolicy(mode), _approver(approve))

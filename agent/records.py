@@ -1,8 +1,8 @@
 """`@frozen`: a frozen dataclass with slots, made in a third of the time.
 
-`dataclass` writes and compiles six methods for every class: with 270 of them that was a fifth of
-Kore's start (ADR 0051). Here one is compiled, `__init__`; the others are shared.
-`fields`, `replace`, `asdict`, `match` and type checkers see a frozen dataclass.
+`dataclass` writes and compiles six methods for every class: with 270 classes that was a fifth of
+Kore's start (ADR 0051). Here one method is compiled, `__init__`; the others are shared. `fields`,
+`replace`, `asdict`, `match` and type checkers see a frozen dataclass.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """The class, its instances compared and hashed by their fields and never changed.
+    """Make a class immutable, with comparison and hashing by its fields.
 
-    Every field is positional and given to `__init__` unless it says `init=False`; `InitVar` and
-    `kw_only` are not understood. What is made of a frozen class is `@frozen`, too.
+    Every field is positional and a parameter of `__init__` unless it says `init=False`; `InitVar`
+    and `kw_only` are not supported. A subclass of a frozen class must be `@frozen`, too.
     """
     own = vars(cls)
-    # Without a docstring `dataclass` would compose one of the signature, which is slow.
+    # Without a docstring `dataclass` would derive one from the signature, which is slow.
     cls.__doc__ = cls.__doc__ or cls.__name__
     record_type: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     parts = fields(record_type)
@@ -34,8 +34,10 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def stable_repr(value: object) -> str:
-    """Return a text for a value that is the same in every process: all fields of a record but those
-    with `repr=False`, and sets in order."""
+    """Return a text for a value that is the same in every process.
+
+    It contains all fields of a record except those with `repr=False`, and sets in order.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         parts = [
             f"{part.name}={stable_repr(getattr(value, part.name))}"
@@ -54,8 +56,8 @@ def stable_repr(value: object) -> str:
 
 
 def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """Written out because a call by name is several times as fast as a loop over the fields."""
-    # Numbered, not named after the fields: names in code are kept for good, each once.
+    """Generate `__init__`: a call by name is several times as fast as a loop over the fields."""
+    # Numbered, not named after the fields: names in code are interned forever, each once.
     namespace: dict[str, Any] = {"made": _FACTORY_DEFAULT}
     parameters, body = ["self"], []
     for n, part in enumerate(parts):
@@ -75,7 +77,7 @@ def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None
             parameters.append(name)
         else:
             continue
-        # A slot's own way in, past the `__setattr__` that refuses.
+        # The slot's own setter, which bypasses the `__setattr__` that rejects changes.
         namespace[f"set{n}"] = getattr(record_type, name).__set__
         body.append(f" set{n}(self, {value})")
     if hasattr(record_type, "__post_init__"):
@@ -89,12 +91,12 @@ def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None
 
 
 def _reader(names: list[str]) -> Callable[[Any], object]:
-    """Reads off a record what tells it from others of its class."""
+    """Return a reader of the fields that distinguish a record from others of its class."""
     return attrgetter(*names) if names else type
 
 
 class _Made:
-    """Stands for a default that is made for each record."""
+    """Placeholder for a default that is made for each record."""
 
     def __repr__(self) -> str:
         return "<made for each>"
@@ -126,7 +128,7 @@ def _delattr(self: Any, name: str) -> None:
 
 
 def _getstate(self: Any) -> dict[str, Any]:
-    """What `copy` and `pickle` carry over."""
+    """Return the state for `copy` and `pickle`."""
     return {part.name: getattr(self, part.name) for part in fields(self)}
 
 

@@ -1,7 +1,7 @@
 """JSON forms of messages, events and other records.
 
 The forms are stable: sessions on disk and `stream-json` readers depend on them. A reader ignores
-fields it does not know, so that an older Kore can read what a newer one wrote.
+unknown fields, so that an older Kore can read files of a newer version.
 """
 
 import binascii
@@ -35,17 +35,17 @@ from agent.types import (
 
 T = TypeVar("T")
 _EVENTS: dict[str, type[Event]] = {cls.type: cls for cls in get_args(Event)}
-# The largest integer of a database.
+# Largest integer of a database.
 _MAX_INTEGER = 2**63 - 1
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
-# The functions that encode and decode a type with a form of its own.
+# Functions that encode and decode a type with a form of its own.
 Forms = Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
 
 
 def safe_text(text: str) -> str:
-    """Return the text without lone surrogates, which neither SQLite nor any wire can carry."""
+    """Return the text without lone surrogates, which SQLite and wire formats cannot carry."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -57,7 +57,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def dumps(value: Any) -> str:
-    """Compact JSON that is always valid UTF-8."""
+    """Return compact JSON that is always valid UTF-8."""
     return safe_text(_JSON.encode(value))
 
 
@@ -78,7 +78,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
-    """Raises `KoreError` when the data is not a message."""
+    """Return a message. Raises `KoreError` when the data is not a message."""
     try:
         return Message(
             role=data["role"],
@@ -96,7 +96,7 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    """The event's fields, with its `type` first."""
+    """Return the event's fields, with its `type` first."""
     if isinstance(event, events.Done):
         return {"type": event.type, "result": result_to_json(event.result)}
     if isinstance(event, events.ApprovalAsked | events.ApprovalAnswered):
@@ -105,7 +105,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    """Raises `KoreError` for a type that this version does not know, and for a damaged event."""
+    """Return an event. Raises `KoreError` for an unknown type and for a damaged event."""
     cls = _EVENTS.get(data.get("type", ""))
     if cls is None:
         raise KoreError(t("unknown event type {value!r}", value=data.get("type")))
@@ -150,13 +150,13 @@ def result_from_json(data: Mapping[str, Any]) -> Result:
 
 
 def _of(cls: type[T], data: Mapping[str, Any]) -> T:
-    """The dataclass made of those of its fields that are there."""
+    """Return a dataclass made from the fields that are present."""
     names = [field.name for field in fields(cast(Any, cls))]
     return cls(**{name: data[name] for name in names if name in data})
 
 
 def part_to_json(part: Part) -> dict[str, Any]:
-    """One part of a message."""
+    """Return one part of a message as JSON."""
     match part:
         case Text(text):
             return {"type": "text", "text": text}
@@ -176,7 +176,7 @@ def part_to_json(part: Part) -> dict[str, Any]:
 
 
 def images_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Image | ImageFile, ...]:
-    """A result's pictures. Raises `KoreError` for an unknown part."""
+    """Return a result's pictures. Raises `KoreError` for an unknown part."""
     return tuple(part for part in map(_part_from_json, data) if isinstance(part, Image | ImageFile))
 
 
@@ -201,18 +201,21 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
 
 
 class RecordCodec:
-    """Encodes values as JSON and decodes them, by their types: str, int, float, bool, None,
-    `Literal`, `Path`, frozen dataclasses, and sequences and mappings of them.
+    """Codec between values and JSON, by type.
 
-    `forms` are the two functions of each type with a form of its own.
+    Supported types are str, int, float, bool, None, `Literal`, `Path`, frozen dataclasses, and
+    sequences and mappings of them. `forms` are the two functions of each type with a form of its
+    own.
     """
 
     def __init__(self, forms: Forms | None = None) -> None:
         self._forms = forms or {}
 
     def encode(self, kind: Any, value: Any) -> Any:
-        """Return the JSON form of a value of type `kind`. A path becomes absolute: another process
-        may work in another folder."""
+        """Return the JSON form of a value of type `kind`.
+
+        A path becomes absolute: another process may work in another folder.
+        """
         if kind in self._forms:
             return self._forms[kind][0](value)
         if isinstance(value, Path):
@@ -235,8 +238,11 @@ class RecordCodec:
         return value
 
     def decode(self, kind: Any, data: Any, where: str) -> Any:
-        """Return the value of type `kind`. Raises `KoreError` that names the place (`where`), the
-        value and what was expected. Unknown fields of a dataclass are ignored."""
+        """Return the value of type `kind`.
+
+        Raises `KoreError`, which names the place (`where`), the value and the expected type.
+        Unknown fields of a dataclass are ignored.
+        """
         if kind is Any:
             return data
         if kind in self._forms:
@@ -319,7 +325,7 @@ def _pairs(parts: tuple[Any, ...], items: Sequence[Any]) -> list[tuple[Any, Any]
 
 
 def _expect(kind: Any, data: Any, where: str, expected: str) -> Any:
-    # Not isinstance: true is no integer.
+    # Not isinstance: true is not an integer.
     if type(data) is not kind:
         raise _mismatch(data, where, expected)
     return data

@@ -1,4 +1,4 @@
-"""What an agent can be told, as plain values; reading files and environments is the caller's."""
+"""Settings of an agent as plain values; reading files and environments is the caller's task."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -13,14 +13,14 @@ from agent.security.sandbox.base import Limits, Sandbox
 class ToolSettings:
     """Limits and boundaries of the built-in tools.
 
-    `output_limit_bytes` bounds what one result gives the model to read, `read_limit_bytes` what
-    one call of `read_file` does. `blocked_paths` are
-    components, or sequences of them, that no path may contain; `off_limits` are files and folders
-    that no file tool opens, whatever else is allowed. Without a `sandbox` commands can do
-    all that the user can; in one they reach `exec_hosts` alone ("*.example.org" for all below it).
-    With `limits`, commands that use up more than these together are ended; a sandbox has its own
-    for each process. In `temporary_folder` each conversation has the /tmp of its commands, without
-    it as long as the agent lives. `full_access` is what `with_full_access` sets.
+    `output_limit_bytes` limits the text of one result for the model, `read_limit_bytes` the text of
+    one call of `read_file`. `blocked_paths` are components, or sequences of components, that no
+    path may contain; `off_limits` are files and folders that file tools never open, regardless of
+    other permissions. Without a `sandbox` commands can do everything that the user can; in a
+    sandbox they reach only `exec_hosts` ("*.example.org" for all subdomains). With `limits`,
+    commands that together exceed these are ended; a sandbox has its own limits for each process.
+    `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
+    long as the agent. `full_access` is set by `with_full_access`.
     """
 
     exec_timeout_s: float = 60
@@ -37,7 +37,7 @@ class ToolSettings:
     full_access: bool = False
 
     def with_full_access(self) -> "ToolSettings":
-        """The same without the bounds that a sandbox and paths set; `off_limits` stay closed."""
+        """Return the settings without sandbox and path limits; `off_limits` stay closed."""
         from agent.security.sandbox.unconfined import Unconfined
 
         return replace(
@@ -49,18 +49,19 @@ class ToolSettings:
         )
 
 
-# What happens to an edit that brings new errors: nothing is looked at, they are told with the
-# result, or it is not written.
+# Handling of an edit that brings new errors: no check, a report with the result, or a rejection.
 BeforeWrite = Literal["off", "report", "block"]
 
 
 @frozen
 class LspServerSettings:
-    """A language server: its program with arguments, and the ends of the names of its files
-    (".py"). `languages` gives their language ids where they are not the usual ones. `options` are
-    what it is told at its start, `settings` what it asks for later; `root_files` stand at the top
-    of a project. Only one that a person has `configured` runs outside of a sandbox; the command of
-    one that came with a plugin opens only what is in the `plugin_folder`."""
+    """Language server: its program with arguments, and the extensions of its files (".py").
+
+    `languages` gives their language ids where they differ from the usual ids. `options` are sent at
+    its start, `settings` on request; `root_files` are files at the top of a project. Only a server
+    that a person has `configured` runs outside of a sandbox; the command of a server from a plugin
+    opens only files in the `plugin_folder`.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -76,11 +77,13 @@ class LspServerSettings:
 
 @frozen
 class LspSettings:
-    """Language servers: `servers` are configured and come before those that Kore knows, of which
-    `without` names those that are not used. `folder` holds their homes and logs; without one it
-    lasts as long as the agent. One that nobody asks for `idle_s` is ended; a check before a write
-    waits `wait_s` at most, an answer `timeout_s`. With `watch` they are told what changes on the
-    disk."""
+    """Language servers: `servers` are configured and precede the built-in ones.
+
+    `without` names built-in servers that are not used. `folder` contains their homes and logs;
+    without it they last as long as the agent. A server without requests for `idle_s` is ended; a
+    check before a write waits at most `wait_s`, an answer `timeout_s`. With `watch` the servers are
+    notified of changes on the disk.
+    """
 
     enabled: bool = True
     before_write: BeforeWrite = "report"
@@ -95,8 +98,11 @@ class LspSettings:
 
 @frozen
 class SubagentLimits:
-    """How deep sub-agents may send out others (0: there are none), how many of one conversation
-    run at a time, and what one may cost."""
+    """Limits of sub-agents.
+
+    They set the maximum depth (0: no sub-agents), the number per conversation that run at a time,
+    and the cost of one.
+    """
 
     max_depth: int = 1
     max_parallel: int = 4
@@ -105,15 +111,14 @@ class SubagentLimits:
 
 @frozen
 class AgentSettings:
-    """Limits and defaults. `call_timeout_s` bounds one tool call, `max_iterations` model calls.
+    """Limits and defaults. `call_timeout_s` limits one tool call, `max_iterations` model calls.
 
-    `thinking` asks models to think, or not to; None leaves it to them.
-    `secrets` are values that leave in no event, result or message, beside the models' keys; words
-    are not kept back (see `agent.security.secret_values`).
-    What projects in `trusted_folders` bring along is the owner's own word; elsewhere, and outside
-    of the workspace, it is a stranger's. With `watch`, a turn tells which files of its folder
-    change while it runs, whoever changes them. `project` says that the workspace is one: the model
-    is shown its tree and told how to work on code.
+    `thinking` asks models to think, or not to; None leaves the choice to them. `secrets` are values
+    that never appear in an event, result or message, like the models' keys; ordinary words are not
+    redacted (see `agent.security.secret_values`). Content of projects in `trusted_folders` counts
+    as the owner's text; elsewhere, and outside of the workspace, it counts as a stranger's. With
+    `watch`, a turn reports which files of its folder change while it runs, by any cause. `project`:
+    the workspace is a project; the model sees its tree and instructions for work on code.
     """
 
     max_iterations: int = 200

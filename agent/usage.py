@@ -1,6 +1,6 @@
-"""What model calls cost, and the port to the meter that counts them and enforces limits.
+"""Cost of model calls, and the port for the meter that counts them and enforces limits.
 
-Money is counted in whole numbers, so that no sum drifts: nano-dollars for what was spent, and
+Money is counted in whole numbers, so that sums never drift: nano-dollars for spending, and
 pico-dollars for the price of a single token.
 """
 
@@ -15,16 +15,16 @@ _PICO_IN_NANO = 1_000
 
 
 def pico(usd_per_million: float) -> int:
-    """A price as vendors list it, in dollars for a million tokens, for one token."""
+    """Return a vendor's list price, in dollars per million tokens, as the price of one token."""
     return round(usd_per_million * 1_000_000)
 
 
 @frozen
 class Price:
-    """Pico-dollars for a token; `cached` is input that the vendor's cache has answered.
+    """Price in pico-dollars per token; `cached` is for input from the vendor's cache.
 
-    A request with more than `above` input tokens costs as `long` says, all of it; without `long`
-    the price is unknown.
+    A request with more than `above` input tokens is billed completely at `long`; without `long` the
+    price is unknown.
     """
 
     input: int
@@ -34,7 +34,7 @@ class Price:
     long: "Price | None" = None
 
     def cost(self, usage: Usage) -> int | None:
-        """Nano-dollars, rounded up; None when it is not known."""
+        """Return the cost in nano-dollars, rounded up; None if it is unknown."""
         if self.above is not None and usage.input > self.above:
             return self.long.cost(usage) if self.long else None
         cached = min(usage.cached, usage.input)
@@ -48,7 +48,7 @@ class Price:
 
 @frozen
 class Tariff:
-    """A model, as vendor/model, and its price if that is known."""
+    """Model, as vendor/model, and its price if that is known."""
 
     model: str
     price: Price | None = None
@@ -60,9 +60,9 @@ class Tariff:
 
 @frozen
 class Charge:
-    """One model call: what it used and what it cost in nano-dollars; None when unknown.
+    """One model call: its usage and its cost in nano-dollars; None if unknown.
 
-    `model` is vendor/model. `estimated`: the vendor did not count, we did.
+    `model` is vendor/model. `estimated`: counted by Kore, because the vendor did not.
     """
 
     model: str
@@ -73,7 +73,7 @@ class Charge:
 
 @frozen
 class UsageTotals:
-    """Charges, added up. `nano` is the known sum; the price of `unpriced` calls is unknown."""
+    """Sum of charges. `nano` is the known sum; the price of `unpriced` calls is unknown."""
 
     usage: Usage = field(default_factory=Usage)
     nano: int = 0
@@ -82,12 +82,12 @@ class UsageTotals:
 
     @property
     def cost_usd(self) -> float | None:
-        """For people and JSON; None when a part of it is unknown."""
+        """Cost for people and JSON; None if a part of it is unknown."""
         return None if self.unpriced else self.nano / NANO
 
     @property
     def known_usd(self) -> float | None:
-        """What is known to have been spent; None when nothing is known of any call."""
+        """Known spending; None if the price of every call is unknown."""
         return None if self.calls and self.unpriced == self.calls else self.nano / NANO
 
     def plus(self, charge: Charge) -> "UsageTotals":
@@ -101,7 +101,7 @@ class UsageTotals:
 
 @frozen
 class Receipt:
-    """What turn and session have come to after a call; `session` None when it is not counted.
+    """Totals of turn and session after a call; `session` is None if it is not counted.
 
     `warnings` are sentences for the person.
     """
@@ -112,28 +112,29 @@ class Receipt:
 
 
 class UsageMeter(Protocol):
-    """Counts one turn's model calls. The gateway's stores them and knows limits."""
+    """Meter of one turn's model calls. The gateway's meter stores them and enforces limits."""
 
     @property
     def spent(self) -> UsageTotals:
-        """What the turn has come to, also before a restart."""
+        """Totals of the turn, including those before a restart."""
         ...
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
-        """Asked before each call; returns warnings. Raises `LimitReached`: it must not be made.
+        """Check a call before it is made; return warnings.
 
-        `estimate` is the least that the call will use: all of its input, as if nothing of it were
-        cached, and all the output that was asked for, when a number was named.
+        Raises `LimitReached` if it must not be made. `estimate` is the least that the call will
+        use: all of its input, as if nothing of it were cached, and all of the requested output, if
+        a number was given.
         """
         ...
 
     async def after(self, charge: Charge) -> Receipt:
-        """Told of each reply; returns once that is safe."""
+        """Record a reply; return once the record is stored."""
         ...
 
 
 class InMemoryMeter:
-    """For library users: counts, and has no limits."""
+    """Meter for library users: counts, without limits."""
 
     def __init__(self) -> None:
         self.spent = UsageTotals()
@@ -147,7 +148,7 @@ class InMemoryMeter:
 
 
 def dollars(nano: int) -> str:
-    """As people read money: "$0.0042", "$1.50"; never a cost as nothing."""
+    """Return an amount for people: "$0.0042", "$1.50"; a cost is never shown as zero."""
     if 0 < nano < NANO // 10_000:
         return "under $0.0001"
     return f"${nano / NANO:,.2f}" if nano >= NANO or not nano else f"${nano / NANO:.4f}"

@@ -1,3 +1,3 @@
-"""The one place that states Kore's version; the build reads it from here."""
+"""Kore's version, stated only here; the build reads it from this file."""
 
 VERSION = "0.1.0"

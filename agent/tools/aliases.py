@@ -1,4 +1,4 @@
-"""Arguments of calls under the names that a tool has for them."""
+"""Translation of call arguments to the argument names of a tool."""
 
 import shlex
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from agent.tools.traits import traits_of
 
 
 def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments under the tool's own names for them."""
+    """Return the arguments under the tool's own names."""
     properties = properties_of(tool.parameters)
     traits = traits_of(tool)
     aliases, ignored = traits.argument_aliases, traits.ignored_arguments
@@ -28,7 +28,7 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(words: list[str]) -> str:
-    """Return a list of arguments as one command line, without a shell that only runs a line."""
+    """Return a list of arguments as one command line; a shell that only runs a line is dropped."""
     match words:
         case ["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]:
             return line
@@ -36,7 +36,7 @@ def _line(words: list[str]) -> str:
 
 
 def _window(args: dict[str, Any]) -> dict[str, Any]:
-    """Replace `offset` (from 1) and `limit` by a range of lines."""
+    """Replace `offset` (from 1) and `limit` with a range of lines."""
     offset, limit = args.pop("offset", None), args.pop("limit", None)
     if offset is not None:
         args.setdefault("line_start", offset)

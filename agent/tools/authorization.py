@@ -1,4 +1,4 @@
-"""Whether a call may run: the policy says, what the session has taken in, and at last a person."""
+"""Authorization of tool calls: policy, session taint and approval by a person."""
 
 import asyncio
 import logging
@@ -37,13 +37,13 @@ from agent.tools.run_context import ToolInterceptor
 
 log = logging.getLogger(__name__)
 
-# What is compared has at most 400,000 characters; marks stand before its lines.
+# A diff compares at most 400,000 characters and adds a sign to each line.
 _SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
 _NOTIFIED_S = 1.0
 
 
 class CallDenied(PolicyDenied):
-    """The text is for the model; `reason` is what the record says."""
+    """Denial of a call: the text is for the model, `reason` for the record."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -52,8 +52,11 @@ class CallDenied(PolicyDenied):
 
 @runtime_checkable
 class BindsAnswers(Protocol):
-    """Optional ability of a tool that describes effects: add to a plan what an answer to a question
-    about the call is bound to. It is asked only where a person is."""
+    """Optional ability of a tool that describes effects: bind answers to more than the plan.
+
+    `bind` adds to a plan the facts that an answer to a question about the call is bound to. It is
+    called only where a person can be asked.
+    """
 
     async def bind(
         self, plan: EffectPlan, args: Mapping[str, Any], call: CallContext
@@ -62,8 +65,11 @@ class BindsAnswers(Protocol):
 
 @frozen
 class Consent:
-    """Why a call may run, for the record; `by_person` says that one has allowed exactly this call,
-    or its command with any arguments, now or earlier."""
+    """Reason why a call may run, for the record.
+
+    `by_person`: a person allowed exactly this call, or its command with any arguments, now or
+    earlier.
+    """
 
     reason: str
     by_person: bool = False
@@ -71,9 +77,9 @@ class Consent:
 
 @frozen
 class Authorizer:
-    """Decides about a call: by the policy, and where that asks, by a person.
+    """Decisions about calls: by the policy and, where it asks, by a person.
 
-    Without an approver no question can be asked. `redactor` cleans what a person is shown.
+    Without an approver no question can be asked. `redactor` cleans the text shown to a person.
     """
 
     policy: Policy
@@ -98,7 +104,7 @@ class Authorizer:
             raise CallDenied(f"Not allowed: {why}", f"{why} (unjudged)") from exc
         asks_because = hooks.consent_reason(context.call.id) if hooks is not None else None
         if asks_because is not None and decision.verdict != "deny":
-            # What the policy warns of stands first: a hook's reason takes no place of it.
+            # The policy's warning comes first: a hook's reason never replaces it.
             reasons = [] if decision.verdict == "allow" else [decision.reason]
             reason = "; ".join([*reasons, asks_because])
             return replace(decision, verdict="ask", reason=reason, rule="hook-ask")
@@ -116,8 +122,10 @@ class Authorizer:
         context: CallContext,
         hooks: ToolInterceptor | None = None,
     ) -> Consent:
-        """Ask a person where the decision says so, and return why the call may run. Raises
-        `CallDenied`."""
+        """Ask a person if the decision requires it, and return the reason to run the call.
+
+        Raises `CallDenied`.
+        """
         reason = f"{decision.reason} ({decision.rule})"
         if decision.verdict == "allow":
             return Consent(reason)
@@ -152,7 +160,7 @@ class Authorizer:
             answer_text = "no" if response == "deny" else response
             response = Answered(response, f"asked, and the answer was {answer_text}")
         if response.scope == "network" and plan.network and response.answer != "deny":
-            # The hosts are settled; whether the command may run is another question.
+            # The hosts are settled; the command still needs its own decision.
             plan = replace(plan, network=())
             decision = await self.judge(tool, args, plan, context, hooks)
             rest = await self.settle(decision, tool, args, plan, context, hooks)
@@ -164,7 +172,7 @@ class Authorizer:
     async def _decision(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> Decision:
-        """The policy's, made stricter by what the session has taken in."""
+        """Return the policy's decision, made stricter by the session's taint."""
         request = plan.request(tool, args, context.workspace, self.exposure.taint, context.places)
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
@@ -190,13 +198,13 @@ async def _ask(
     hooks: ToolInterceptor | None,
     context: CallContext,
 ) -> Any:
-    """The answer; hooks are told of the question while the person reads it."""
+    """Return the answer; hooks are notified of the question while the person reads it."""
     if hooks is None:
         return await approver.ask(question)
     note = asyncio.create_task(hooks.notify(context, question), name="notification")
     try:
         answer = await approver.ask(question)
-        # Who has answered does not wait for what tells of the question.
+        # The answer does not wait for the notification.
         await asyncio.wait({note}, timeout=_NOTIFIED_S)
         return answer
     except AnswerPending:
@@ -211,26 +219,26 @@ async def _ask(
 
 
 def _may_have_prefix(decision: Decision) -> bool:
-    """Whether an answer for any arguments may hold: there is no other reason to ask."""
+    """Return whether an answer may cover any arguments, which requires that nothing else asks."""
     return decision.rule in ALLOWED_BY_PREFIX and not decision.taint_objects
 
 
 def _refusal(words: str) -> str:
-    """What the model hears of a person's no, with what they wrote to it."""
+    """Return the model's text for a person's denial, with the person's comment."""
     if not words:
         return load_prompt("person_said_no")
     return render_prompt("person_said_why", words=words)
 
 
 def _nobody(decision: Decision) -> str:
-    """Why a call without an approver is denied, and what would allow it."""
+    """Return why a call without an approver is denied, and what would allow it."""
     if decision.rule in ASKED_IN_EVERY_MODE:
         return render_prompt("nobody_to_ask_ever", reason=decision.reason)
     return render_prompt("nobody_to_ask", reason=decision.reason)
 
 
 def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
-    """Whether it is too large to be shown whole in an approval."""
+    """Return whether the call is too large to be shown completely in an approval."""
     if plan.diff is not None and not is_compared(plan.diff):
         return True
     texts = [plan.diff] if plan.diff is not None else map(str, args.values())
@@ -238,7 +246,7 @@ def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
 
 
 def _is_silent(tool: Tool) -> bool:
-    """Whether the tool does not declare what it sends: it may send anything anywhere."""
+    """Return whether the tool does not declare what it sends: it may send anything anywhere."""
     if isinstance(tool, DescribesEffects):
         return False
     return not isinstance(tool, DeclaresTaint) or "untrusted" in tool.brings

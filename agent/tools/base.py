@@ -1,4 +1,4 @@
-"""The port to a tool, and what a tool is told about its call."""
+"""Port for tools, with the environment and context of their calls."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
@@ -20,15 +20,16 @@ from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
 from agent.usage import UsageMeter
 
-# Whether something was let through, why, and what it was; it is on record when this returns.
+# Record whether something was allowed, the reason, and its details. The record is stored when this
+# returns.
 Record = Callable[[bool, str, Mapping[str, Any]], Awaitable[None]]
 
 
 @frozen
 class MemoryHit:
-    """Something said or noted before: where, its words, and what its conversation had taken in.
+    """Earlier note or message: its place, its text and the taint of its conversation.
 
-    `place` begins with an id: a file and a line, or a session and the number of a message.
+    `place` begins with an id: a file and a line, or a session and a message number.
     """
 
     place: str
@@ -36,28 +37,29 @@ class MemoryHit:
     taint: frozenset[Taint] = frozenset()
 
 
-# Up to so many messages that hold these words, the newest first. Raises `KoreError`.
+# Return up to this many messages that contain these words, newest first. Raises `KoreError`.
 Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
-# What stands around the message of a session that has this number, itself included, in order;
-# nothing when it is not theirs. Raises `KoreError`.
+# Return the messages around the message with this number of a session, including it, in order; none
+# if the session is not the speaker's. Raises `KoreError`.
 RecallAround = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
-# How alike a question and each text are in what they mean (-1 to 1). Raises `KoreError`.
+# Return the semantic similarity of a question to each text (-1 to 1). Raises `KoreError`.
 Similarity = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 
 
 async def _record_nothing(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
-    """For a call without an audit log."""
+    """Record nothing, for a call without an audit log."""
 
 
 async def _to_nobody(event: Event) -> None:
-    """For a call whose events are not read."""
+    """Discard the event, for a call whose events are not read."""
 
 
 @frozen
 class SubagentRequest:
-    """A piece of work for a sub-agent: for people a `title`, for the sub-agent the `prompt`.
+    """Request for a sub-agent: a `title` for people and a `prompt` for the sub-agent.
 
-    `background` None is as its definition says; `resume` names an earlier task to continue.
+    If `background` is None, the sub-agent's definition decides. `resume` names an earlier task to
+    continue.
     """
 
     title: str
@@ -68,30 +70,33 @@ class SubagentRequest:
     resume: str | None = None
 
 
-# Starts a sub-agent. Raises `ToolError`, or `AnswerPending` when the result comes later.
+# Start a sub-agent. Raises `ToolError`, or `AnswerPending` when the result comes later.
 Spawn = Callable[[SubagentRequest, "CallContext"], Awaitable[ToolResult]]
 
 
 @frozen
 class FileDelivery:
-    """Files for the person in the conversation, by their real paths, and what stands below."""
+    """Files for the person in the conversation, by real path, and their caption."""
 
     paths: tuple[Path, ...]
     caption: str = ""
 
 
-# Hands files to the person; returns what the model is told of it. Raises `ToolError`.
+# Send files to the person and return the text for the model. Raises `ToolError`.
 Send = Callable[[FileDelivery, "CallContext"], Awaitable[str]]
 
 
-# Asks the person of a call what a server wants to know before it answers.
+# Ask the person of a call a server's question, which the server needs before it can answer.
 ElicitInCall = Callable[[Elicitation, "CallContext"], Awaitable[ElicitationAnswer]]
 
 
 @frozen
 class ScheduleRequest:
-    """A request to the timetable: `action` is add, list, remove, pause, resume or run. With
-    `prompt`, `text` is not sent as it is, but answered as a turn; `id` is a job's number."""
+    """Request to the scheduler.
+
+    `action` is add, list, remove, pause, resume or run. With `prompt`, `text` is not sent as is,
+    but answered as a turn. `id` is a job's number.
+    """
 
     action: str
     when: str = ""
@@ -101,17 +106,20 @@ class ScheduleRequest:
 
 
 class Schedule(Protocol):
-    """The jobs of the person who speaks."""
+    """Scheduled jobs of the current speaker."""
 
     async def check(self, request: ScheduleRequest, call: "CallContext") -> None:
-        """Raise `KoreError` for what would be refused."""
+        """Raise `KoreError` if the request would be rejected."""
 
     async def __call__(self, request: ScheduleRequest, call: "CallContext") -> ToolResult:
-        """Change or show them. Raises `KoreError`."""
+        """Change or list the jobs. Raises `KoreError`."""
 
 
 class EndedCommand(Protocol):
-    """A background command that has ended by itself. `is_news`: the model does not know it yet."""
+    """Background command that ended without being killed.
+
+    `is_news`: the model does not know yet that it ended.
+    """
 
     number: int
 
@@ -125,33 +133,37 @@ class EndedCommand(Protocol):
     def is_news(self) -> bool: ...
 
     def last_output(self, limit_chars: int) -> str:
-        """The end of what it said; it counts as not read."""
+        """Return the end of the output, without marking it as read."""
         ...
 
     def set_told(self, withdraw: Callable[[], Awaitable[None]]) -> None:
-        """The model will be told; `withdraw` is awaited when it reads the end before that."""
+        """Record that the model will be notified.
+
+        `withdraw` is awaited if the model reads the end of the output before that.
+        """
         ...
 
     def take_back(self) -> bool:
-        """The model was not told after all; False when it has read the end."""
+        """Record that the model was not notified; return False if it has read the end."""
         ...
 
 
 @frozen
 class ToolEnvironment:
-    """Where the tools of a turn work, and for whom: made once for a turn, read by each call.
+    """Environment of the tools of a turn: made once for a turn and read by each call.
 
-    `workspace` is where relative paths start, a real path; `identity` tells whether it is still the
-    same folder. `memory` is the long-term memory file of the speaker. `owner` says that the owner
-    speaks and no other person reads along: only then are other people's memories shown. `recording`
-    is for what happens to files. `spawn` sends out sub-agents, None where none may be sent.
-    `recall` searches what the speaker said before, and `recall_around` reads on there; None without
-    a record. `similarity` is None without embeddings. `send` hands files to the person; None where
-    the channel cannot. `schedule` keeps their jobs; None without a scheduler. `places` are the
-    owner's own folders; without any the workspace is one. `on_command_end` hears of background
-    commands that end, and tells the conversation. `deps` are the program's own, for its tools;
-    `agent` is the name of who speaks. `elicit` asks the person for a server, None where nobody can
-    be asked. `meter` counts what a tool's own requests cost. `editor` shows files to the person.
+    `workspace` is the real path where relative paths start; `identity` detects whether it is still
+    the same folder. `memory` is the long-term memory file of the speaker. `owner`: the owner talks
+    and no other person reads along; only then are other people's memories shown. `recording`
+    records changes of files. `spawn` starts sub-agents, None where they are not allowed. `recall`
+    searches earlier messages of the speaker, and `recall_around` reads the messages around a hit;
+    None without a record. `similarity` is None without embeddings. `send` sends files to the
+    person; None where the channel cannot. `schedule` manages the person's jobs; None without a
+    scheduler. `places` are the owner's own folders; if there are none, the workspace is one.
+    `on_command_end` is called with background commands that end, and notifies the conversation.
+    `deps` are dependencies of the program for its tools; `agent` is the name of the agent.
+    `elicit` asks the person for a server, None where no person can be asked. `meter` counts the
+    cost of a tool's own requests. `editor` shows files to the person.
     """
 
     session: str
@@ -183,8 +195,8 @@ class ToolEnvironment:
     ) -> "ToolEnvironment":
         """Return the environment of a sub-agent that works for this turn.
 
-        It knows nothing that the person said before, and writes to nobody. Every inherited field
-        is named, so that a new one is not inherited by accident.
+        The sub-agent has no access to earlier messages of the person and cannot send messages.
+        Every inherited field is named, so that a new field is not inherited by accident.
         """
         return ToolEnvironment(
             session=session,
@@ -206,16 +218,17 @@ class ToolEnvironment:
 
 @frozen
 class CallContext:
-    """One call, and the environment of its turn.
+    """One call and the environment of its turn.
 
-    `output` reports live output (text, stream) to screens. `taint` is what the session has
-    taken in before the call. `redactor` is for what a tool writes down of its output: the result
-    is cleaned anyway. `hosts` are those that the policy lets the tool reach, None without a limit;
-    a file that it shows must fit each of `paths`, which are globs; `record` is for what a call
-    reaches on its way, and raises `KoreError` when that cannot be kept. `changes` records changes
-    of files for undo. `tell` shows an event to the screens, which may miss it. `read_only` is what
-    the call's plan said. `resumed`: it was prepared before a restart or a person's answer. Without
-    `may_write` commands may change no file. A person allowed this call or its prefix: `is_allowed`.
+    `output` reports live output (text, stream) to screens. `taint` is the taint of the session
+    before the call. `redactor` is for output that a tool writes to disk: the result is cleaned
+    anyway. `hosts` are the hosts that the policy lets the tool reach, None without a limit; a file
+    that it shows must match each of `paths`, which are globs. `record` records resources that a
+    call reaches while it runs, and raises `KoreError` if the record cannot be stored. `changes`
+    records changes of files for undo. `tell` shows an event to the screens, which may miss it.
+    `read_only` is the value of the call's plan. `resumed`: the call was prepared before a restart
+    or a person's answer. Without `may_write`, commands may not change files. `is_allowed`: a person
+    allowed this call or its prefix.
     """
 
     call: ToolCall
@@ -288,18 +301,19 @@ class CallContext:
 
 @frozen
 class EffectPlan:
-    """What a call is about to do, told before it does it; the policy and the person judge this.
+    """Effects of a call before it runs, as the policy and the person judge them.
 
-    `reads` lists files and folders that would be shown, `changes` files that exist and would be
-    changed, `creates` those that would be new, `deletion` what undo would bring back; `command` is
-    the exact shell command and `folder` where it would run; `hosts` are the machines that would be
-    reached and `sends` the text that would leave for them; `diff` has 3 lines of context.
-    `read_only`: the command would run with the workspace read-only, as `CallContext` tells `run`.
-    `contents` is a hash of the scripts that the command runs, None when it names none; `unbound`
-    names a program of it that may run others. `confinement` describes what confines the command,
-    `home_settings` earlier commands' files that may steer it. `outside_reason` says why it is to
-    run outside of the sandbox. `prefix` is what a person may allow of it with any arguments,
-    `network` those of `hosts` that they have to allow, `executables` programs in `creates`.
+    `reads` lists files and folders that would be shown, `changes` existing files that would be
+    changed, `creates` new files, and `deletion` the files that undo would bring back. `command` is
+    the exact shell command and `folder` its working folder. `hosts` are the machines that would be
+    reached and `sends` the text that would be sent to them. `diff` has 3 lines of context.
+    `read_only`: the command would run with a read-only workspace; `CallContext` passes this to
+    `run`. `contents` is a hash of the scripts that the command runs, None if it names none;
+    `unbound` names a program of the command that may run other programs. `confinement` describes
+    the confinement of the command, `home_settings` files of earlier commands that may influence it.
+    `outside_reason` is the reason to run it outside of the sandbox. `prefix` is the part that a
+    person may allow with any arguments, `network` the part of `hosts` that a person has to allow,
+    `executables` programs in `creates`.
     """
 
     reads: tuple[Path, ...] = ()
@@ -329,7 +343,7 @@ class EffectPlan:
         taint: frozenset[Taint] = frozenset(),
         origin: TrustedOrigins | None = None,
     ) -> ToolRequest:
-        """The call as the policy judges it; without `origin` the workspace counts as personal."""
+        """Return the request for the policy; without `origin` the workspace counts as personal."""
         creates_files = bool(self.creates or self.command)
         traits = traits_of(tool)
         return ToolRequest(
@@ -356,12 +370,12 @@ class EffectPlan:
 
 
 class ToolSource(Protocol):
-    """Tools that come and go while an agent lives, such as those of servers.
+    """Tools that appear and disappear during an agent's life, such as tools of servers.
 
-    `load` gets to know them before a turn, and returns what a person should be told. `tools` are
-    known now: the same tuple until they change. `taint_of` is what telling a model of these brings
-    into the conversation. `search_tools` find and call some of them where they are too many.
-    `starting` names what brings tools in a moment.
+    `load` discovers them before a turn and returns messages for the person. `tools` are the known
+    tools: the same tuple until they change. `taint_of` is the taint that a list of these tools
+    brings into the conversation. `search_tools` find and call tools if there are too many to list.
+    `starting` names sources whose tools will appear shortly.
     """
 
     def taint_of(self, names: Collection[str]) -> frozenset[Taint]: ...
@@ -373,11 +387,11 @@ class ToolSource(Protocol):
 
 
 class Tool(Protocol):
-    """Something the model can do.
+    """Capability of the model.
 
-    `effect` decides what happens after a crash: `read` and `idempotent` calls run again, an
-    `unsafe` one that had started is reported as "outcome unknown". `run` raises `ToolError` for
-    failures that the model should read; anything else is a bug.
+    `effect` decides the handling after a crash: `read` and `idempotent` calls run again; an
+    `unsafe` call that had started is reported as "outcome unknown". `run` raises `ToolError` for
+    failures that the model should read; any other exception is a bug.
     """
 
     @property
@@ -394,9 +408,9 @@ class Tool(Protocol):
 
 @runtime_checkable
 class DeclaresTaint(Protocol):
-    """Optional ability of a tool: say what its results bring into a session, whatever they hold.
+    """Optional ability of a tool: declare the taint of its results, for any content.
 
-    A tool without it brings both: where its words come from is unknown.
+    A tool without it brings both kinds of taint: the origin of its text is unknown.
     """
 
     @property
@@ -405,23 +419,25 @@ class DeclaresTaint(Protocol):
 
 @runtime_checkable
 class ChoosesToAsk(Protocol):
-    """A tool whose author says whether its calls need a person's consent."""
+    """Tool whose author decides whether its calls need a person's consent."""
 
     asks: bool
 
 
 @runtime_checkable
 class HasForeignSchema(Protocol):
-    """A tool whose schema comes from another program: it is looked at only for calls that the
-    policy does not deny."""
+    """Tool with a schema from another program, checked only for calls that the policy allows."""
 
     has_foreign_schema: bool
 
 
 @runtime_checkable
 class SettlesConsent(Protocol):
-    """A tool whose settings say whether its calls ask, where the policy cannot see what they do:
-    in every mode but `plan`, which lets none of them run."""
+    """Tool whose settings decide whether its calls need consent.
+
+    The policy cannot see what these calls do. The settings apply in every mode except `plan`, which
+    lets none of them run.
+    """
 
     @property
     def consent(self) -> Decision: ...
@@ -429,22 +445,21 @@ class SettlesConsent(Protocol):
 
 @runtime_checkable
 class StandsForOthers(Protocol):
-    """A tool whose calls are calls of others, which it names."""
+    """Tool whose calls are calls of other tools, which it names."""
 
     def stands_for(self, call: ToolCall) -> ToolCall: ...
 
 
 @runtime_checkable
 class LimitsOutput(Protocol):
-    """A tool whose results may be longer, or must be shorter, than those of all others."""
+    """Tool with its own limit for the length of results."""
 
     output_limit_bytes: int
 
 
 @runtime_checkable
 class LongRunning(Protocol):
-    """Optional ability of a tool: what it does has limits of its own, and may take longer than
-    other calls."""
+    """Optional ability of a tool: run longer than other calls, within limits of its own."""
 
     @property
     def lasts(self) -> bool: ...
@@ -452,23 +467,23 @@ class LongRunning(Protocol):
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """Optional ability of a tool: let go of all that it holds; nothing is called afterwards."""
+    """Optional ability of a tool: release all resources; no calls follow."""
 
     async def aclose(self) -> None: ...
 
 
 @runtime_checkable
 class SessionScoped(Protocol):
-    """Optional ability of a tool: let go of what belongs to a session that has ended."""
+    """Optional ability of a tool: release the resources of a session that has ended."""
 
     async def end(self, session: str) -> None: ...
 
 
 @frozen
 class BackgroundTask:
-    """Work that goes on in the background, or did: what a person calls it by, and how it is.
+    """Background work, running or finished: its name for people and its state.
 
-    It was begun at `began_at` (Unix time); `last_line` is the last that it has printed.
+    `began_at` is a Unix time; `last_line` is the last line of output.
     """
 
     id: str
@@ -481,7 +496,7 @@ class BackgroundTask:
 
 @frozen
 class TaskOutput:
-    """What a task has printed from byte `begin` to byte `end` of all its output."""
+    """Output of a task from byte `begin` to byte `end` of all its output."""
 
     text: str
     begin: int
@@ -490,13 +505,14 @@ class TaskOutput:
 
 @runtime_checkable
 class HasBackgroundWork(Protocol):
-    """Optional ability of a tool: it has work that goes on between turns.
+    """Optional ability of a tool: run work between turns.
 
-    `tasks` is that of a session, and `kill` ends one of it; False when none is called so. `facts`
-    are short words for the model at the beginning of a session's next turn. Any thread may ask for
-    these three. `output` is what one has printed behind a position, as far as that is kept; None
-    when none is called so. `mark_reported` says that such a turn has begun. `background_taint` is
-    what that work may bring into any file of a workspace, as long as it goes on.
+    `tasks` are the tasks of a session. `kill` ends a task, or returns False for an unknown task.
+    `facts` are short texts for the model at the beginning of a session's next turn. These three may
+    be called from any thread. `output` is the output after a position, as far as it is stored; None
+    if there is no such task. `mark_reported` confirms that the turn with the facts has begun.
+    `background_taint` is the taint that this work may bring into any file of a workspace while it
+    runs.
     """
 
     def tasks(self, session: str) -> Sequence[BackgroundTask]: ...
@@ -509,7 +525,7 @@ class HasBackgroundWork(Protocol):
 
 @runtime_checkable
 class TracksFileViews(Protocol):
-    """Optional ability of a tool: it shows files, and keeps what was seen of them."""
+    """Optional ability of a tool: show files and track what was seen of them."""
 
     @property
     def views(self) -> FileViews: ...
@@ -517,6 +533,6 @@ class TracksFileViews(Protocol):
 
 @runtime_checkable
 class DescribesEffects(Protocol):
-    """Optional ability of a tool: say what a call will do. Raises `ToolError` when it cannot."""
+    """Optional ability of a tool: plan the effects of a call. Raises `ToolError` if it cannot."""
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan: ...

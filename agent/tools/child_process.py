@@ -1,7 +1,8 @@
-"""Programs of Kore's own that do what could run for hours or take all memory.
+"""Child processes of Kore for work that could run for hours or use all memory.
 
-Each is a module with a `main` that takes words and returns an exit code. It runs in a fresh Python
-with no environment of a person; it sets its own limits (`limit`), and its parent ends it.
+Each program is a module with a `main` that takes arguments and returns an exit code. It runs in a
+fresh Python without the person's environment; it sets its own limits (`limit`), and its parent ends
+it.
 """
 
 import resource
@@ -12,18 +13,18 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 CPU_LIMIT_S = 30
 MEMORY_LIMIT_BYTES = 1_000_000_000
 
-# Kore may run from a folder that is not installed anywhere.
+# Kore may run from a folder that is not installed.
 _HERE = str(Path(__file__).parents[2])
 _CODE = "import sys; sys.path.append({here!r}); from {module} import main; sys.exit(main())"
 
 
 def program(module: str, *words: str) -> list[str]:
-    """What to run for the `main` of a module; it finds the words in `sys.argv[1:]`."""
+    """Return the command that runs the `main` of a module with `sys.argv[1:]` set to the words."""
     code = _CODE.format(here=_HERE, module=module)
     return [sys.executable, "-I", "-X", "utf8", "-c", code, *words]
 
 
 def limit() -> None:
-    """Bind this process; the kernel ends it even if its parent does not."""
+    """Limit this process; the kernel ends it even if its parent does not."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))

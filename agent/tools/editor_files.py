@@ -1,17 +1,20 @@
-"""Port to the files that a person's editor shows."""
+"""Port for the files shown in a person's editor."""
 
 from pathlib import Path
 from typing import Protocol
 
 
 class EditorFiles(Protocol):
-    """Files of the working folder as the person's editor shows them. Both raise `KoreError` when
-    the editor gives no answer in time, or one that is no use."""
+    """Files of the working folder as the person's editor shows them.
+
+    Both methods raise `KoreError` if the editor does not answer in time or answers with something
+    unusable.
+    """
 
     async def read_text(self, path: Path) -> str | None:
-        """The text of a file, with changes that are not saved; None where the editor shows none."""
+        """Return the text of a file with unsaved changes; None if the editor does not show it."""
         ...
 
     async def write_text(self, path: Path, text: str) -> bool:
-        """Show this text and save it; False where the editor does not take any."""
+        """Show this text and save it; return False if the editor does not accept texts."""
         ...

@@ -1,6 +1,6 @@
-"""What each conversation has seen of files, so that it is told when that is no longer so.
+"""File views of each conversation, to report files that changed since they were seen.
 
-It is in memory, and whoever stores conversations stores it with them (`take_stored_form`).
+The views are in memory; the storage of conversations stores them too (`take_stored_form`).
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from agent.security.files.regular_file import read_regular
 
 K = TypeVar("K")
 V = TypeVar("V")
-# Changed when its content is: when it was written, its size, and which file it is.
+# Modification time, size and inode: different whenever the content changed.
 Stamp = tuple[int, int, int]
 
 Knowledge = Literal["none", "old", "current"]
 
-# What tells content from content where times differ; larger files are told by their times alone.
+# Files up to this size are compared by digest if their times differ; larger ones by times only.
 DIGEST_LIMIT_BYTES = 1_000_000
 
 SESSIONS = 128
@@ -33,7 +33,7 @@ WRITES = 1024
 
 @frozen
 class StaleView:
-    """A file that is no longer what was seen, and who has changed it."""
+    """File that changed since it was seen, and the conversation that changed it."""
 
     path: Path
     by: Literal["user", "agent", "tool"]
@@ -41,7 +41,7 @@ class StaleView:
 
 @runtime_checkable
 class FileViewStore(Protocol):
-    """A history that also keeps what its sessions have seen of files, as text."""
+    """History that also stores the file views of its sessions as text."""
 
     async def file_views(self, session: str) -> str | None: ...
 
@@ -50,10 +50,13 @@ class FileViewStore(Protocol):
 
 @dataclass(slots=True)
 class _SessionViews:
-    """One conversation's. `known_stamps` holds what a file was when it was last shown or
-    written; `files` what it was when the model was last told of it, and `digests` of what content.
+    """File views of one conversation.
+
+    `known_stamps` are the stamps of files when they were last shown or written; `files` their
+    stamps when the model was last informed, and `digests` the digests of that content.
     `pending_stamps` are reported to the next turn, `reported_views` still have to be sent as
-    events. `is_stored`: whoever stores the conversation has it as it is."""
+    events. `is_stored`: the stored form is current.
+    """
 
     files: OrderedDict[Path, Stamp] = field(default_factory=OrderedDict)
     known_stamps: dict[Path, Stamp] = field(default_factory=dict)
@@ -61,12 +64,12 @@ class _SessionViews:
     reported_views: list[StaleView] = field(default_factory=list)
     digests: dict[Path, tuple[Stamp, str]] = field(default_factory=dict)
     is_stored: bool = False
-    # Of texts in an editor that were shown and are not on the disk. Nobody stores these.
+    # Digests of unsaved texts shown from an editor. They are not stored.
     unsaved_digests: OrderedDict[Path, bytes] = field(default_factory=OrderedDict)
 
 
 class FileViews:
-    """Of all conversations of an agent. Any thread may ask."""
+    """File views of all conversations of an agent. Thread-safe."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, _SessionViews] = OrderedDict()
@@ -74,7 +77,7 @@ class FileViews:
         self._lock = threading.Lock()
 
     def record_view(self, session: str, path: Path, found_stamp: Stamp) -> None:
-        """The conversation was shown the file as it was when `stamp` found this."""
+        """Record that the conversation saw the file as it was when `stamp` returned this."""
         with self._lock:
             views = self._sessions.get(session) or _SessionViews()
             _put_newest(self._sessions, session, views, SESSIONS)
@@ -91,7 +94,7 @@ class FileViews:
                 del views.digests[each]
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
-        """What the conversation knows of the file as it is now."""
+        """Return what the conversation knows of the current file."""
         now = stamp(path)
         with self._lock:
             views = self._sessions.get(session)
@@ -101,45 +104,47 @@ class FileViews:
         return "current" if last_stamp == now else "old"
 
     def record_unsaved(self, session: str, path: Path, text: str) -> None:
-        """The conversation was shown this text of a file, which an editor has not saved."""
+        """Record that the conversation was shown this unsaved text of a file."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
                 _put_newest(views.unsaved_digests, path, _digest_of_text(text), FILES)
 
     def has_seen_unsaved(self, session: str, path: Path, text: str) -> bool:
-        """Whether the conversation was shown this very text of the file."""
+        """Return whether the conversation was shown exactly this text of the file."""
         with self._lock:
             views = self._sessions.get(session)
             digest = views.unsaved_digests.get(path) if views is not None else None
         return digest == _digest_of_text(text)
 
     def record_write(self, session: str, path: Path) -> None:
-        """A tool of this conversation has written the file, and knows what it holds."""
+        """Record that a tool of this conversation wrote the file and knows its content."""
         new_stamp = stamp(path)
         self.record_view(session, path, new_stamp)
         with self._lock:
             _put_newest(self._writers, path, (session, new_stamp), WRITES)
 
     def writer(self, path: Path, found_stamp: Stamp) -> str | None:
-        """The conversation whose tool has written what the file holds, if that is known."""
+        """Return the conversation whose tool wrote the current content, if that is known."""
         with self._lock:
             session, last_stamp = self._writers.get(path, (None, None))
             return session if last_stamp == found_stamp else None
 
     def has_any(self, session: str) -> bool:
-        """Whether the conversation has seen a file at all: of most there is nothing to ask the
-        disk about."""
+        """Return whether the conversation has seen any file.
+
+        Most files were never seen, and need no disk access.
+        """
         with self._lock:
             return session in self._sessions
 
     def seen_files(self, session: str) -> list[Path]:
-        """The files that the conversation has seen, the newest first."""
+        """Return the files that the conversation has seen, newest first."""
         with self._lock:
             views = self._sessions.get(session)
             return list(reversed(views.files)) if views is not None else []
 
     def take_stale_views(self, session: str) -> list[StaleView]:
-        """What has changed since it was seen; it is said once."""
+        """Return the files that changed since they were seen; each change is returned once."""
         changed = self._find_changed(session)
         with self._lock:
             if changed and (views := self._sessions.get(session)) is not None:
@@ -150,7 +155,7 @@ class FileViews:
             ]
 
     def facts(self, session: str) -> Sequence[str]:
-        """The same for the beginning of a turn; `mark_reported` confirms that it was shown."""
+        """Return a text about stale views for a turn; `mark_reported` confirms it."""
         changed = self._find_changed(session)
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
@@ -158,7 +163,7 @@ class FileViews:
         return [describe_stale_files(list(changed))] if changed else ()
 
     def mark_reported(self, session: str) -> None:
-        """The turn has begun."""
+        """Record that the turn with the facts has begun."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
                 views.is_stored &= not views.pending_stamps
@@ -170,7 +175,7 @@ class FileViews:
                 del views.reported_views[:-FILES]
 
     def take_reported_views(self, session: str) -> list[StaleView]:
-        """What the turn that begins was told, to be sent as events; each is returned once."""
+        """Return the views that the beginning turn reports, for events; each is returned once."""
         with self._lock:
             views = self._sessions.get(session)
             if views is None:
@@ -179,12 +184,12 @@ class FileViews:
             return noticed
 
     def end(self, session: str) -> None:
-        """The session has ended: forget its files."""
+        """Forget the files of a session that has ended."""
         with self._lock:
             self._sessions.pop(session, None)
 
     def take_stored_form(self, session: str) -> str | None:
-        """All of a session as text, if it has changed since it was taken last."""
+        """Return the views of a session as text if they changed since the last call."""
         with self._lock:
             views = self._sessions.get(session)
             if views is None or views.is_stored:
@@ -197,7 +202,7 @@ class FileViews:
         return json.dumps(rows, separators=(",", ":"))
 
     def restore(self, session: str, text: str | None) -> None:
-        """What `take_stored_form` returned before a restart, unless the session is in memory."""
+        """Restore the text of `take_stored_form` unless the session is in memory."""
         if text is None or session in self._sessions:
             return
         views = _SessionViews(is_stored=True)
@@ -212,7 +217,7 @@ class FileViews:
             _put_newest(self._sessions, session, views, SESSIONS)
 
     def _find_changed(self, session: str) -> dict[Path, Stamp]:
-        """The disk is asked without the lock: one that hangs must not hold up the others."""
+        """Read the disk without the lock: a disk that hangs must not block other conversations."""
         with self._lock:
             views = self._sessions.get(session)
             if views is None:
@@ -236,7 +241,7 @@ class FileViews:
             views.is_stored &= not (new_digests or same)
             for path, new_stamp in same.items():
                 self._take_for_same(views, path, earlier[path], new_stamp)
-            # What was shown anew meanwhile has not changed since.
+            # A file shown again meanwhile has not changed since.
             return {
                 path: now
                 for path, now in changed.items()
@@ -246,7 +251,7 @@ class FileViews:
     def _take_for_same(
         self, views: _SessionViews, path: Path, earlier: Stamp, new_stamp: Stamp
     ) -> None:
-        """The file was written anew with the content that it had."""
+        """Treat a file as unchanged that was rewritten with the same content."""
         if views.files.get(path) == earlier:
             views.files[path] = new_stamp
         if views.known_stamps.get(path) == earlier:
@@ -262,7 +267,7 @@ class FileViews:
 
 
 def stamp(path: Path) -> Stamp:
-    """What tells the file's content from another; zeros where there is none."""
+    """Return the stamp of a file, which changes with its content; zeros for a missing file."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -282,27 +287,30 @@ def _stamp_of(numbers: Sequence[Any]) -> Stamp:
 def _is_same(
     path: Path, new_stamp: Stamp, earlier: Stamp, digests: Mapping[Path, tuple[Stamp, str]]
 ) -> bool:
-    """Whether a file with other times still holds what it held."""
+    """Return whether a file with a different stamp still has the same content."""
     digest_stamp, digest = digests.get(path, (None, ""))
     is_comparable = digest_stamp == earlier and new_stamp[1] == earlier[1]
     return is_comparable and _digest(path, new_stamp) == digest
 
 
 def _digest(path: Path, found_stamp: Stamp) -> str:
-    """Of the content, if it is that of the stamp; '' of what is no file, or too large."""
+    """Return the digest of the content if the stamp is current.
+
+    Return "" for anything but a file, and for a file that is too large.
+    """
     if not 0 < found_stamp[1] <= DIGEST_LIMIT_BYTES:
         return ""
     try:
         content = read_regular(path, DIGEST_LIMIT_BYTES + 1, follow_links=False)
     except OSError:
         return ""
-    # What was written meanwhile is told by its times.
+    # Changes made meanwhile are detected by their times.
     is_it = stamp(path) == found_stamp and len(content) == found_stamp[1]
     return hashlib.blake2b(content, digest_size=16).hexdigest() if is_it else ""
 
 
 def describe_stale_files(paths: Sequence[Path]) -> str:
-    """For the model."""
+    """Return a text about stale files for the model."""
     from agent.prompts import render_prompt
     from agent.text.visible import escape_line
 
@@ -310,7 +318,7 @@ def describe_stale_files(paths: Sequence[Path]) -> str:
 
 
 def _put_newest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """As the newest; beyond `most` the oldest go."""
+    """Store the entry as the newest; the oldest beyond `most` are dropped."""
     entries[key] = value
     entries.move_to_end(key)
     while len(entries) > most:

@@ -1,4 +1,4 @@
-"""A function's signature as a JSON schema, and calls checked against it. Loads pydantic."""
+"""JSON schema of a function's signature, and validation of calls. Loads pydantic."""
 
 import inspect
 import typing
@@ -19,8 +19,11 @@ from agent.types import JsonSchema
 
 @frozen
 class FunctionSchema:
-    """`context` names the argument that is given the call, `run` that of the run, whose `deps_type`
-    it says; the others stand in `schema`."""
+    """Arguments of a function: the injected ones by name, the others in `schema`.
+
+    `context` names the argument for the call, `run` the argument for the run; `deps_type` is the
+    type of the run's dependencies.
+    """
 
     name: str
     schema: JsonSchema
@@ -33,7 +36,7 @@ class FunctionSchema:
     def of(
         name: str, function: Callable[..., Any], descriptions: Mapping[str, str]
     ) -> "FunctionSchema":
-        """Raises TypeError for a type hint that no JSON can be made of."""
+        """Return the schema of a function. Raises TypeError for a type hint without a JSON form."""
         fields: dict[str, Any] = {}
         context = run = deps_type = None
         hints = _hints(name, function)
@@ -60,7 +63,7 @@ class FunctionSchema:
         return FunctionSchema(name, schema, adapter, context, run, deps_type)
 
     def arguments(self, args: Mapping[str, Any], call: CallContext) -> dict[str, Any]:
-        """What the function is called with. Raises `ToolError` for what its hints do not allow."""
+        """Return the arguments of the function. Raises `ToolError` if they do not fit its hints."""
         try:
             values: dict[str, Any] = self.adapter.validate_python(dict(args))
         except ValidationError as exc:
@@ -76,7 +79,7 @@ class FunctionSchema:
         return values
 
     def text(self, value: Any) -> str:
-        """What a function has returned, as the model reads it. Raises `ToolError`."""
+        """Return a function's result as text for the model. Raises `ToolError`."""
         if isinstance(value, str):
             return value
         if value is None:
@@ -91,7 +94,7 @@ class FunctionSchema:
 
 
 def _add_zone(value: Any) -> Any:
-    """With this machine's time zone for every time that came without one."""
+    """Add this machine's time zone to every naive time."""
     match value:
         case datetime() if value.tzinfo is None:
             return value.astimezone()
@@ -110,7 +113,7 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _describe(hint: Any, description: str | None) -> Any:
-    """The hint with what is said of it: in the hint itself, or else in the docstring."""
+    """Return the hint with its description: from the hint itself, or else from the docstring."""
     if get_origin(hint) is Annotated:
         annotations = [
             annotation for annotation in get_args(hint)[1:] if isinstance(annotation, str)
@@ -120,9 +123,9 @@ def _describe(hint: Any, description: str | None) -> Any:
 
 
 def plain_schema(schema: dict[str, Any]) -> JsonSchema:
-    """Without titles, and with every reference resolved: some vendors know neither.
+    """Return a schema without titles and references, which some vendors do not support.
 
-    Optional arguments lose their null, since the model can leave them out.
+    Optional arguments lose their null, since the model can omit them.
     """
     definitions = schema.pop("$defs", {})
     plain: dict[str, Any] = _resolve(schema, definitions, ())
@@ -142,7 +145,7 @@ def _resolve(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...])
     if isinstance(reference := node.get("$ref"), str):
         name = reference.rpartition("/")[2]
         if name in inside:
-            # It contains itself: below here anything goes, and pydantic checks it.
+            # Recursive: from here any value is accepted, and pydantic validates it.
             return {"type": "object"}
         beside = {key: value for key, value in node.items() if key != "$ref"}
         return _resolve({**definitions[name], **beside}, definitions, (*inside, name))

@@ -1,4 +1,4 @@
-"""`@kore.tool`: a function with type hints and a docstring as a tool."""
+"""`@kore.tool`: make a tool from a function with type hints and a docstring."""
 
 import asyncio
 import inspect
@@ -29,10 +29,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class FunctionTool(Generic[P, R]):
-    """A tool made of a function; it can still be called like one.
+    """Tool made from a function; it can still be called as a function.
 
-    A plain function runs in a thread: it cannot be interrupted, so after a stop it comes to its
-    end unheard.
+    A plain function runs in a thread and cannot be interrupted: after a stop it runs to its end,
+    and its result is discarded.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class FunctionTool(Generic[P, R]):
 
     @cached_property
     def _docstring(self) -> "Docstring":
-        # Here and not above: a tool that is only defined costs nothing.
+        # Imported here, so that a tool that is only defined costs nothing.
         from docstring_parser import parse
 
         return parse(self.__doc__ or "")
 
     @cached_property
     def _signature(self) -> "FunctionSchema":
-        # Here and not above: it loads pydantic.
+        # Imported here, because it loads pydantic.
         from agent.tools.function_schema import FunctionSchema
 
         described = {
@@ -87,9 +87,9 @@ class FunctionTool(Generic[P, R]):
         return FunctionSchema.of(self.name, self.__wrapped__, described)
 
     def check_deps(self, deps: object) -> None:
-        """Raises `ConfigError` for dependencies of another type than the function asks for."""
+        """Raise `ConfigError` for dependencies of another type than the function expects."""
         expected = self._signature.deps_type
-        # Of other hints, such as unions and protocols, the type checker knows more.
+        # For other hints, such as unions and protocols, the type checker is the better judge.
         if not isinstance(expected, type) or getattr(expected, "_is_protocol", False):
             return
         if not isinstance(deps, get_origin(expected) or expected):
@@ -104,7 +104,7 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def parameters(self) -> JsonSchema:
-        """The schema, made when it is first needed. Raises TypeError for a hint without one."""
+        """JSON schema, made on first use. Raises TypeError for an argument without a hint."""
         return self._signature.schema
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -154,18 +154,18 @@ def tool(
     asks: bool = False,
     kind: ToolKind | None = None,
 ) -> Any:
-    """Make a tool of a function: `@kore.tool`, or `@kore.tool(effect="read")`.
+    """Make a tool from a function: `@kore.tool`, or `@kore.tool(effect="read")`.
 
-    Its schema comes from the type hints, what the model is told from the docstring, arguments
-    included. An argument of the type `RunContext[Deps]` is given the run with its dependencies, one
-    of the type `CallContext` the call. The function may be async,
-    and returns a text, a `ToolResult`, an `Image`, a list with images in it, or anything that JSON
-    can hold; what it raises is told to the model. `effect` says what a crash makes of a call
-    (`read`, `idempotent`, `unsafe`), `brings` what its results hold: strangers' words, something
-    private, or both when nothing is said. With `asks` its calls are judged like those of built-in
+    The schema comes from the type hints, the descriptions for the model from the docstring,
+    arguments included. An argument of the type `RunContext[Deps]` receives the run with its
+    dependencies, an argument of the type `CallContext` the call. The function may be async, and
+    returns a text, a `ToolResult`, an `Image`, a list with images, or any value with a JSON form;
+    the model reads the exceptions that it raises. `effect` decides the handling of a call after a
+    crash (`read`, `idempotent`, `unsafe`), `brings` is the taint of its results: strangers' words,
+    something private, or both by default. With `asks` its calls are judged like calls of built-in
     tools, and may need a person's consent; without it they run, since you wrote the function,
     except in mode `plan`. The `kind` of a tool that changes files is `edit`, `move` or `delete`: a
-    policy that limits editing then limits it, too.
+    policy that limits editing then limits the tool, too.
 
     Raises TypeError for a function without docstring or hints.
     """
@@ -177,7 +177,7 @@ def tool(
 
 
 def _split_images(value: Any) -> tuple[tuple[Image, ...], Any]:
-    """The pictures of what a function returned, and the rest: text, or what else there is."""
+    """Split a function's result into pictures and the rest: text or any other value."""
     if isinstance(value, Image):
         return (value,), None
     if not isinstance(value, list | tuple) or not any(isinstance(one, Image) for one in value):
@@ -191,7 +191,7 @@ def _call_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
     try:
         return function(**arguments)
     except StopIteration as exc:
-        # No future can hold it: the caller would wait for the thread for ever.
+        # A future cannot carry StopIteration: the caller would wait for the thread forever.
         raise ToolError("The function raised StopIteration.") from exc
 
 

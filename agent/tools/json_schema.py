@@ -1,8 +1,8 @@
-"""Interpreter of a fixed subset of JSON Schema 2020-12 for schemas that others wrote.
+"""Interpreter of a fixed subset of JSON Schema 2020-12 for foreign schemas.
 
-A schema is only ever read: nothing is compiled into code, nothing is fetched, and a check is
-bounded in depth, in steps and in processor time. A keyword outside the subset is not checked; the
-server of the tool decides. docs/mcp.md lists the subset, ADR 0128 gives the reasons.
+A schema is only read: it is never compiled into code, nothing is fetched, and a check is bounded in
+depth, in steps and in processor time. A keyword outside the subset is not checked; the server of
+the tool decides. docs/mcp.md lists the subset, ADR 0128 gives the reasons.
 """
 
 import json
@@ -23,9 +23,9 @@ Place = tuple[str | int, ...]
 
 MAX_DEPTH = 100
 MAX_STEPS = 100_000
-# Some steps cost more than others; 100,000 ordinary ones take a quarter of a second.
+# Some steps cost more than others; 100,000 ordinary steps take a quarter of a second.
 MAX_CPU_S = 0.5
-# As many as Python reads in decimal digits.
+# The number of bits that Python reads in decimal digits.
 MAX_NUMBER_BITS = 14_000
 MAX_PATTERN_CHARS = 1_000
 MAX_MATCHED_CHARS = 10_000
@@ -35,7 +35,7 @@ _MATCHING_PER_STEP = 2_000
 _TEXT_PER_STEP = 1_000
 _KEYWORDS_PER_STEP = 20
 _SHOWN_CHARS, _SHOWN_ITEMS = 60, 20
-# Keywords that say nothing about whether a value is valid.
+# Keywords without influence on the validity of a value.
 _ANNOTATIONS = frozenset(
     {"$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions", "$vocabulary"}
     | {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
@@ -43,13 +43,16 @@ _ANNOTATIONS = frozenset(
 
 
 class SchemaTooComplex(Exception):
-    """A check would take more depth, more steps or more time than it may."""
+    """The check would need more depth, steps or time than allowed."""
 
 
 @frozen
 class Violation:
-    """The first rule that a value breaks. `place` leads to the value from the root; `message` is
-    the predicate of a sentence about it."""
+    """First rule that a value breaks.
+
+    `place` is the path to the value from the root; `message` is the predicate of a sentence about
+    it.
+    """
 
     place: Place
     rule: str
@@ -59,11 +62,11 @@ class Violation:
 
 
 class SchemaValidator:
-    """Checks values against one schema, which must not change."""
+    """Validator of values against one schema, which must not change."""
 
     def __init__(self, schema: object) -> None:
         self.schema = schema
-        # What checks have worked out: patterns, and the values of an `enum` by its identity.
+        # Results cached by checks: patterns, and the values of an `enum` by its identity.
         self.patterns: dict[str, _Regexp | None] = {}
         self.enums: dict[int, frozenset[str]] = {}
 
@@ -84,7 +87,7 @@ class _Check:
         self._left_steps = MAX_STEPS
         self._end_s = time.thread_time() + MAX_CPU_S
         self._depth = 0
-        # Parts of the schema that were passed over: they may have said no.
+        # Number of skipped parts of the schema, which might have rejected the value.
         self._skipped = 0
 
     def run(self, value: object) -> Violation | None:
@@ -96,7 +99,7 @@ class _Check:
             raise SchemaTooComplex
 
     def _refuse_unusable(self, value: object, place: Place) -> Violation | None:
-        """Find what JSON cannot say, wherever the schema looks."""
+        """Find values that JSON cannot express, wherever the schema looks."""
         self._spend(1)
         if len(place) > MAX_DEPTH:
             raise SchemaTooComplex
@@ -134,13 +137,13 @@ class _Check:
             self._depth -= 1
 
     def _settled(self, schema: object, value: object, place: Place) -> bool | None:
-        """Return whether the value fits, or None where part of the schema was passed over."""
+        """Return whether the value fits, or None if part of the schema was skipped."""
         before = self._skipped
         violation = self._evaluate(schema, value, place)
         return None if self._skipped > before else violation is None
 
     def _matches(self, pattern: object, text: str) -> bool | None:
-        """Return whether the pattern is found in the text, or None where that is not checked."""
+        """Return whether the pattern is found in the text, or None if that is not checked."""
         regexp = self._compiled(pattern) if isinstance(pattern, str) else None
         if regexp is None or len(text) > MAX_MATCHED_CHARS:
             self._skipped += 1
@@ -156,7 +159,7 @@ class _Check:
         return self._patterns[pattern]
 
     def _canonical(self, value: object) -> str:
-        """Return the same text for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+        """Return the same text for equal JSON values: 1 equals 1.0, but 1 differs from true."""
         self._spend(1)
         if isinstance(value, Mapping):
             pairs = sorted((str(key), self._canonical(item)) for key, item in value.items())
@@ -186,7 +189,7 @@ class _Check:
                 return None
         return node
 
-    # Rules: each takes the operand of its keyword, the value, its place, and the whole schema.
+    # Rules: each takes the operand of its keyword, the value, its place and the whole schema.
 
     def reference(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:
         target = self._resolve(operand) if isinstance(operand, str) else None
@@ -263,7 +266,7 @@ class _Check:
         names = properties if isinstance(properties, Mapping) else {}
         patterns = patterns if isinstance(patterns, Mapping) else {}
         for name, item in value.items():
-            # A pattern that is not checked might name it.
+            # A pattern that is not checked might match the name.
             if name in names or any(self._matches(each, name) is not False for each in patterns):
                 continue
             if operand is False:
@@ -285,7 +288,7 @@ class _Check:
 
     def items(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:
         if isinstance(operand, list):
-            # Before 2020-12 a list was what `prefixItems` is now.
+            # Before 2020-12 a list meant the same as `prefixItems` today.
             return self.prefix_items(operand, value, place, schema)
         if not isinstance(value, list):
             return None
@@ -409,7 +412,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "number": _is_number,
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
 }
-# In the order in which they are looked at.
+# In the order of evaluation.
 _RULES: Mapping[str, Rule] = {
     "type": _Check.type,
     "required": _Check.required,
@@ -450,8 +453,10 @@ def _first(violations: Iterator[Violation | None]) -> Violation | None:
 
 
 def _closest(violations: list[Violation]) -> Violation:
-    """Return what says most about a value that fits no alternative: the violation that is deepest
-    in it, or all the types that it might have."""
+    """Return the most useful violation for a value that fits no alternative.
+
+    This is the deepest violation in the value, or all the types that the value might have.
+    """
     deepest = max(violations, key=lambda violation: len(violation.place))
     if deepest.rule != "type" or any(each.place != deepest.place for each in violations):
         return deepest
@@ -465,7 +470,7 @@ def _closest(violations: list[Violation]) -> Violation:
 
 
 def _compile(pattern: str) -> "_Regexp | None":
-    """Return a pattern as RE2 reads it; None where RE2 cannot, or where it would be too large."""
+    """Return a pattern compiled by RE2; None if RE2 cannot read it or it would be too large."""
     if len(pattern) > MAX_PATTERN_CHARS:
         return None
     import re2

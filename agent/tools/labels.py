@@ -1,4 +1,4 @@
-"""Labels of calls, filled with the arguments that tell one call from another."""
+"""Labels of calls, filled with the arguments that distinguish the calls."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 
 def label_values(label: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments that a label names, as far as the call has them, in their order."""
+    """Return the arguments that a label names, if the call has them, in the label's order."""
     values = {}
     for name in _FIELD.findall(label):
         value = arguments.get(name)
@@ -23,15 +23,18 @@ def label_values(label: str, arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_fixed(label: str) -> bool:
-    """Return whether a label says everything without any argument."""
+    """Return whether a label contains no arguments."""
     return bool(label) and not _FIELD.search(label)
 
 
 def fill_label(
     label: str, tool: str, arguments: Mapping[str, Any], quote: Callable[[str, str], str]
 ) -> str:
-    """Return what a call does, in the current language. `quote` renders an argument, by its name
-    and value. Without the arguments that the label names, only the tool is named."""
+    """Return a description of the call in the current language.
+
+    `quote` renders an argument from its name and value. Without the arguments that the label names,
+    only the tool is named.
+    """
     values = label_values(label, arguments)
     if not (values or is_fixed(label)):
         label, values = PLAIN_LABEL, {"tool": tool}

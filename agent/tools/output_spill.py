@@ -1,4 +1,4 @@
-"""Output of any length in bounded memory: its head and tail for the model, the whole in a file."""
+"""Output of any length in bounded memory: head and tail for the model, all of it in a file."""
 
 import os
 import secrets
@@ -20,18 +20,18 @@ LINE_LIMIT = 2_000
 SPILL_LIMIT_BYTES = 64_000_000
 SPILL_FOLDER_LIMIT_BYTES = 256_000_000
 SPILL_AGE_S = 7 * 24 * 3600
-# What a tool that keeps to the limit may say around its output.
+# Room for the text that a tool adds around output within the limit.
 _AROUND_BYTES, _AROUND_LINES = 1_000, 10
 _IGNORED = b"/spill/\n"
 _SUFFIXES = (".txt", ".png", ".jpeg", ".gif", ".webp")
 
 
 class SpillBuffer:
-    """Takes bytes, keeps at most about `limit_bytes` of them, and writes all to a spill file.
+    """Buffer that stores about `limit_bytes` in memory and writes all output to a spill file.
 
-    The file is made in `folder` once the limit is passed; before that nothing touches the disk.
-    With `marks` it is marked, as is that workspace: it holds strangers' words.
-    `close` is idempotent; `text` may be asked for after it.
+    The file is created in `folder` once the limit is exceeded; before that the disk is not used.
+    With `marks`, the file and that workspace are marked, because the output contains strangers'
+    words. `close` is idempotent; `text` may be called after it.
     """
 
     def __init__(self, folder: Path, limit_bytes: int, marks: Path | None = None) -> None:
@@ -57,7 +57,7 @@ class SpillBuffer:
         self.close()
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self.total_bytes += len(data)
         if self._sink is not None:
             self._store(data)
@@ -76,7 +76,7 @@ class SpillBuffer:
             self._sink = None
 
     def text(self) -> str:
-        """What the model reads: everything, or head and tail and where the whole text is."""
+        """Return the text for the model: everything, or head and tail and the path of the whole."""
         head, tail = self._ends()
         left_out = self.total_bytes - len(head) - len(tail)
         if not left_out:
@@ -88,14 +88,14 @@ class SpillBuffer:
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
     def with_truncation_note(self, result: ToolResult) -> ToolResult:
-        """The result that holds `text`, with what of it was left out and where the whole is."""
+        """Return the result for `text`, with the number of cut bytes and the spill file."""
         head, tail = self._ends()
         cut_bytes = self.total_bytes - len(head) - len(tail)
         file = str(self.file) if cut_bytes and self.file else None
         return replace(result, cut_bytes=cut_bytes, file=file)
 
     def _ends(self) -> tuple[bytes, bytes]:
-        """The beginning and the end that are shown; everything and nothing where it all fits."""
+        """Return the head and the tail to show; everything and nothing if it all fits."""
         retained = bytes(self._head + self._tail)
         if self.total_bytes <= self._limit and retained.count(b"\n") <= LINE_LIMIT:
             return retained, b""
@@ -108,7 +108,7 @@ class SpillBuffer:
         return self._head.count(b"\n") + data.count(b"\n") <= LINE_LIMIT
 
     def _spill(self, data: bytes) -> None:
-        # Output that cannot be kept (a full disk, a folder in the way) is still worth showing.
+        # Output that cannot be stored (a full disk, a folder in the way) is still worth showing.
         with suppress(OSError):
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}.txt"
             self._sink = create_file(self._folder, name, self._marks)
@@ -123,9 +123,9 @@ class SpillBuffer:
 
 
 def create_file(folder: Path, name: str, marks: Path | None = None) -> BinaryIO:
-    """A new file in the folder of spilled outputs, after old ones have made room. Raises OSError.
+    """Create a file in the folder of spilled outputs, after pruning old ones. Raises OSError.
 
-    With `marks` it is marked, as is that workspace.
+    With `marks`, the file and that workspace are marked.
     """
     prune(folder)
     quarantine_created(folder)
@@ -144,7 +144,7 @@ def create_file(folder: Path, name: str, marks: Path | None = None) -> BinaryIO:
 
 
 def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult:
-    """A result of any length as `SpillBuffer` gives it; one just over the limit stays whole."""
+    """Return a result bounded like `SpillBuffer`; a result just over the limit stays complete."""
     data = result.for_model.encode("utf-8", "replace")
     few_lines = data.count(b"\n") <= LINE_LIMIT + _AROUND_LINES
     if few_lines and len(data) <= limit_bytes + _AROUND_BYTES:
@@ -156,7 +156,7 @@ def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult
 
 
 def _hide_from_git(own: Path) -> None:
-    """Stored outputs belong to no repository; a file that exists stays."""
+    """Exclude stored outputs from repositories; an existing file is left unchanged."""
     with suppress(FileExistsError), open_folder_beneath(own, flags=LISTED) as folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:
@@ -164,12 +164,12 @@ def _hide_from_git(own: Path) -> None:
 
 
 def spill_folder(workspace: Path) -> Path:
-    """Where a workspace's spilled outputs are kept."""
+    """Return the folder of a workspace's spilled outputs."""
     return workspace / ".kore" / "spill"
 
 
 def prune(folder: Path) -> None:
-    """Delete spill files that are older than 7 days, and the oldest beyond the folder's limit."""
+    """Delete spill files older than 7 days, and the oldest ones beyond the folder's limit."""
     room = SPILL_FOLDER_LIMIT_BYTES
     with suppress(FileNotFoundError), open_folder_beneath(folder, flags=LISTED) as fd:
         for name, info in sorted(_spill_files(fd), key=lambda entry: -entry[1].st_mtime):
@@ -191,7 +191,7 @@ def _first_lines(data: bytes, limit: int) -> bytes:
     lines = data.splitlines(keepends=True)
     if len(lines) > limit:
         return b"".join(lines[:limit]).rstrip(b"\n")
-    # A character cut in two at the end of the head is left out whole.
+    # A character split at the end of the head is omitted.
     end = len(data)
     for back in range(1, min(4, end) + 1):
         byte = data[end - back]

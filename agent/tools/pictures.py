@@ -1,7 +1,7 @@
-"""Pictures that tools return: checked, and kept in a file beside long outputs.
+"""Pictures returned by tools: validated, and stored in a file next to long outputs.
 
-A conversation holds a reference to that file, so that neither the database nor a later request
-carries a picture that no request shows. The file stays what it was when the tool read it.
+A conversation contains a reference to that file, so that neither the database nor a later request
+carries a picture that is not shown. The file never changes after the tool read it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _NAME_DIGITS = 32
 
 
 def too_large(size_bytes: int) -> str:
-    """Why a picture is not shown, and what helps."""
+    """Return the reason not to show a picture, and a remedy."""
     return (
         f"a picture of {size_bytes:,} bytes; at most {LIMIT_BYTES:,} can be shown. Make a smaller "
         "copy with exec, such as 1568 pixels wide, and read that."
@@ -27,7 +27,7 @@ def too_large(size_bytes: int) -> str:
 
 
 def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
-    """The result with references in place of its pictures, and words for those not shown."""
+    """Return the result with references for its pictures, and notes on those not shown."""
     notes: list[str] = []
     images: list[Image | ImageFile] = []
     for n, image in enumerate(result.images):
@@ -48,7 +48,7 @@ def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
 
 
 def _keep(data: bytes, media_type: str, workspace: Path, marks: Path | None) -> Image | ImageFile:
-    """In a file named by its content; the picture itself where none can be written."""
+    """Store a picture in a file named by its content; return the picture itself if that fails."""
     digest = hashlib.sha256(data).hexdigest()
     folder = spill_folder(workspace)
     name = f"{digest[:_NAME_DIGITS]}.{media_type.rpartition('/')[2]}"
@@ -63,7 +63,7 @@ def _keep(data: bytes, media_type: str, workspace: Path, marks: Path | None) -> 
 
 
 def _is_kept(path: Path, size_bytes: int) -> bool:
-    """Whether the file is there; it then counts as used now."""
+    """Return whether the file exists, and mark it as used now."""
     try:
         info = path.lstat()
         if not stat.S_ISREG(info.st_mode) or info.st_size != size_bytes:

@@ -1,5 +1,8 @@
-"""What the model is told of a tool beyond its description, when it works in a project: when to use
-it, and what its parameters mean. A plain conversation does without, for the sake of its length."""
+"""Additional help on tools for models that work in a project.
+
+The help explains when to use a tool and the meaning of its parameters. A plain conversation omits
+it to save tokens.
+"""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,7 +12,7 @@ from agent.tools.base import Tool
 from agent.tools.schema import properties_of
 from agent.types import JsonSchema
 
-# Where the built-in tools are.
+# Packages of the built-in tools.
 _ROOMS = (
     *(f"agent.tools.{room}." for room in ("assistant", "files", "shell", "web")),
     "agent.code.",
@@ -18,17 +21,17 @@ _ROOMS = (
 
 @dataclass
 class ToolHelp:
-    """The text of one tool, and of its parameters by their names."""
+    """Help on one tool, and on its parameters by name."""
 
     text: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 
     def describe(self, description: str) -> str:
-        """A description with this text."""
+        """Return a description extended with this text."""
         return f"{description} {self.text}".strip()
 
     def annotate(self, schema: JsonSchema) -> JsonSchema:
-        """A schema with these descriptions at its own properties."""
+        """Return a schema with these descriptions of its own properties."""
         properties = {
             name: {**kind, "description": self.parameters[name]}
             if name in self.parameters
@@ -42,14 +45,14 @@ NO_HELP = ToolHelp()
 
 
 def project_help_on(tool: Tool) -> ToolHelp:
-    """The help on a tool; none on one that a program brings under the name of ours."""
+    """Return the help on a tool; empty for a program's tool with the name of a built-in one."""
     is_built_in = type(tool).__module__.startswith(_ROOMS)
     return project_help().get(tool.name, NO_HELP) if is_built_in else NO_HELP
 
 
 @cache
 def project_help() -> dict[str, ToolHelp]:
-    """The help on each of the built-in tools that have one: `# NAME`, a text, `- PARAMETER: …`."""
+    """Return the help on each built-in tool that has one: `# NAME`, a text, `- PARAMETER: …`."""
     helps: dict[str, ToolHelp] = {}
     for line in load_prompt("tools/in_project").splitlines():
         if line.startswith("# "):

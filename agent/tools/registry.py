@@ -1,4 +1,4 @@
-"""The tools of an agent: their fixed order, how each is found by its name, their checks."""
+"""Registry of an agent's tools: fixed order, lookup by name and argument checks."""
 
 import asyncio
 import json
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from agent.tools.files.draft_check import DraftCheck
     from agent.tools.shell.process_registry import ProcessRegistry
 
-# Of the model's window: what tools of a source may take in each request.
+# Share of the model's window that tools of a source may take in each request.
 _SOURCED_SHARE = 0.1
-# The source of a session's tools, beside the one that there is.
+# Add the source of a session's tools to the existing source.
 JoinSource = Callable[[ToolSource | None], ToolSource]
 
 
 class ToolRegistry:
-    """Tools by name, in the order they were given. A later tool replaces one of the same name."""
+    """Tools by name, in the order given. A later tool replaces an earlier one of the same name."""
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class ToolRegistry:
         is_chosen: Callable[[str], bool] | None = None,
         wishes: Collection[str] = (),
     ) -> None:
-        """`source` brings further tools, as far as they are chosen by their names. Those of
-        `wishes` are named one by one: models are told of all of them."""
+        """Register the tools.
+
+        `source` brings further tools, filtered by name. `wishes` are tools requested by name:
+        models are offered all of them.
+        """
         self._own_tools = tuple(tools)
         self._source, self._is_chosen = source, is_chosen
         self._wishes = frozenset(wishes)
-        # Looked for once: asking each tool for what it can costs more than most calls.
+        # Computed once: checking each tool's abilities costs more than most calls.
         self._lingering = [tool for tool in tools if isinstance(tool, HasBackgroundWork)]
         self._seeing = next((tool for tool in tools if isinstance(tool, TracksFileViews)), None)
         self._nothing_seen = FileViews()
@@ -65,7 +68,7 @@ class ToolRegistry:
         self._index()
 
     def _index(self) -> None:
-        """Find the tools by their names, as they are now."""
+        """Index the current tools by their names."""
         self._sourced = self._source.tools() if self._source is not None else ()
         offers = {
             tool.name: tool
@@ -76,15 +79,14 @@ class ToolRegistry:
         searching = self._source.search_tools(offers) if self._source is not None else ()
         self._searching = {tool.name: tool for tool in searching}
         self._tools = {**own_by_name, **offers, **self._searching, **own_by_name}
-        # In each request they would cost about so many tokens.
+        # Approximate number of tokens in each request.
         self._sourced_tokens = sum(map(_tokens, offers.values()))
         self._sourced_names = frozenset(offers)
-        # What telling a model of all these brings into a conversation.
+        # Taint that a list of all these tools brings into a conversation.
         self.taint = self._source.taint_of(offers) if self._source is not None else NOTHING
         self._folded = {folded(name): name for name in self._tools}
         self._traits = {name: traits_of(tool) for name, tool in self._tools.items()}
         self._purposes = {traits.purpose for traits in self._traits.values()}
-        # Whether a tool runs shell commands.
         self.runs_commands = any(traits.runs_commands for traits in self._traits.values())
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
@@ -93,11 +95,11 @@ class ToolRegistry:
 
     @property
     def starting(self) -> Sequence[str]:
-        """What still brings tools in a moment."""
+        """Names of sources whose tools will appear shortly."""
         return () if self._source is None else self._source.starting()
 
     async def refresh(self) -> Sequence[str]:
-        """Get to know the tools of the source before a turn; what a person should be told of it."""
+        """Load the source's tools before a turn; return messages for the person."""
         if self._source is None:
             return ()
         notices = await self._source.load()
@@ -108,11 +110,13 @@ class ToolRegistry:
     def specs(
         self, *, in_project: bool = False, window: int | None = None, skills: bool = True
     ) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them: the same objects at every call, so that a provider
-        encodes them once, until a description changes: that of `task` names the agents there are.
-        For a project the built-in ones say more, and those that know code are there. Of those of
-        the source there are only names when they would take a tenth of the `window` (tokens);
-        without `skills` not the tool for them.
+        """Return the tools as the model sees them.
+
+        Every call returns the same objects, so that a provider encodes them once, until a
+        description changes: the description of `task` lists the available agents. In a project the
+        built-in tools have longer descriptions, and tools that understand code are included. Tools
+        of the source are listed by name only if they would take a tenth of the `window` (tokens).
+        Without `skills` the tool for skills is omitted.
         """
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
@@ -137,49 +141,51 @@ class ToolRegistry:
 
     @property
     def views(self) -> FileViews:
-        """What conversations have seen of files."""
+        """File views of all conversations."""
         return self._seeing.views if self._seeing is not None else self._nothing_seen
 
     def tasks(self, session: str) -> list[BackgroundTask]:
-        """What goes on in the background of a session."""
+        """Return the background tasks of a session."""
         return [task for tool in self._lingering for task in tool.tasks(session)]
 
     def kill(self, session: str, id: str) -> bool:
-        """End one of it; False when none is called so."""
+        """End a background task; return False if it does not exist."""
         return any(tool.kill(session, id) for tool in self._lingering)
 
     def output(self, session: str, id: str, position: int) -> TaskOutput | None:
-        """What one of it has printed behind a position; None when none is called so."""
+        """Return the output of a background task after a position; None if it does not exist."""
         outputs = (tool.output(session, id, position) for tool in self._lingering)
         return next((one for one in outputs if one is not None), None)
 
     async def facts(self, session: str) -> list[str]:
-        """What the model should know of work that goes on, and of files that have changed, as a
-        turn of this session begins; the disk may take its time."""
+        """Return facts for the beginning of a turn: background work and changed files.
+
+        Reading the disk may take time.
+        """
         lingering = [fact for tool in self._lingering for fact in tool.facts(session)]
         if not self.views.has_any(session):
             return lingering
         return [*lingering, *await asyncio.to_thread(self.views.facts, session)]
 
     def mark_reported(self, session: str) -> None:
-        """A turn has begun, and knows the facts."""
+        """Record that the turn with the facts has begun."""
         self.views.mark_reported(session)
         for tool in self._lingering:
             tool.mark_reported(session)
 
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
-        """What work that goes on may bring into any file of a workspace."""
+        """Return the taint that background work may bring into any file of a workspace."""
         return NOTHING.union(*(tool.background_taint(workspace) for tool in self._lingering))
 
     async def end(self, session: str) -> None:
-        """Let go of what belongs to a session."""
+        """Release the resources of a session."""
         self.views.end(session)
         for tool in self._tools.values():
             if isinstance(tool, SessionScoped):
                 await tool.end(session)
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         for tool in self._tools.values():
             if isinstance(tool, SupportsClose):
                 await tool.aclose()
@@ -187,7 +193,7 @@ class ToolRegistry:
             await self._source.aclose()
 
     def _is_listed(self, tool: Tool, in_project: bool) -> bool:
-        """Whether models are told of it."""
+        """Return whether models are offered the tool."""
         if not getattr(tool, "is_listed", True):
             return False
         if getattr(tool, "only_when_named", False):
@@ -198,7 +204,7 @@ class ToolRegistry:
     def only(
         self, is_chosen: Callable[[str], bool], wishes: Collection[str] = ()
     ) -> "ToolRegistry":
-        """The same tools, as far as they are chosen by their names."""
+        """Return a registry restricted to the tools chosen by name."""
         before = self._is_chosen
 
         def is_chosen_twice(name: str) -> bool:
@@ -208,12 +214,15 @@ class ToolRegistry:
         return ToolRegistry(own, self._source, is_chosen_twice, wishes)
 
     def joined(self, join: JoinSource) -> "ToolRegistry":
-        """The same tools, and what `join` adds to their source."""
+        """Return a registry whose source is extended by `join`."""
         return ToolRegistry(self._own_tools, join(self._source), self._is_chosen, self._wishes)
 
     def effect(self, name: str) -> Effect:
-        """The effect that a call of this tool declares. A tool that there is not has none, unless
-        it is a server's, which may come yet or has gone with its session."""
+        """Return the effect that the tool declares.
+
+        An unknown tool has none ("read"), unless it belongs to a server: it may still appear, or
+        may have disappeared with its session.
+        """
         tool = self.find(name)
         if tool is not None:
             return tool.effect
@@ -221,7 +230,7 @@ class ToolRegistry:
         return "unsafe" if is_sourced else "read"
 
     def find(self, name: str) -> Tool | None:
-        """The tool of this name or alias, or None."""
+        """Return the tool with this name or alias, or None."""
         if name in self._tools:
             return self._tools[name]
         if name in self._called:
@@ -235,7 +244,7 @@ class ToolRegistry:
         return UNKNOWN if tool is None else self._traits[tool.name]
 
     def paths(self, call: ToolCall) -> Sequence[str]:
-        """Return the files that a call touches, as its arguments name them."""
+        """Return the files that a call touches, according to its arguments."""
         tool = self.find(call.name)
         if tool is None:
             return ()
@@ -243,7 +252,7 @@ class ToolRegistry:
 
     @property
     def file_reader(self) -> Tool | None:
-        """The tool that shows the text of files."""
+        """Tool that shows the text of files."""
         tools = (self._tools[name] for name, each in self._traits.items() if each.shows_file)
         return next(tools, None)
 
@@ -252,19 +261,19 @@ class ToolRegistry:
         return purpose in self._purposes
 
     def resolved(self, call: ToolCall) -> ToolCall:
-        """The call of the tool that is meant, where another tool stands for it."""
+        """Return the call of the actual tool, if this tool calls others."""
         tool = self.find(call.name)
         target = tool.stands_for(call) if isinstance(tool, StandsForOthers) else call
-        # An agent may have been left without that one: the tool itself says so.
+        # The agent may lack the other tool; this tool then reports the error.
         return target if self.find(target.name) is not None else call
 
     def name(self, called: str) -> str:
-        """The name of the tool that is called so; what no tool answers to stays as it is."""
+        """Return the name of the tool that a call means; an unknown name is unchanged."""
         tool = self.find(called)
         return tool.name if tool else called
 
     def get(self, name: str) -> Tool:
-        """`find`. Raises ToolError with the closest name, or all of them."""
+        """Return the tool. Raises ToolError with the closest name, or all names."""
         if (tool := self.find(name)) is not None:
             return tool
         import difflib
@@ -274,17 +283,17 @@ class ToolRegistry:
         raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
 
     def validate(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments under their canonical names. Raises ToolError for a wrong one."""
+        """Return the arguments under their canonical names. Raises ToolError for a wrong one."""
         arguments = self.read(tool, args)
         self.check(tool, arguments)
         return arguments
 
     def read(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, before they are checked by the tool's schema."""
+        """Return the same arguments before the check against the tool's schema."""
         return self._schema(tool).read(canonical(tool, args))
 
     def check(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """Raise ToolError unless arguments that were read fit the tool's schema."""
+        """Raise ToolError unless arguments from `read` fit the tool's schema."""
         self._schema(tool).check(arguments)
 
     def _schema(self, tool: Tool) -> ArgumentSchema:
@@ -294,13 +303,15 @@ class ToolRegistry:
 
 
 def _tokens(tool: Tool) -> int:
-    """About what a tool takes in each request."""
+    """Return the approximate number of tokens of a tool in each request."""
     return len(json.dumps([tool.name, tool.description, tool.parameters], default=str)) // 4
 
 
 def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
-    """Each tool's name as vendors take it; where two come to the same one, a digest tells them
-    apart, the same in every run."""
+    """Return each tool's name in the form that vendors accept.
+
+    If two names become equal, a digest distinguishes them, the same in every run.
+    """
     sent_names = {name: name for name in names if is_plain_name(name)}
     for name in names:
         if name in sent_names:
@@ -315,7 +326,7 @@ def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class RegistryDefaults:
-    """What the built-in tools hold between calls: it goes on when they are made anew."""
+    """State of the built-in tools between calls, which survives when the tools are recreated."""
 
     processes: "ProcessRegistry | None" = None
     views: FileViews = field(default_factory=FileViews)
@@ -323,7 +334,7 @@ class RegistryDefaults:
 
     @property
     def has_begun(self) -> bool:
-        """Whether tools were made with it."""
+        """True once tools were created with this state."""
         return self.processes is not None
 
 
@@ -332,7 +343,7 @@ def default_tools(
     roster: Callable[[], str] | None = None,
     defaults: RegistryDefaults | None = None,
 ) -> list[Tool]:
-    """The built-in tools; `roster` names the agents that can be sent out."""
+    """Return the built-in tools; `roster` lists the available sub-agents."""
     from agent.tools.assistant.ask_user import AskUser
     from agent.tools.assistant.memory_search import MemorySearch
     from agent.tools.assistant.remember import Remember

@@ -1,4 +1,4 @@
-"""What a program's own code is told of the run that it takes part in."""
+"""Context of a run, for a program's own code that takes part in it."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -22,22 +22,22 @@ else:
 
 
 class ToolInterceptor(Protocol):
-    """Sees each call before and after it."""
+    """Interceptor called before and after each call."""
 
     async def before_tool(self, context: CallContext) -> ToolResult | None:
-        """A result in place of the call's."""
+        """Return a result that replaces the call's, or None."""
 
     async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult: ...
 
     def consent_reason(self, call_id: str) -> str | None:
-        """Why a person is to be asked about the call, whatever the policy says."""
+        """Return a reason to ask a person about the call, regardless of the policy."""
 
     async def notify(self, context: CallContext, question: ApprovalRequest) -> None:
-        """A person is being asked."""
+        """Report that a person is being asked."""
 
 
 class ToolTracing(Protocol):
-    """Records a span for each call."""
+    """Tracing that records a span for each call."""
 
     def tool(
         self, call: ToolCall, description: str
@@ -46,10 +46,9 @@ class ToolTracing(Protocol):
 
 @frozen
 class RunContext(Generic[ContextT]):
-    """The run: its dependencies (`deps=`), its session, the folder where its tools work, and the
-    name of the agent that speaks.
+    """Run with its dependencies (`deps=`), session, working folder and the name of its agent.
 
-    A tool is given it as an argument of the type `RunContext[…]`.
+    A tool receives it as an argument of the type `RunContext[…]`.
     """
 
     deps: ContextT

@@ -1,4 +1,4 @@
-"""One tool call from the model's words to a result: read, plan, decide, check, ask, run."""
+"""Execution of a tool call: read, plan, decide, check, ask, run."""
 
 import asyncio
 import logging
@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 @frozen
 class Permissions:
-    """Who decides: the policy first, then the person when the policy says "ask".
+    """Permissions of calls: first the policy, then the person if the policy says "ask".
 
-    `audit` records each decision before it takes effect, as one about `agent_id` in `role`; a
-    function says it anew each time, because others may join in while the turn runs. `full_access`
-    tells the model that the policy allows all.
+    `audit` records each decision before it takes effect, under `agent_id` and `role`; a function
+    returns the current role each time, because other people may join while the turn runs.
+    `full_access` tells the model that the policy allows everything.
     """
 
     policy: Policy
@@ -66,10 +66,11 @@ class Permissions:
 
 
 class ToolRunner:
-    """Runs calls. Any failure inside a tool becomes a result that the model reads.
+    """Runner of calls. Any failure inside a tool becomes a result that the model reads.
 
-    `exposure` is what the session has taken in; it can make a decision stricter. `redactor` cleans
-    what a tool answers and what a person is asked. Of a result the model reads `limit_bytes`.
+    `exposure` is the session's taint; it can make a decision stricter. `redactor` cleans the
+    results of tools and the questions to a person. The model reads at most `limit_bytes` of a
+    result.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class ToolRunner:
         limit_bytes: int = 10_000,
     ) -> None:
         self.exposure = exposure or TaintState()
-        # One that knows nothing yet may learn.
+        # An empty redactor may learn secrets later.
         self.redactor = Redactor() if redactor is None else redactor
         self.toolbox = toolbox
         self._permissions = permissions
@@ -91,13 +92,13 @@ class ToolRunner:
         self._consent = Authorizer(permissions.policy, approver, self.exposure, self.redactor)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
-        # Hooks of the program, if it has any.
+        # Hooks of the program, if there are any.
         self.interceptor: ToolInterceptor | None = None
         self.tracing: ToolTracing | None = None
 
     @property
     def agent(self) -> str:
-        """Who calls: `main`, or a sub-agent."""
+        """Name of the calling agent: `main`, or a sub-agent."""
         return self._permissions.agent_id
 
     @property
@@ -105,13 +106,13 @@ class ToolRunner:
         return self.toolbox.views
 
     def effect(self, call: ToolCall) -> Effect:
-        """The effect that the call's tool declares; an unknown tool has none."""
+        """Return the effect that the call's tool declares; an unknown tool has none."""
         return self.toolbox.effect(call.name)
 
     async def run(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
-        """The call's result. `on_start` is awaited between the permission and the first effect."""
+        """Return the call's result. `on_start` runs after the permission, before any effect."""
         if self.tracing is None:
             return await self._finished(context, on_start)
         call = context.call
@@ -124,7 +125,7 @@ class ToolRunner:
     async def _finished(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
-        """The result as the model reads it."""
+        """Return the result as the model reads it."""
         result = _clean(await self._intercepted(context, on_start), self.redactor)
         tool = self.toolbox.find(context.call.name)
         own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes
@@ -136,7 +137,7 @@ class ToolRunner:
     async def _intercepted(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
-        """The result, as far as the program's hooks leave it to the call."""
+        """Return the result; the program's hooks may replace or change it."""
         if (refusal := self._secret_refusal(context.call)) is not None:
             if (tool := self.toolbox.find(context.call.name)) is not None:
                 await self._record_refusal(tool, {}, context, "a secret in the arguments")
@@ -150,11 +151,11 @@ class ToolRunner:
             reason = self.redactor.clean(result.for_model)
             await self._record_refusal(tool, context.call.arguments or {}, context, reason)
         changed = await self.interceptor.after_tool(context, result)
-        # Other words may still quote what the tool has seen.
+        # A changed text may still quote data that the tool has seen.
         return replace(changed, taint=changed.taint | result.taint)
 
     def _secret_refusal(self, call: ToolCall) -> str | None:
-        """Return why a call must not run that holds a secret, or the mark of a redaction."""
+        """Return the reason to reject a call with a secret or a redaction mark, or None."""
         if call.arguments is None:
             return load_prompt("secret_in_call") if MARK in call.raw else None
         if self.redactor.occurs_in(call.arguments):
@@ -172,19 +173,19 @@ class ToolRunner:
             if (arguments := context.call.arguments) is None:
                 text = f"The arguments of {tool.name} are not a JSON object: "
                 raise ToolError(text + context.call.raw[:200])
-            # Even a failure may quote what the tool has seen, or the words of its schema.
+            # Even a failure may quote data that the tool has seen, or the text of its schema.
             brings = tool.brings if isinstance(tool, DeclaresTaint) else BOTH
             args = await self._read(tool, arguments, context)
             brings |= _origin_taint(context, args, EffectPlan(), brings)
             context, plan = await self._prepare(tool, args, context)
             brings |= _origin_taint(context, args, plan, brings)
             is_allowed = await self._permit(tool, args, plan, context)
-            # Meanwhile a person may have been asked.
+            # Time may have passed while a person was asked.
             check_folder(context.environment.identity)
             await on_start()
-            # As it was judged: what it finds on the disk now could be judged otherwise.
+            # Run as judged: the current state of the disk might be judged differently.
             context = replace(context, read_only=plan.read_only, is_allowed=is_allowed)
-            # Before as well as after: what works there may end meanwhile.
+            # Before as well as after the call: background work may end meanwhile.
             brings |= self.toolbox.background_taint(context.workspace)
             result = _checked(tool, await self._within(tool, tool.run(args, context)))
             lingering = self.toolbox.background_taint(context.workspace)
@@ -198,7 +199,7 @@ class ToolRunner:
             return ToolResult(str(exc), is_error=True)
 
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
-        """What the tool's own code comes to. Any failure in it raises `ToolError`."""
+        """Run the tool's own code and return its result. Any failure raises `ToolError`."""
         try:
             lasts = isinstance(tool, LongRunning) and tool.lasts
             async with asyncio.timeout(None if lasts else self._timeout_s) as deadline:
@@ -212,7 +213,7 @@ class ToolRunner:
             # This call was not cancelled: something that the tool waited for was cancelled.
             raise ToolError(f"{tool.name} failed: something it waited for was cancelled.") from exc
         except SystemExit as exc:
-            # A library function may call sys.exit; the program around it is not the tool's to end.
+            # A library function may call sys.exit, but a tool must not end the whole program.
             raise ToolError(f"{tool.name} failed: it called sys.exit({exc.code!r}).") from exc
         except Exception as exc:
             if deadline.expired():
@@ -223,15 +224,17 @@ class ToolRunner:
             # A bug in a tool must not end the conversation.
             log.exception("tool %s failed", tool.name)
             failure = ToolError(f"{tool.name} failed: {type(exc).__name__}: {exc}")
-            # It may quote a service of the owner.
+            # The exception may quote a service of the owner.
             failure.public = f"{tool.name} failed: {type(exc).__name__}."
             raise failure from exc
 
     async def _read(
         self, tool: Tool, arguments: Mapping[str, Any], context: CallContext
     ) -> Mapping[str, Any]:
-        """The arguments as the policy judges them. Any failure is a refusal on record, and raises
-        `ToolError`."""
+        """Return the arguments as the policy judges them.
+
+        Any failure is recorded as a refusal and raises `ToolError`.
+        """
 
         async def read() -> Mapping[str, Any]:
             if _has_foreign_schema(tool):
@@ -243,8 +246,10 @@ class ToolRunner:
     async def _check_foreign(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
     ) -> None:
-        """Check arguments by a schema that another program wrote, as far as that is still to be
-        done. Any failure is a refusal on record, and raises `ToolError`."""
+        """Check arguments against a schema from another program, if the tool has one.
+
+        Any failure is recorded as a refusal and raises `ToolError`.
+        """
 
         async def check() -> None:
             self.toolbox.check(tool, args)
@@ -255,8 +260,10 @@ class ToolRunner:
     async def _prepare(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext
     ) -> tuple[CallContext, EffectPlan]:
-        """The call within its bounds, and its plan. Any failure is a refusal on record, and
-        raises `ToolError` or `PolicyDenied`."""
+        """Return the call within its limits, and its plan.
+
+        Any failure is recorded as a refusal and raises `ToolError` or `PolicyDenied`.
+        """
         work = self._planned(tool, args, context)
         return await self._recorded(tool, args, context, "not prepared", work)
 
@@ -268,7 +275,7 @@ class ToolRunner:
         what: str,
         work: Coroutine[Any, Any, T],
     ) -> T:
-        """What this step towards a call comes to. A failure in it is a refusal on record."""
+        """Run a step of preparing a call. A failure in it is recorded as a refusal."""
         try:
             return await self._within(tool, work)
         except (ToolError, PolicyDenied) as exc:
@@ -286,7 +293,7 @@ class ToolRunner:
         return bounded, plan
 
     def _bounded(self, tool: Tool, context: CallContext) -> CallContext:
-        """The call with what it may reach, and with a record of what it does."""
+        """Return the call with the limits of the policy, and a recorder of its actions."""
         policy = self._permissions.policy
         rule = (tool.name, traits_of(tool).governed_by)
         hosts = policy.hosts(*rule) if isinstance(policy, LimitsHosts) else None
@@ -301,9 +308,11 @@ class ToolRunner:
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> bool:
-        """Return whether a person has allowed the call. Raises `PolicyDenied`, and `ToolError` for
-        arguments that do not fit a foreign schema. What was decided is on record before anything
-        happens."""
+        """Return whether a person has allowed the call.
+
+        The decision is recorded before anything happens. Raises `PolicyDenied`, and `ToolError` for
+        arguments that do not fit a foreign schema.
+        """
         try:
             decision = await self._consent.judge(tool, args, plan, context, self.interceptor)
             # A person is asked only about calls that can run.
@@ -320,14 +329,14 @@ class ToolRunner:
         try:
             await self._record(tool, args, context, allowed=True, reason=consent.reason)
         except KoreError as exc:
-            # What cannot be recorded is not done.
+            # A call that cannot be recorded must not run.
             raise PolicyDenied(f"Not allowed: {exc}") from exc
         return consent.by_person
 
     async def _record_refusal(
         self, tool: Tool, args: Mapping[str, Any], context: CallContext, reason: str
     ) -> None:
-        """A refusal counts also when it cannot be recorded."""
+        """Record a refusal; the refusal applies even if it cannot be recorded."""
         try:
             await self._record(tool, args, context, allowed=False, reason=reason)
         except KoreError as exc:
@@ -365,7 +374,7 @@ def _has_foreign_schema(tool: Tool) -> bool:
 def _origin_taint(
     context: CallContext, args: Mapping[str, Any], plan: EffectPlan, brings: frozenset[Taint]
 ) -> frozenset[Taint]:
-    """What a tool that shows files brings along by where they lie."""
+    """Return the taint of the files that a tool shows, based on their location."""
     if "private" not in brings:
         return NOTHING
     paths = [context.workspace, *plan.reads, *plan.changes, *plan.creates]

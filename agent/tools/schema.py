@@ -1,4 +1,4 @@
-"""Arguments of a call: schemas written short, checked, and explained in one sentence."""
+"""Argument schemas of tools: short notation, validation and one-sentence errors."""
 
 import json
 import math
@@ -15,7 +15,7 @@ _SENTENCE_CHARS = 2_000
 
 
 def parameters(**kinds: str) -> JsonSchema:
-    """A JSON schema of an object from `name="type"`; a trailing `?` makes it optional."""
+    """Return the JSON schema of an object from `name="type"`; a trailing `?` makes it optional."""
     properties = {name: {"type": kind.rstrip("?")} for name, kind in kinds.items()}
     required = [name for name, kind in kinds.items() if not kind.endswith("?")]
     schema = {"type": "object", "properties": properties}
@@ -23,13 +23,13 @@ def parameters(**kinds: str) -> JsonSchema:
 
 
 def properties_of(schema: JsonSchema) -> Mapping[str, Any]:
-    """Return the properties that a schema names, none where it is not well formed."""
+    """Return the properties that a schema names; none if it is malformed."""
     properties = schema.get("properties")
     return properties if isinstance(properties, Mapping) else {}
 
 
 class ArgumentSchema:
-    """The arguments of one tool: read as models write them, and checked by its schema."""
+    """Arguments of one tool: read as models write them, and validated against its schema."""
 
     def __init__(self, tool: str, schema: JsonSchema) -> None:
         self._tool = tool
@@ -43,9 +43,11 @@ class ArgumentSchema:
         return arguments
 
     def read(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments without optional ones that are null. A string that says a number, a
-        list or the like becomes that where the schema wants it. Raises ToolError for an argument
-        that the tool does not have."""
+        """Return the arguments without optional ones that are null.
+
+        A string that contains a number, a list or the like is converted where the schema requires
+        it. Raises ToolError for an argument that the tool does not have.
+        """
         properties = properties_of(self._schema)
         required = self._schema.get("required")
         required = required if isinstance(required, list | tuple) else ()
@@ -76,7 +78,7 @@ class ArgumentSchema:
             if name not in properties:
                 import difflib
 
-                # Looking for what is alike takes long for long names.
+                # Searching for similar names takes long if the names are long.
                 names = [each for each in properties if len(each) <= _ALIKE_CHARS][:_ALIKE_NAMES]
                 close = difflib.get_close_matches(name[:_ALIKE_CHARS], names, 1)
                 hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}."
@@ -98,13 +100,13 @@ class ArgumentSchema:
 
 
 def _clipped(sentence: str) -> str:
-    """A sentence of a length that a model should read, without halves of characters."""
+    """Return a sentence cut to a readable length for a model, without split characters."""
     text = sentence.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SENTENCE_CHARS else f"{text[:_SENTENCE_CHARS]}…"
 
 
 def _coerced(value: Any, schema: Any) -> Any:
-    """The value as the type that the schema names, where a string or a number says just that."""
+    """Return the value converted to the schema's type, if a string or number represents it."""
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     kind = kind if isinstance(kind, str) else None
     if isinstance(value, float) and kind == "integer" and value.is_integer():

@@ -1,4 +1,4 @@
-"""Traits of tools: the facts about a tool that hold for all of its calls."""
+"""Traits of tools: the facts about a tool that are the same for all of its calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -10,7 +10,7 @@ from agent.types import PolicyScope, ToolKind, ToolPurpose
 
 Arguments = Mapping[str, Any]
 
-# Label of a tool that has none of its own.
+# Label of a tool without a label of its own.
 PLAIN_LABEL = mark_for_translation("Using {tool}")
 
 # Other names that models give to common arguments.
@@ -39,11 +39,11 @@ def nothing_delivered(arguments: Arguments, result: str) -> Sequence[str]:
 
 @frozen
 class ToolTraits:
-    """Everything that other modules know of a tool beyond its description and schema.
+    """Facts about a tool for other modules, in addition to its description and schema.
 
     - `scopes`: limits of a policy rule that apply to the tool.
-    - `label`: what a call does, in English. `{name}` stands for the argument of that name, `{tool}`
-      for the tool; the arguments in it are those that tell one call from another.
+    - `label`: description of a call, in English. `{name}` is replaced with the argument of that
+      name, `{tool}` with the tool; its arguments distinguish one call from another.
     - `paths`: files of a call, from arguments under the tool's own names.
     - `aliases`, `argument_aliases`: names that models trained elsewhere use for the tool, folded
       (see `folded`), and for its arguments. `ignored_arguments` have no effect.
@@ -53,8 +53,8 @@ class ToolTraits:
     - `only_adds`: a file that a call changes keeps its content.
     - `has_costly_plan`: planning a call starts servers or asks them.
     - `delivered`: files that a call sent to the person, from its arguments and its result.
-    - `governed_by`: the tool whose rule holds where a role does not name this one.
-    - `companion_of`: who may use that tool, and one that edits text, may use this one, too.
+    - `governed_by`: the tool whose rule applies where a role does not name this tool.
+    - `companion_of`: a role with this companion and a tool that edits text may use this tool, too.
     """
 
     kind: ToolKind
@@ -77,17 +77,17 @@ class ToolTraits:
 
     @property
     def names_changed_files(self) -> bool:
-        """Whether the arguments of a call name the files that it changes."""
+        """True if the arguments of a call name the files that it changes."""
         return self.kind in ("edit", "move", "delete") and self.paths is not no_paths
 
     @property
     def edits_text(self) -> bool:
-        """Whether calls edit the text of files that they name, or run commands that may."""
+        """True if calls edit the text of files that they name, or run commands that may."""
         return (self.kind == "edit" and self.paths is not no_paths) or self.runs_commands
 
     @property
     def runs_commands(self) -> bool:
-        """Whether calls run shell commands."""
+        """True if calls run shell commands."""
         return self.kind == "execute" and "commands" in self.scopes
 
 

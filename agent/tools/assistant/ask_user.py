@@ -1,7 +1,8 @@
-"""`ask_user`: puts questions to the person and ends the turn; their next message is the answer.
+"""`ask_user` tool: ask the person questions and end the turn.
 
-Nothing waits meanwhile: the questions are the turn's answer, so they survive a restart like any
-other, and can be answered on every channel. An approval is something else: it allows a call.
+The person's next message is the answer. Nothing waits meanwhile: the questions are the final text
+of the turn, so they survive a restart and can be answered on every channel. An approval is
+different: it allows a call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ _QUESTION = {
 
 
 class AskUser:
-    """Numbered options for one question; for several, numbered questions with lettered options."""
+    """Numbered options for one question, or numbered questions with lettered options."""
 
     name: ClassVar[str] = "ask_user"
     traits: ClassVar[ToolTraits] = ToolTraits(

@@ -1,4 +1,4 @@
-"""`memory_search`: finds what was noted and said before, of the person who speaks only."""
+"""`memory_search` tool: find notes and past messages of the current speaker only."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,16 +35,16 @@ FILES = 200
 _AROUND_LINES = 10
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _WORD = re.compile(r"\w+")
-# What a hit begins with: MEMORY.md:3, or 20250218_001946:12.
+# Prefix of a hit: MEMORY.md:3, or 20250218_001946:12.
 _ID = re.compile(r"[\s\[-]*([^\s:\[]+):(\d{1,9})\]?,?\s*")
 
 
 class MemorySearch:
-    """Lines of the memory files, ranked by BM25, and messages of past conversations.
+    """Tool that searches memory files, ranked by BM25, and messages of past conversations.
 
-    Each begins with an id; asked for one, the tool shows what stands around it.
-    Which conversations are theirs is for the store to say (`call.recall`); without that
-    the files alone are searched.
+    Each hit begins with an id. For an id, the tool shows the surrounding lines or messages. The
+    store decides which conversations belong to the speaker (`call.recall`); without it only the
+    files are searched.
     """
 
     name: ClassVar[str] = "memory_search"
@@ -85,7 +85,7 @@ class MemorySearch:
         return _listing(hits, f"{len(hits)} places", note)
 
     async def _open(self, name: str, number: int, call: CallContext) -> ToolResult | None:
-        """What stands around a hit; None when there is nothing of that name."""
+        """Return the text around a hit, or None if nothing has this name."""
         hits: Sequence[MemoryHit] = await file_io.in_thread(
             lambda: self._lines_around(name, number, call)
         )
@@ -105,7 +105,7 @@ class MemorySearch:
     async def _search_files(
         self, query: str, most: int, call: CallContext
     ) -> tuple[list[MemoryHit], str]:
-        """The best lines, and a note on what could not be asked."""
+        """Return the best lines and a note on sources that could not be searched."""
         hits = await file_io.in_thread(lambda: self._all_lines(call))
         texts = [hit.text for hit in hits]
         ranking, note = _by_words(query, texts), ""
@@ -121,7 +121,7 @@ class MemorySearch:
         return [hit for path in self._files(call) for _, hit in _hits_of(path)]
 
     def _files(self, call: CallContext) -> list[Path]:
-        """The speaker's memory file and what lies beside it; not the folders of others below."""
+        """Return the speaker's memory file and its siblings, without other people's folders."""
         try:
             memory = self._scope.memory(call)
         except ToolError:
@@ -138,19 +138,19 @@ class MemorySearch:
 
 
 def _by_words(query: str, texts: Sequence[str]) -> list[int]:
-    """The places of the texts that answer, the best first."""
+    """Return the indexes of matching texts, best first."""
     terms = query_terms(query)
     ranks = scores(terms, texts)
     if not any(ranks):
         ranks = [float(count_shared_prefixes(terms, text)) for text in texts]
     least = max(ranks, default=0.0) * NOISE_SHARE
-    # A line with one word of three is noise beside one that has all of them.
+    # A line with one of three words is noise next to a line with all of them.
     places = [n for n, rank in enumerate(ranks) if rank > 0 and rank >= least]
     return sorted(places, key=lambda n: -ranks[n])
 
 
 def _hits_of(path: Path) -> list[tuple[int, MemoryHit]]:
-    """The lines of a file that are not empty, by their numbers."""
+    """Return the non-empty lines of a file with their line numbers."""
     taint = UNTRUSTED if is_marked(path) else NOTHING
     return [
         (number, MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint))

@@ -1,4 +1,4 @@
-"""`remember`: keeps a fact in the long-term memory file of the person who speaks."""
+"""`remember` tool: store a fact in the long-term memory file of the current speaker."""
 
 import re
 import unicodedata
@@ -25,9 +25,9 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 TEXT_LIMIT_CHARS = 2_000
-# As much as the system prompt holds: what lies beyond would be stored and never read.
+# Limit of the system prompt: text beyond it would be stored and never read.
 FILE_LIMIT_CHARS = 20_000
-# One NUL would make the memory a binary file, which nothing reads or adds to any more.
+# A single NUL would make the memory a binary file, which can no longer be read or extended.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _SIGNS = " \t-*.,;:!?\"'`。，；：！？“”「」"
@@ -36,8 +36,10 @@ _LIKE = 0.4
 
 
 class Remember:
-    """Adds one dated line to `call.memory`, puts it in the place of one that it added before, or
-    removes that. A text that is there already is not added again."""
+    """Tool that adds a dated line to `call.memory`, or replaces or removes such a line.
+
+    A text that already exists is not added again.
+    """
 
     name: ClassVar[str] = "remember"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -72,8 +74,8 @@ class Remember:
 
 
 def _change(path: Path, text: str, replaces: str, call: CallContext) -> str:
-    """Returns what was done, in words."""
-    # Two chats of one person may remember at the same moment.
+    """Apply the change and return a description of it."""
+    # Two chats of one person may write to the memory at the same time.
     with exclusive_file(path):
         old = _read_memory(path)
         lines = old.text.split("\n")
@@ -105,14 +107,16 @@ def _write(path: Path, memory: Document, call: CallContext) -> None:
             "first: `replaces` with an empty text forgets a line."
         )
     data = memory.encode()
-    # A line that a person was asked about brings no mark, and takes none off.
+    # A line approved by a person neither adds nor removes a taint mark.
     with call.changes.file(path, data):
         write_marked(path, data, call.workspace, NOTHING)
 
 
 def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | None:
-    """The one line that was remembered and reads like `replaces`, or holds it; None when there is
-    none, but the text `is_stored`: then the call is repeated."""
+    """Return the index of the remembered line that matches or contains `replaces`.
+
+    Return None without such a line if the text is stored (`is_stored`): the call is a repetition.
+    """
     quote = _normal(replaces)
     facts = {n: _normal(_fact(line)) for n, line in enumerate(lines) if _DATED.match(line.strip())}
     places = [n for n, fact in facts.items() if fact == quote]
@@ -152,7 +156,7 @@ def _fact(line: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """Without its date, case, and the signs around it: models quote a line a little differently."""
+    """Return the text without date, case and surrounding signs: models quote lines inexactly."""
     plain = unicodedata.normalize("NFKC", _DATED.sub("", text.strip())).casefold()
     return " ".join(plain.strip(_SIGNS).split())
 
@@ -162,7 +166,7 @@ def _read_memory(path: Path) -> Document:
         return Document("", TextFormat())
     document = decode(file_io.read(path, LIMIT_BYTES), path)
     if document.form.encoding != TextFormat().encoding:
-        # The prompt reads memories as UTF-8: what was added otherwise would be read back torn.
+        # The prompt reads memories as UTF-8, so other encodings would be garbled when read back.
         raise ToolError(
             f"{path.name} is in {document.form.encoding}, but memories are read as UTF-8; nothing "
             "was added. Save it as UTF-8 first."

@@ -1,4 +1,4 @@
-"""`schedule`: reminders, and tasks that are done at a time or again and again."""
+"""`schedule` tool: reminders and scheduled tasks, once or recurring."""
 
 from collections.abc import Awaitable, Mapping
 from functools import cached_property
@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 class ScheduleTool:
-    """A call that is made again after a crash is the same job (`call.schedule` sees to it)."""
+    """Tool for scheduled jobs.
+
+    A call repeated after a crash is the same job, which `call.schedule` ensures.
+    """
 
     name: ClassVar[str] = "schedule"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -36,7 +39,7 @@ class ScheduleTool:
         purpose="timetable",
     )
     effect: ClassVar[Effect] = "idempotent"
-    # The result says what a list brings.
+    # The result declares the taint of a listing.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(
         action="string",
@@ -51,9 +54,9 @@ class ScheduleTool:
         return load_prompt("tools/schedule")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """What will be said or asked later is shown; it is sent to this chat only."""
+        """Show the text or prompt of the job; it is sent to this chat only."""
         request = _parse_request(args)
-        # Nobody is asked about what is refused afterwards.
+        # Check first, so that a person is never asked about a request that is then rejected.
         await _for_model(call, _schedule_of(call).check(request, call))
         return EffectPlan(sends=request.text if request.action == "add" else None)
 
@@ -62,14 +65,14 @@ class ScheduleTool:
 
 
 def _schedule_of(call: CallContext) -> Schedule:
-    """Raises `ToolError`."""
+    """Return the schedule of the call. Raises `ToolError`."""
     if call.schedule is None:
         raise ToolError("Nothing can be scheduled here: there is no scheduler.")
     return call.schedule
 
 
 async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
-    """Raises `ToolError` with what a refusal says."""
+    """Await the work; a rejection is raised as `ToolError` with its text."""
     try:
         return await work
     except ToolError:
@@ -81,7 +84,7 @@ async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
 
 
 def _parse_request(args: Mapping[str, Any]) -> ScheduleRequest:
-    """Raises `ToolError`."""
+    """Parse the arguments. Raises `ToolError`."""
     action = args["action"].strip().casefold()
     text, when = args.get("text", "").strip(), args.get("when", "").strip()
     if action not in ACTIONS:

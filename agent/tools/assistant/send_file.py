@@ -1,4 +1,4 @@
-"""`send_file`: sends files to the person in the conversation."""
+"""`send_file` tool: send files to the person in the conversation."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -27,10 +27,10 @@ def _sent_paths(arguments: Mapping[str, Any]) -> Sequence[str]:
 
 
 class SendFile:
-    """One file, or several together. Where files cannot be sent, their paths are shown.
+    """Tool that sends files; where files cannot be sent, it shows their paths.
 
-    Everyone in a group can read the file: unless the owner is alone with Kore it
-    counts as a way out.
+    Everyone in a group can read the file, so the call counts as sending data out unless the owner
+    is alone with Kore.
     """
 
     name: ClassVar[str] = "send_file"
@@ -67,7 +67,7 @@ class SendFile:
         return load_prompt("tools/send_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Which files leave, and that they do."""
+        """List the files and declare that they leave."""
         paths = self._files(args, call)
         caption = args.get("caption") or ""
         content = "\n".join([*map(str, paths), *([caption] if caption else [])])
@@ -84,7 +84,7 @@ class SendFile:
         return ToolResult(result, for_user=summary, artifacts=artifacts)
 
     def _files(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:
-        """Real paths of ordinary files that may be shown. Raises ToolError."""
+        """Return the real paths of regular files that may be shown. Raises ToolError."""
         if not 0 < len(args["paths"]) <= MOST:
             raise ToolError(f"Give 1 to {MOST} paths; found {len(args['paths'])}.")
         if len(args.get("caption") or "") > CAPTION_CHARS:

@@ -1,4 +1,4 @@
-"""`task`: hands a piece of work to a sub-agent."""
+"""`task` tool: delegate work to a sub-agent."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -18,8 +18,10 @@ _TITLE_CHARS = 80
 
 
 class SubagentTool:
-    """Changes nothing by itself: what a sub-agent does is judged call by call, as if its caller
-    did it. A repeated call is the same task. `roster` names the agents, for the description.
+    """Tool that delegates work to a sub-agent.
+
+    The call itself changes nothing: the sub-agent's calls are judged as if its caller had made
+    them. A repeated call is the same task. `roster` lists the agents for the description.
     """
 
     name: ClassVar[str] = "task"
@@ -36,9 +38,9 @@ class SubagentTool:
         has_costly_plan=True,
     )
     effect: ClassVar[Effect] = "read"
-    # A sub-agent's turn ends as any turn does.
+    # A sub-agent's turn has the limits of any turn.
     lasts: ClassVar[bool] = True
-    # The result says what the sub-agent has taken in.
+    # The result carries the taint of the sub-agent.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(
         description="string",

@@ -1,7 +1,7 @@
-"""`todo`: the model's list of what is to be done in this session.
+"""`todo` tool: the model's task list for this session.
 
-The list is nowhere but in the conversation: each call replaces the whole of it, so the newest call
-is the list. It survives restarts as the conversation does; `current` finds it again.
+The list exists only in the conversation: each call replaces it completely, so the newest call is
+the list. It survives restarts with the conversation; `current` finds it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ _ITEM = {
 
 
 class Todo:
-    """Replaces the list; people are shown it with a sign for each state."""
+    """Tool that replaces the list; people see it with a sign for each state."""
 
     name: ClassVar[str] = "todo"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -69,9 +69,9 @@ class Todo:
 
 
 def current(messages: Sequence[Message]) -> str | None:
-    """The list as it stands at the end of `messages`, a line an item; None without one.
+    """Return the list at the end of `messages`, one item per line, or None if there is none.
 
-    For compaction: the messages that it removes may hold the list.
+    Compaction uses it, because the messages that it removes may contain the list.
     """
     names = {Todo.name, *Todo.traits.aliases}
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}

@@ -1,1 +1,1 @@
-"""Tools that make pictures, summaries and archives, each where it is configured."""
+"""Tools that make pictures, summaries and archives, where they are configured."""

@@ -1,4 +1,4 @@
-"""`asset_export`: files and folders as one zip file for the person."""
+"""`asset_export` tool: pack files and folders into a zip file for the person."""
 
 import io
 import re
@@ -32,7 +32,7 @@ _PACKED = re.compile(r"\APacked [\d,]+ files into (.+\.zip)\.")
 
 
 class AssetExport:
-    """The files as they are now; nothing is packed that the call could not read."""
+    """Tool that packs the current files, except files that the call could not read."""
 
     name: ClassVar[str] = "asset_export"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -60,7 +60,7 @@ class AssetExport:
         return load_prompt("tools/asset_export")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """What is packed, where it is kept, and that it leaves."""
+        """List the packed files and the archive, and declare that it leaves."""
         paths = self._paths(args, call)
         target = await file_io.in_thread(lambda: self._target(args, call))
         return EffectPlan(
@@ -94,7 +94,7 @@ class AssetExport:
         return self._scope.find(unused_path(FOLDER, name, ".zip", call.workspace), call)
 
     def _files(self, paths: tuple[Path, ...], call: CallContext) -> Iterator[tuple[Path, str]]:
-        """Each file, and its name in the archive. Raises `ToolError`."""
+        """Yield each file and its name in the archive. Raises `ToolError`."""
         for path in paths:
             kind = file_io.kind(path)
             if kind is None:
@@ -113,7 +113,7 @@ class AssetExport:
 
 
 def _packed(files: list[tuple[Path, str]]) -> bytes:
-    """Raises `ToolError` for too much."""
+    """Return the archive. Raises `ToolError` if it would be too large."""
     import zipfile
 
     if not files:

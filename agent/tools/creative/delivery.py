@@ -1,4 +1,4 @@
-"""Files that a tool has made, on their way to the person."""
+"""Delivery of files made by a tool to the person."""
 
 import re
 import unicodedata
@@ -12,13 +12,13 @@ _NOT_PLAIN = re.compile(r"[^\w]+")
 
 
 def plain_name(text: str, default: str) -> str:
-    """A text as the name of a file, without an ending."""
+    """Return a text as a file name without extension."""
     words = _NOT_PLAIN.sub("-", unicodedata.normalize("NFKC", text).casefold()).strip("-_")
     return words[:_MOST_CHARS].strip("-_") or default
 
 
 def unused_path(folder: str, name: str, ending: str, root: Path) -> str:
-    """A path from the workspace `root` on where nothing is yet."""
+    """Return an unused path relative to the workspace `root`."""
     path, n = f"{folder}/{name}{ending}", 1
     while (root / path).exists():
         n += 1
@@ -27,12 +27,12 @@ def unused_path(folder: str, name: str, ending: str, root: Path) -> str:
 
 
 def way_out(call: CallContext) -> tuple[str, ...]:
-    """The hosts that count as reached when a file is sent: in a group everyone reads it."""
+    """Return the hosts that count as reached when a file is sent: everyone in a group reads it."""
     return () if call.send is None or call.owner else ("this chat",)
 
 
 async def delivered(path: Path, text: str, call: CallContext) -> ToolResult:
-    """The result, once the file is with the person, where that is possible."""
+    """Send the file to the person if possible, and return the result."""
     artifact = Artifact("file", "", str(path))
     for_user = f"📎 {path}"
     if call.send is not None:

@@ -1,4 +1,4 @@
-"""`image_generate`: a picture from a service that speaks OpenAI's protocol.
+"""`image_generate` tool: generate a picture with an OpenAI-compatible service.
 
 https://platform.openai.com/docs/api-reference/images/create
 """
@@ -50,8 +50,11 @@ _PROMPT_CHARS = 8_000
 
 @frozen
 class ImageSettings:
-    """A service that makes pictures: its address up to `/v1`, and what it is asked with. Without
-    `asks` a picture needs no person's consent. `price_usd` is what each costs, None if unknown."""
+    """Settings of an image service.
+
+    The address includes `/v1`. Without `asks` a picture needs no consent of a person. `price_usd`
+    is the price of a picture, None if unknown.
+    """
 
     api_base: str
     model: str
@@ -62,7 +65,7 @@ class ImageSettings:
 
     @property
     def charge(self) -> Charge:
-        """What one picture costs."""
+        """Cost of one picture."""
         nano = None if self.price_usd is None else round(self.price_usd * NANO)
         return Charge(f"images/{self.model}", Usage(), nano)
 
@@ -72,7 +75,7 @@ class ImageSettings:
 
 
 class ServiceRefused(ToolError):
-    """The service says why, in its own words."""
+    """Rejection by the service, with its explanation."""
 
     untrusted = True
     public = "The image service refused; the log of this Kore tells its owner why."
@@ -82,8 +85,11 @@ _MADE = re.compile(r"\AMade (.+) \([\d,]+ bytes\)\.")
 
 
 class ImageGenerate:
-    """One picture, as a new file that is sent to the person. It costs money and its words leave, so
-    each call asks, in every mode, unless it is configured otherwise. `allow` is for tests alone."""
+    """Tool that generates a picture as a new file and sends it to the person.
+
+    It costs money and the prompt leaves, so each call asks in every mode, unless it is configured
+    otherwise. `allow` exists for tests only.
+    """
 
     name: ClassVar[str] = "image_generate"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -109,7 +115,7 @@ class ImageGenerate:
         return load_prompt("tools/image_generate")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Where the words go, and the file that is made."""
+        """Declare the host that receives the prompt, and the new file."""
         path = await file_io.in_thread(lambda: self._target(args, call))
         hosts = (self._service.host, *way_out(call))
         return EffectPlan(creates=(path,), hosts=hosts, sends=_prompt(args))
@@ -139,7 +145,7 @@ class ImageGenerate:
         return await delivered(path, f"Made {path} ({len(data):,} bytes).", call)
 
     def _target(self, args: Mapping[str, Any], call: CallContext) -> Path:
-        """The file that is to be made. Raises `ToolError`."""
+        """Return the path of the new file. Raises `ToolError`."""
         name = args.get("path")
         if not name:
             plain = plain_name(_prompt(args), "picture")
@@ -152,7 +158,7 @@ class ImageGenerate:
         return path
 
     async def _picture(self, prompt: str, size: str | None) -> bytes:
-        """Raises `ToolError`."""
+        """Return the picture. Raises `ToolError`."""
         import openai
 
         service = self._service
@@ -160,7 +166,7 @@ class ImageGenerate:
             api_key=service.api_key or "none",
             base_url=service.api_base,
             timeout=ANSWER_S,
-            # A second try might be a second picture, and a second bill.
+            # A retry might produce, and charge for, a second picture.
             max_retries=0,
             http_client=_http_client(service.api_base),
         )
@@ -181,7 +187,7 @@ class ImageGenerate:
         return await self._data(answer)
 
     async def _data(self, answer: "ImagesResponse") -> bytes:
-        """The picture itself, which comes along or lies at an address."""
+        """Return the picture from the response or from the address that it names."""
         first = answer.data[0] if answer.data else None
         if first is not None and first.b64_json:
             try:
@@ -196,7 +202,7 @@ class ImageGenerate:
 
 
 def _consent(service: ImageSettings) -> Decision:
-    """What the configuration says of calls."""
+    """Return the decision that the configuration makes about calls."""
     if service.asks:
         return Decision("ask", render_prompt("policy/ask_image", host=service.host), "ask-image")
     return Decision("allow", "images.ask is off", "image-allowed")
@@ -212,7 +218,7 @@ def _prompt(args: Mapping[str, Any]) -> str:
 
 
 def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
-    """Return a client that goes through the proxy for an address. Raises `ToolError`."""
+    """Return a client that uses the proxy for an address. Raises `ToolError`."""
     import openai
 
     try:
@@ -226,6 +232,6 @@ def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
     except ConfigError as exc:
         raise ToolError(str(exc)) from exc
     except (ImportError, ValueError) as exc:
-        # SOCKS needs another package here than elsewhere, and version 4 is unknown.
+        # SOCKS needs an additional package here, and version 4 is not supported.
         name = proxy.name if proxy else ""
         raise ToolError(f"The image service cannot be asked through {name}: {exc}") from exc

@@ -1,4 +1,4 @@
-"""`summarize`: a sub-agent reads a long file, so that the conversation does not have to."""
+"""`summarize` tool: a sub-agent reads a long file in place of the conversation."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,14 +16,16 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-# It reads and changes nothing.
+# This agent reads and changes nothing.
 AGENT = "explore"
 _FOCUS_CHARS = 1_000
 
 
 class Summarize:
-    """What the sub-agent reads is judged call by call, and counted; `model` is the one that it is
-    asked of, None for the conversation's."""
+    """Tool that summarizes a file with a sub-agent, whose calls are judged and counted.
+
+    `model` is the sub-agent's model, None for the model of the conversation.
+    """
 
     name: ClassVar[str] = "summarize"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -31,7 +33,7 @@ class Summarize:
     )
     effect: ClassVar[Effect] = "read"
     lasts: ClassVar[bool] = True
-    # The result says what the sub-agent has taken in.
+    # The result carries the taint of the sub-agent.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(path="string", focus="string?")
 

@@ -1,4 +1,4 @@
-"""Files as a call would leave them, looked at before they are written."""
+"""Checks of the files that a call would write, before they are written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +10,13 @@ from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
 from agent.types import JsonSchema, Taint, ToolResult
 
-# The argument by which a model writes what brings errors all the same, and says why.
+# Argument with the model's reason to write a file despite new errors.
 INSIST = "despite_errors"
 
 
 @frozen
 class Draft:
-    """A file before and after; None where there is none."""
+    """File before and after a change; None where it does not exist."""
 
     path: Path
     before: str | None
@@ -25,15 +25,17 @@ class Draft:
 
 @frozen
 class DraftReport:
-    """What the model is told of new errors, and the person; both empty without any. `taint` is
-    what those words bring."""
+    """Report of new errors for the model and for the person; both empty without new errors.
+
+    `taint` is the taint of these texts.
+    """
 
     for_model: str = ""
     for_user: str = ""
     taint: frozenset[Taint] = NOTHING
 
     def added_to(self, result: ToolResult) -> ToolResult:
-        """The result of the write, with what was found before it."""
+        """Return the result of a write with this report added."""
         if not self.for_model:
             return result
         for_user = result.for_user if result.for_user is not None else result.for_model
@@ -46,11 +48,11 @@ class DraftReport:
 
 
 class DraftCheck(Protocol):
-    """Looks at drafts, and hears what became of them.
+    """Check of drafts that is notified of their outcome.
 
-    `refuses` says that drafts with new errors are not written. `check` tells of new errors; it
-    raises `ToolError` for those that are refused, unless `insists` says why they are to be written.
-    `after_write` says that files were created, changed or deleted.
+    `refuses`: drafts with new errors are not written. `check` reports new errors; it raises
+    `ToolError` for rejected drafts, unless `insists` gives a reason to write them. `after_write` is
+    called after files were created, changed or deleted.
     """
 
     @property
@@ -62,7 +64,7 @@ class DraftCheck(Protocol):
 
 
 class NoDraftCheck:
-    """Where nothing looks at drafts."""
+    """Draft check that accepts everything."""
 
     refuses = False
 
@@ -76,15 +78,14 @@ class NoDraftCheck:
 
 
 def with_insistence(schema: JsonSchema, drafts: DraftCheck) -> JsonSchema:
-    """The parameters of a tool that writes, with the one for insisting where that means
-    something."""
+    """Return the parameters of a writing tool, with the one for insisting if it has an effect."""
     if not drafts.refuses:
         return schema
     return {**schema, "properties": {**schema["properties"], INSIST: {"type": "string"}}}
 
 
 def reason_to_insist(args: Mapping[str, Any]) -> str:
-    """Why the model wants to write what brings errors; empty where it does not insist."""
+    """Return the model's reason to write a file with errors; empty if it does not insist."""
     reason = args.get(INSIST)
     return " ".join(reason.split()) if isinstance(reason, str) else ""
 
@@ -92,7 +93,9 @@ def reason_to_insist(args: Mapping[str, Any]) -> str:
 async def refuse_errors(
     check: DraftCheck, drafts: Sequence[Draft], args: Mapping[str, Any], call: CallContext
 ) -> None:
-    """For the plan of a call: a person is not asked for what is refused anyway. Raises
-    `ToolError`."""
+    """Check drafts while a call is planned, so that no person is asked about a rejected call.
+
+    Raises `ToolError`.
+    """
     if check.refuses:
         await check.check(drafts, call, args.get(INSIST) or "")

@@ -1,4 +1,4 @@
-"""`edit_file`: replaces text in a file and touches nothing else of it."""
+"""`edit_file` tool: replace text in a file and change nothing else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 _SINGLE = parameters(
     path="string", old_string="string?", new_string="string?", replace_all="boolean?"
 )
-# Vendors refuse an array whose items, or an object whose properties, are not described.
+# Vendors reject an array without `items` and an object without `properties`.
 _SEVERAL = {
     "type": "array",
     "items": parameters(old_string="string", new_string="string"),
@@ -58,7 +58,7 @@ _SEVERAL = {
 _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}}
 
 
-# A changed place is quoted with the lines around it, unless it is larger.
+# A changed range is quoted with the lines around it, unless it is larger.
 _MOST_LINES = 34
 
 
@@ -66,7 +66,10 @@ _ON_DISK = UnsavedText()
 
 
 class EditFile:
-    """Makes one or several replacements, all or none; keeps encoding, mark and line ends."""
+    """Tool that makes one or several replacements in a file, all or none.
+
+    Encoding, BOM and line ends are preserved.
+    """
 
     name: ClassVar[str] = "edit_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -104,7 +107,7 @@ class EditFile:
         return load_prompt("tools/edit_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The edit as a diff. Raises ToolError when it does not fit the file."""
+        """Return the edit as a diff. Raises ToolError when it does not fit the file."""
         path = self._scope.find(args["path"], call)
         edits = _edits(args)
         try:
@@ -145,7 +148,7 @@ class EditFile:
 
 
 def _describe(what: str, before: str, after: str, tolerance: str) -> str:
-    """What was done, and the lines as they are now, for a model that edits on."""
+    """Return a description of the edit and the new lines, for further edits by the model."""
     old_lines, new_lines = lines_of(before), lines_of(after)
     start = _equal_lines(old_lines, new_lines)
     end = len(new_lines) - _equal_lines(old_lines[start:][::-1], new_lines[start:][::-1])
@@ -157,7 +160,7 @@ def _describe(what: str, before: str, after: str, tolerance: str) -> str:
 
 
 def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines at the beginning are the same."""
+    """Return the number of equal lines at the beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     least = min(len(one), len(other))
     return next((n for n, (left, right) in pairs if left != right), least)
@@ -166,7 +169,7 @@ def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
 def _apply_edits(
     path: Path, edits: Sequence[Edit], unsaved: UnsavedText = _ON_DISK
 ) -> tuple[Document, Document, str]:
-    """The file before and after, and what was forgiven in quoting it."""
+    """Return the file before and after the edits, and the differences that were tolerated."""
     before = unsaved.over(decode(file_io.read(path, LIMIT_BYTES), path))
     text, tolerance = before.text, ""
     for number, edit in enumerate(edits, 1):
@@ -177,7 +180,7 @@ def _apply_edits(
             one = len(edits) == 1
             message = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
             failure = ToolError(message)
-            # It shows the closest lines of the file.
+            # The text quotes the closest lines of the file.
             failure.untrusted = is_marked(path)
             raise failure from exc
     if text == before.text:

@@ -1,8 +1,8 @@
-"""Finds where an edit belongs, tolerantly and in steps, and splices the file's own text.
+"""Tolerant matching of edits, in steps, that splices the file's own text.
 
-A model quotes a file from memory: line ends, blanks at line ends, indentation and typographic
-signs drift. Each step forgives one more of these; the first step that finds anything decides.
-All text outside of the matches stays as it is, character for character.
+A model quotes a file from memory: line ends, trailing blanks, indentation and typographic signs
+drift. Each step tolerates one more of these differences; the first step with a match decides. All
+text outside of the matches stays as it is, character for character.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ _PLAIN = str.maketrans(
 
 Key = Callable[[str], str]
 
-# How much of a file a refusal quotes.
+# Number of file lines quoted in a rejection.
 _EXCERPT_LINES = 10
 _EXCERPT_CHARS = 200
 _DISTINCT_CHARS = 4
@@ -45,13 +45,13 @@ def _bare(line: str) -> str:
     return line.translate(_PLAIN).strip()
 
 
-# The same steps for whole lines: each forgives one more drift of a quotation.
+# The same steps for whole lines: each tolerates one more difference of a quotation.
 LINE_KEYS: tuple[Key, ...] = (str, _without_end, str.strip, _plain, _bare)
 
 
 @frozen
 class Edit:
-    """One replacement; several matches are refused unless `replace_all`."""
+    """One replacement; several matches are rejected unless `replace_all`."""
 
     old: str
     new: str
@@ -60,7 +60,7 @@ class Edit:
 
 @frozen
 class Span:
-    """A match in the text with plain line ends: [start, end) becomes `new`."""
+    """Match in the text with plain line ends: [start, end) is replaced with `new`."""
 
     start: int
     end: int
@@ -68,8 +68,10 @@ class Span:
 
 
 def apply(text: str, edit: Edit, name: str) -> tuple[str, str]:
-    """`text` with the edit made, and what had to be forgiven for that. `name` is the file's, for
-    the ToolError when it cannot be."""
+    """Return `text` with the edit made, and the tolerated differences.
+
+    `name` is the file's name for the ToolError of an edit that does not match.
+    """
     old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
     if not old:
         raise ToolError("old_string is empty; use write_file to create or replace a whole file.")
@@ -90,7 +92,7 @@ def apply(text: str, edit: Edit, name: str) -> tuple[str, str]:
 
 
 def find_spans(plain: str, old: str, new: str) -> tuple[list[Span], str]:
-    """The matches, and what had to be forgiven to find them."""
+    """Return the matches and the differences tolerated to find them."""
     steps: dict[str, Callable[[], Iterator[Span]]] = {
         "": lambda: _exact(plain, old, new),
         "matched after ignoring blanks at line ends": lambda: _by_lines(
@@ -109,7 +111,7 @@ def find_spans(plain: str, old: str, new: str) -> tuple[list[Span], str]:
 
 
 def _exact(plain: str, old: str, new: str) -> Iterator[Span]:
-    # Overlapping matches count too: which of them is meant is just as open.
+    # Overlapping matches count too: they are just as ambiguous.
     at = plain.find(old)
     while at >= 0:
         yield Span(at, at + len(old), new)
@@ -137,7 +139,7 @@ def _by_lines(plain: str, old: str, new: str, key: Key) -> Iterator[Span]:
 
 
 def reindent(new: str, old_lines: Sequence[str], file_lines: Sequence[str]) -> str:
-    """Return `new` with the indentation of the file in place of the one that the model quoted."""
+    """Return `new` with the file's indentation in place of the quoted indentation."""
     moves: dict[str, str] = {}
     for quoted, real in zip(old_lines, file_lines, strict=True):
         if quoted.strip():
@@ -157,7 +159,7 @@ def reindent(new: str, old_lines: Sequence[str], file_lines: Sequence[str]) -> s
 
 
 def _deeper(rest: str, base: str) -> str:
-    """Further indentation, in tabs where the file indents by tabs."""
+    """Return the additional indentation, in tabs where the file uses tabs."""
     if base and not base.strip("\t") and rest and not rest.strip(" ") and len(rest) % 4 == 0:
         return "\t" * (len(rest) // 4)
     return rest
@@ -172,7 +174,7 @@ def _without_overlaps(spans: list[Span]) -> list[Span]:
 
 
 def splice(text: str, spans: list[Span]) -> str:
-    # `breaks` holds the places of "\r\n" as they are numbered where each is one character.
+    # `breaks` are the positions of "\r\n", numbered as if each were one character.
     breaks = [at - i for i, at in enumerate(_places(text, "\r\n"))]
     ending = line_ending(text)
     pieces: list[str] = []
@@ -207,7 +209,7 @@ def _indent(line: str) -> str:
 
 
 def closest_lines(plain: str, old: str) -> str:
-    """Where the file is most like what was looked for, quoted with line numbers."""
+    """Return the lines of the file closest to the text that was not found, with line numbers."""
     lines = plain.split("\n")
     old_lines = old.removesuffix("\n").split("\n")
     start = _by_votes(lines, old_lines)
@@ -221,7 +223,7 @@ def closest_lines(plain: str, old: str) -> str:
 
 
 def similar_lines(lines: Sequence[str], missing: str) -> str:
-    """Return up to three lines of a file that are like one that it does not have, numbered."""
+    """Return up to three lines of a file that resemble a missing line, with line numbers."""
     import difflib
 
     searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
@@ -233,21 +235,21 @@ def similar_lines(lines: Sequence[str], missing: str) -> str:
 
 
 def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
-    """The line from which on most of the wanted lines stand at their places, blanks aside."""
+    """Return the first line of the range where most of the wanted lines match, blanks aside."""
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
         places.setdefault(line.strip(), []).append(n)
     votes: Counter[int] = Counter()
     for offset, line in enumerate(old_lines):
         key = line.strip()
-        # A lone bracket stands anywhere and tells nothing.
+        # A lone bracket occurs anywhere and identifies nothing.
         if len(key) >= _DISTINCT_CHARS:
             votes.update(max(0, n - offset) for n in places.get(key, ())[:_MOST_PLACES])
     return max(votes, key=lambda n: (votes[n], -n), default=None)
 
 
 def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
-    """The line that is most like the longest of those that were looked for."""
+    """Return the line most similar to the longest of the wanted lines."""
     offset, longest = max(enumerate(old_lines), key=lambda one: len(one[1].strip()))
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None

@@ -1,4 +1,4 @@
-"""feature_list.json: the checklist of a long piece of work, and what may change of it."""
+"""Checklist of a long task (feature_list.json) and the allowed changes to it."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ class Feature:
 
 
 def parse_features(text: str) -> tuple[Feature, ...] | None:
-    """The checklist that a text holds; None when it is none."""
+    """Return the checklist in a text, or None if the text is not a checklist."""
     try:
         features = json.loads(text.removeprefix("\ufeff"))["features"]
         checklist = tuple(map(_feature, features))
@@ -30,7 +30,7 @@ def parse_features(text: str) -> tuple[Feature, ...] | None:
 
 
 def check_edit_allowed(path: Path, old: str, new: str) -> None:
-    """Raises ToolError when a change of a checklist changes more than what passes."""
+    """Raise ToolError if a change to a checklist changes more than its `passes` fields."""
     if path.name != LIST or parse_features(old) is None:
         return
     if parse_features(new) is None:
@@ -40,13 +40,13 @@ def check_edit_allowed(path: Path, old: str, new: str) -> None:
 
 
 def is_same_plan(old: str, new: str) -> bool:
-    """Whether two checklists differ in nothing but what passes."""
+    """Return whether two checklists differ only in their `passes` fields."""
     both = parse_features(old), parse_features(new)
     return None not in both and _fingerprint(old) == _fingerprint(new)
 
 
 def _fingerprint(text: str) -> Any:
-    """All of it but what passes."""
+    """Return the checklist data without the `passes` fields."""
     data = json.loads(text.removeprefix("\ufeff"))
     for feature in data["features"]:
         feature.pop("passes", None)

@@ -1,4 +1,4 @@
-"""`glob`: finds files by a pattern of their names, the newest first."""
+"""`glob` tool: find files by a name pattern, newest first."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ TIMEOUT_S = 20.0
 
 
 class Glob:
-    """The files below a folder whose names fit; `.gitignore` counts, links are not followed.
+    """Tool that finds files below a folder; respects `.gitignore`, follows no links.
 
-    `program` is for tests alone: ripgrep's path, None for our own stand-in.
+    `program` exists for tests only: ripgrep's path, None for the fallback.
     """
 
     name: ClassVar[str] = "glob"
@@ -55,7 +55,7 @@ class Glob:
         return load_prompt("tools/glob")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The folder; which of its files are shown depends on the role too (`call.paths`)."""
+        """Declare the folder; the files shown also depend on the role (`call.paths`)."""
         return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -105,7 +105,7 @@ class Glob:
 
 
 def inside(pattern: str, folder: Path) -> str:
-    """The pattern as seen from the folder, also when it names that folder in full."""
+    """Return the pattern relative to the folder, also if it contains the folder's full path."""
     return pattern.removeprefix(f"{folder}/") if pattern.startswith("/") else pattern
 
 
@@ -116,10 +116,10 @@ def _find_paths(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) ->
 
 
 def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
-    """The newest of them, by name where they are of one age, and how many there are in all.
+    """Return the newest paths, sorted by name at equal age, and the total count.
 
-    A folder that is exchanged for a link while it is searched names what is not there: of those
-    that are shown each is looked at in the way that no link leads astray.
+    If a folder is replaced with a link during the search, its names do not exist at that place.
+    Each path shown is therefore read in the way that links cannot redirect.
     """
     count = 0
 

@@ -1,4 +1,4 @@
-"""`grep`: finds lines by a regular expression, in one file or below a folder."""
+"""`grep` tool: find lines by regular expression, in a file or below a folder."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ TIMEOUT_S = 20.0
 # In larger trees the result does not list the files that were too large.
 FILES_LISTED = 50_000
 SKIPPED_SHOWN = 5
-# A match never goes over a line end.
+# A match never crosses a line end.
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
 
@@ -58,8 +58,7 @@ class _GrepOptions:
 
 @dataclass(slots=True)
 class _Matches:
-    """What is to be shown: lines of text, of how many matches in how many files, and which files
-    could not be searched."""
+    """Lines to show, the numbers of matches and files, and the files that could not be searched."""
 
     lines: list[str] = field(default_factory=list)
     matches: int = 0
@@ -70,10 +69,10 @@ class _Matches:
 
 
 class Grep:
-    """Lines that match, with their numbers, sorted by path; `.gitignore` counts, links are not
-    followed, binary files are passed over.
+    """Tool that finds matching lines with their numbers, sorted by path.
 
-    `program` and `timeout_s` are for tests alone: ripgrep's path, None for our own stand-in.
+    `.gitignore` applies, links are not followed and binary files are skipped. `program` and
+    `timeout_s` exist for tests only: ripgrep's path, None for the fallback.
     """
 
     name: ClassVar[str] = "grep"
@@ -122,7 +121,7 @@ class Grep:
         return load_prompt("tools/grep")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The file or folder; which files are shown depends on the role too (`call.paths`)."""
+        """Declare the file or folder; the files shown also depend on the role (`call.paths`)."""
         return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -150,7 +149,7 @@ class Grep:
     async def _search(
         self, seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
     ) -> tuple[_Matches, str]:
-        """What is there, and a line about what was not looked at."""
+        """Return the matches and a line about files that were not searched."""
 
         is_cut = False
 
@@ -171,7 +170,7 @@ class Grep:
     def _collect(
         self, candidates: Iterator[MatchLine], options: _GrepOptions, sight: VisibleFiles
     ) -> _Matches:
-        """Candidates that the files themselves confirm, until enough are found."""
+        """Return the candidates that the files themselves confirm, until enough are found."""
         matches, room, most = _Matches(), self._limit_bytes, options.query.most
         shown_paths = ShownPaths(sight.root)
         for name, group in groupby(candidates, lambda candidate: candidate.path):
@@ -208,7 +207,7 @@ class Grep:
 
 
 def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles) -> Iterator[str]:
-    """The files that no search looks into, with their sizes."""
+    """Yield the files that are too large to search, with their sizes."""
     if name := options.query.name:
         path = sight.find_named(name)
         if path is not None and lines(path) is None:
@@ -219,13 +218,13 @@ def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
     with closing(seeker.files()) as names:
         for name in islice(names, FILES_LISTED):
             size = size_of(sight.folder / name)
-            # Whether a file may be shown takes longer to tell than its size.
+            # The visibility test takes longer than the size test.
             if size > LIMIT_BYTES and (path := sight.find(name, options.glob)) is not None:
                 yield f"{sight.display_path(path)} ({size / 1e6:.0f} MB)"
 
 
 def _skipped_text(names: list[str]) -> str:
-    """One line that tells which files were not searched; empty for none."""
+    """Return one line that lists the files not searched; empty if there are none."""
     if not names:
         return ""
     more = f" and {len(names) - SKIPPED_SHOWN:,} more" if len(names) > SKIPPED_SHOWN else ""
@@ -241,13 +240,13 @@ def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOpt
     most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MOST)
     context = min(max(0, int(args.get("context", 0))), MOST_CONTEXT)
     glob = args.get("glob")
-    # One more than is shown tells that there are more.
+    # One match more than the limit shows that there are more.
     query = Query(pattern, args.get("ignore_case") is True, name, most)
     return _GrepOptions(query, context, FilePattern(inside(glob, folder)) if glob else None)
 
 
 def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:
-    """Matching lines as `12:text`, those around them as `13-text`, gaps as `--`."""
+    """Yield matching lines as `12:text`, context lines as `13-text` and gaps as `--`."""
     hit_lines = set(hits)
     last = 0
     for hit in hits:

@@ -1,4 +1,4 @@
-"""`list_dir`: what is in a folder, with sizes."""
+"""`list_dir` tool: list a folder with file sizes."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ Hidden = Callable[[Path, "os.DirEntry[str]"], bool]
 
 
 class ListDir:
-    """A tree of `depth` levels (1 to 5): folders first, then files with their sizes."""
+    """Tool that lists a tree of `depth` levels (1 to 5): folders first, then files with sizes."""
 
     name: ClassVar[str] = "list_dir"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -76,8 +76,10 @@ class ListDir:
 
 
 class _ListWalk:
-    """Goes down by descriptors: a folder that became a link meanwhile is not entered. `is_marked`:
-    a name may be a stranger's word."""
+    """Walk that uses descriptors, so that a folder replaced with a link is not entered.
+
+    `is_marked`: a name may be a stranger's text.
+    """
 
     def __init__(self, is_hidden: Hidden) -> None:
         self.is_marked = False
@@ -126,7 +128,7 @@ def _size(entry: "os.DirEntry[str]", folder: int) -> str:
             return " -> " + escape_line(os.readlink(entry.name, dir_fd=folder))
         size = float(entry.stat(follow_symlinks=False).st_size)
     except OSError:
-        # Removed or exchanged between the listing of its folder and this look at it.
+        # Removed or replaced between the listing of its folder and this call.
         return " (gone)"
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:

@@ -1,4 +1,4 @@
-"""`move_file`: moves, renames and deletes files and folders."""
+"""`move_file` tool: move, rename and delete files and folders."""
 
 import os
 import stat
@@ -33,15 +33,17 @@ from agent.tools.schema import parameters
 from agent.tools.traits import CLAUDE_PATH, PATH_ALIASES, ToolTraits, path_argument
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-# All of them are judged one by one, and shown in the question.
+# Each of them is judged and shown in the question.
 FILES_MOST = 500
 DIFF_CHARS = 20_000
 
 
 @frozen
 class _Move:
-    """What is moved or, without a target, deleted: `entries` are the names below a folder that are
-    no folders, "" for a file itself."""
+    """Files to move, or to delete if there is no target.
+
+    `entries` are the names below a folder, except folders; "" for a file itself.
+    """
 
     source: Path
     target: Path | None
@@ -49,19 +51,19 @@ class _Move:
     entries: tuple[str, ...]
 
     def paths(self, place: Path) -> tuple[Path, ...]:
-        """The folder, if it is one, and the files, as they lie below `place`."""
+        """Return the folder, if it is one, and the files, as paths below `place`."""
         files = tuple(place / name if name else place for name in self.entries)
         return (place, *files) if self.is_folder else files
 
     def executables(self) -> tuple[Path, ...]:
-        """The files that come and may be run as programs."""
+        """Return the new paths of files that can be run as programs."""
         if self.target is None:
             return ()
         pairs = zip(self.paths(self.source), self.paths(self.target), strict=True)
         return tuple(target for source, target in pairs if _is_executable(source))
 
     def changes(self) -> list[Draft]:
-        """The files that went and those that came, for who follows the disk: texts are not read."""
+        """Return the removed and the new files, for observers of the disk, without their texts."""
         new_paths = self.paths(self.target)[self.is_folder :] if self.target is not None else ()
         old_paths = self.paths(self.source)[self.is_folder :]
         return [
@@ -76,7 +78,7 @@ def _is_executable(path: Path) -> bool:
 
 
 class MoveFile:
-    """Never replaces anything; `undo` takes it back."""
+    """Tool that moves or deletes files and never replaces any. `undo` reverts it."""
 
     name: ClassVar[str] = "move_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -113,7 +115,7 @@ class MoveFile:
         return load_prompt("tools/move_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Every file that goes, and every one that comes."""
+        """List all removed and all new files."""
 
         def work() -> EffectPlan:
             move = self._move(args, call)
@@ -146,7 +148,7 @@ class MoveFile:
         levels = [mark_level(source) for source, _ in pairs]
         views = [self._views.knowledge(call.session, source) for source, _ in pairs]
         is_tainted = [level != "none" or "untrusted" in call.taint for level in levels]
-        # First, so that nothing has its new name without its mark: the attribute moves along.
+        # Mark first, so that nothing has its new name without its mark: the attribute moves along.
         for (source, target), level, is_marked in zip(pairs, levels, is_tainted, strict=True):
             if is_marked:
                 mark_folders_around(target, call.workspace)
@@ -156,14 +158,14 @@ class MoveFile:
             pairs, levels, is_tainted, views, strict=True
         ):
             if is_marked:
-                # A link is marked on its folder, which is another now.
+                # A link is marked on its folder, which has changed.
                 mark_tainted(target, call.workspace, unseen=level == "unseen")
             if view == "current":
                 self._views.record_write(call.session, target)
         return move, ToolResult(f"Moved {move.source} to {move.target}{files}.")
 
     def _move(self, args: Mapping[str, Any], call: CallContext) -> _Move:
-        """What the call asks for, as the disk is now. Raises ToolError."""
+        """Return the move for the current state of the disk. Raises ToolError."""
         root = call.workspace
         source = self._scope.find_entry(args["path"], call)
         if root.is_relative_to(source):
@@ -186,7 +188,7 @@ class MoveFile:
         return move
 
     def _check(self, move: _Move, call: CallContext) -> None:
-        """Raises ToolError for anything that the call may not change."""
+        """Raise ToolError for anything that the call may not change."""
         check = change_check(self._scope, call)
         for path in move.paths(move.source):
             check(path)
@@ -196,7 +198,7 @@ class MoveFile:
 
 
 def _entries(folder: Path) -> tuple[str, ...]:
-    """Names of what lies in a folder, no folders. Raises ToolError for too many."""
+    """Return the names of the files in a folder, without folders. Raises ToolError for too many."""
     names: list[str] = []
     with file_io.explain_errors(folder), open_folder_beneath(folder, flags=LISTED) as fd:
         walk = TreeWalk(fd)
@@ -237,8 +239,10 @@ def _delete(move: _Move) -> None:
 
 
 def _difference(move: _Move, root: Path) -> str:
-    """What a person sees before it happens: names for a move, as git writes them, and for what is
-    deleted its text too."""
+    """Return the text shown to a person: names for a move, as git writes them.
+
+    A deletion includes the text of the files.
+    """
     source = _display(move.source, root)
     if move.target is not None:
         return f"rename from {source}\nrename to {_display(move.target, root)}"
@@ -252,7 +256,7 @@ def _difference(move: _Move, root: Path) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """None for a link, a binary file, and one that is too large or cannot be read."""
+    """Return the text; None for a link, a binary, a too large or an unreadable file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None

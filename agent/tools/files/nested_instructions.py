@@ -1,4 +1,4 @@
-"""AGENTS.md of the folders between the working folder and a file that is read, shown once."""
+"""AGENTS.md files between the working folder and a file that is read, shown once."""
 
 import os
 from pathlib import Path
@@ -18,16 +18,16 @@ _MOST_FOLDERS = 8
 def nested_instructions(
     path: Path, call: CallContext, views: FileViews, scope: WorkspaceScope
 ) -> str:
-    """The instructions that apply to `path` and that the conversation has not seen as they are
-    now, the nearest last; those of the working folder itself are in the system prompt.
+    """Return instructions for `path` that the conversation has not yet seen in their current form.
 
-    As there, only the owner's word counts: nothing of an untrusted folder, no link, and no file
-    that strangers' words may stand in. A call that is limited to some files gets none.
+    The nearest come last; the instructions of the working folder itself are in the system prompt.
+    As there, only the owner's text counts: nothing from an untrusted folder, no link, and no file
+    that may contain strangers' text. A call limited to some files gets none.
     """
     try:
         return _texts(path, call, views, scope)
     except OSError:
-        # A folder was exchanged for a link meanwhile: what it says by now is no rule.
+        # A folder was replaced with a link meanwhile: its current text does not count.
         return ""
 
 
@@ -58,7 +58,7 @@ def _of(folder: Path, call: CallContext, views: FileViews, scope: WorkspaceScope
 
 
 def _is_open(path: Path, call: CallContext, scope: WorkspaceScope) -> bool:
-    """Whether the call could read it as well; a link leads elsewhere."""
+    """Return whether the call could read the file as well; a link leads elsewhere."""
     try:
         return scope.find(str(path), call) == path
     except ToolError:
@@ -66,7 +66,7 @@ def _is_open(path: Path, call: CallContext, scope: WorkspaceScope) -> bool:
 
 
 def _read(path: Path) -> str:
-    """The file's beginning; nothing where there is no regular file, or untrusted text in it."""
+    """Return the beginning of a regular file; empty for others and for untrusted text."""
     if not path.is_file():
         return ""
     try:

@@ -1,6 +1,6 @@
-"""`apply_patch`: several files changed by one text, for models that were trained with it.
+"""`apply_patch` tool: change several files with one text, for models trained on this format.
 
-It is not among the tools that models are told of; those who know it call it anyway.
+The tool is not offered to models; models that know it call it anyway.
 """
 
 import os
@@ -63,7 +63,7 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
-# Of each of many files at least so much is quoted.
+# Minimum number of bytes quoted from each of many files.
 _LEAST_QUOTE_BYTES = 300
 _FILE_LINES = re.compile(
     r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): *(\S.*?)\s*$", re.MULTILINE
@@ -72,10 +72,11 @@ _FILE_LINES = re.compile(
 
 @frozen
 class _Change:
-    """A file before and after; None where there is none.
+    """File before and after a change; None where it does not exist.
 
-    `mode` and `level` are what a moved file keeps, `regions` the changed lines. For a symbolic link
-    that is moved or deleted, `link` is its target, and the documents are only descriptions.
+    `mode` and `level` are preserved for a moved file, `regions` are the changed lines. For a
+    symbolic link that is moved or deleted, `link` is its target, and the documents are only
+    descriptions.
     """
 
     path: Path
@@ -106,13 +107,13 @@ class _Change:
 
 
 def patched_paths(arguments: Mapping[str, Any]) -> Sequence[str]:
-    """Return the files that a patch names: those that it changes, adds, deletes and moves to."""
+    """Return the files that a patch names: changed, added, deleted and target files."""
     patch = arguments.get("input")
     return _FILE_LINES.findall(patch) if isinstance(patch, str) else ()
 
 
 class ApplyPatch:
-    """All files are looked at before the first is written."""
+    """Tool that applies a patch; all files are checked before the first is written."""
 
     name: ClassVar[str] = "apply_patch"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -205,7 +206,7 @@ class ApplyPatch:
         return {path: await read_unsaved(path, call) for path in paths if not path.is_symlink()}
 
     def _place(self, patch: FilePatch, call: CallContext) -> Path:
-        """Return the file of a patch. A link is deleted or moved itself, and followed otherwise."""
+        """Return the file of a patch; a link is deleted or moved itself, and followed otherwise."""
         if patch.kind != "delete" and patch.target is None:
             return self._scope.find(patch.path, call)
         path = self._scope.find_entry(patch.path, call)
@@ -245,7 +246,7 @@ class ApplyPatch:
         try:
             patched = apply_hunks(before.text, patch.hunks, str(path))
         except ToolError as exc:
-            # It shows the closest lines of the file.
+            # The text quotes the closest lines of the file.
             exc.untrusted = is_marked(path)
             raise
         after = replace(before, text=patched.text)
@@ -311,7 +312,7 @@ def _make_link(path: Path, link: str, level: MarkLevel, call: CallContext) -> No
 
 
 def _quotes(changes: Sequence[_Change]) -> str:
-    """Return the lines that hunks changed, as they are now, for a model that edits on."""
+    """Return the current lines that hunks changed, for further edits by the model."""
     quoted = [change for change in changes if change.after and change.regions]
     limit_bytes = max(_LEAST_QUOTE_BYTES, QUOTE_BYTES // max(1, len(quoted)))
     parts = [

@@ -1,4 +1,4 @@
-"""The patch format that some models were trained with: parsed, and applied to a file's text.
+"""Parser of the patch format that some models were trained on, and its application to a text.
 
     *** Begin Patch
     *** Update File: src/a.py
@@ -32,15 +32,15 @@ _HEADS: dict[str, Literal["add", "delete", "update"]] = {
     "*** Delete File: ": "delete",
     "*** Update File: ": "update",
 }
-# What follows the second @@ is git's guess at the function, often cut: no anchor.
+# The text after the second @@ is git's guess at the function, often cut: not an anchor.
 _NUMBERS = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)?(?: @@.*)?$")
-# As many places are listed in a refusal.
+# Number of positions listed in a rejection.
 _MOST_PLACES = 10
 
 
 @frozen
 class LineNumbers:
-    """The old lines of a hunk as its header counts them: a hint, as models count badly."""
+    """Old lines of a hunk according to its header: a hint, because models count badly."""
 
     start: int
     count: int
@@ -50,7 +50,7 @@ class LineNumbers:
 class Hunk:
     """Lines of a patch, each with its sign (" ", "-" or "+").
 
-    `anchors` are lines above it, `at_end` says that the hunk ends with the file.
+    `anchors` are lines above the hunk; `at_end`: the hunk ends with the file.
     """
 
     lines: tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ class Hunk:
 
 @frozen
 class FilePatch:
-    """Change of one file: `content` is that of a new file, `target` the path it is moved to."""
+    """Change of one file: `content` is the text of a new file, `target` the path of a move."""
 
     kind: Literal["add", "delete", "update"]
     path: str
@@ -76,14 +76,14 @@ class FilePatch:
 
 @frozen
 class PatchedText:
-    """A text after its hunks, and the ranges of its lines (from 0 on) that they changed."""
+    """Text after its hunks, and the ranges of its lines (from 0) that they changed."""
 
     text: str
     regions: tuple[tuple[int, int], ...]
 
 
 def parse_patch(text: str) -> tuple[FilePatch, ...]:
-    """Raises ToolError, which names the line."""
+    """Parse a patch. Raises ToolError, which names the line."""
     lines = text.strip().replace("\r\n", "\n").split("\n")
     if lines[0].strip() != _BEGIN:
         raise ToolError(f"The patch must begin with {_BEGIN!r}, found {lines[0][:80]!r}.")
@@ -98,9 +98,9 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
 def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> PatchedText:
     """Return the text after all hunks, which may come in any order.
 
-    Each hunk must fit exactly one place by its lines, anchors and line numbers. Lines that no hunk
-    removes stay as they are, character for character, and the last line stays (un)finished.
-    Raises `ToolError`, which lists the lines that may be meant.
+    Each hunk must fit exactly one position by its lines, anchors and line numbers. Lines that no
+    hunk removes stay as they are, character for character, and the last line stays (un)finished.
+    Raises `ToolError`, which lists the candidate lines.
     """
     places = _Places(text, name)
     edits = _Edits(places.raw)
@@ -164,7 +164,7 @@ def _hunks(path: str, lines: list[str]) -> Iterator[Hunk]:
 
 
 class _Places:
-    """The lines of a file, and where hunks fit among them."""
+    """Lines of a file, and the positions where hunks fit."""
 
     def __init__(self, text: str, name: str) -> None:
         self.raw = [f"{line}\n" for line in text.split("\n")]
@@ -175,8 +175,10 @@ class _Places:
         self._keyed: dict[Key, list[str]] = {}
 
     def without_separator(self, hunk: Hunk) -> Hunk:
-        """Return the hunk without an empty last line if it fits only so: models put one between
-        hunks."""
+        """Return the hunk without an empty last line if it fits only then.
+
+        Models put an empty line between hunks.
+        """
         if hunk.lines[-1] != (" ", "") or self._fits(hunk):
             return hunk
         shorter = replace(hunk, lines=hunk.lines[:-1])
@@ -186,8 +188,10 @@ class _Places:
         return any(self._fitting(hunk.old, key) for key in LINE_KEYS)
 
     def find(self, hunk: Hunk, which: str) -> tuple[int, Key]:
-        """Return the line at which a hunk begins, and how leniently it was compared. Raises
-        `ToolError`."""
+        """Return the first line of a hunk, and the leniency of the comparison.
+
+        Raises `ToolError`.
+        """
         anchors = self._anchors(hunk.anchors, which)
         if not hunk.old:
             return self._insertion(hunk, anchors, which), LINE_KEYS[0]
@@ -234,7 +238,7 @@ class _Places:
         )
 
     def _anchors(self, anchors: Sequence[str], which: str) -> list[int]:
-        """Return the lines that the last anchor may mean. Raises `ToolError` for a missing one."""
+        """Return the candidate lines for the last anchor. Raises `ToolError` for a missing one."""
         positions: list[int] = []
         for n, anchor in enumerate(anchors):
             matching = self._matching(anchor)
@@ -272,8 +276,10 @@ class _Places:
         return self._keyed[key]
 
     def _below(self, anchor: int, fitting: Sequence[int], hunk: Hunk) -> list[int]:
-        """Return the places that an anchor may mean: around or directly below it; else in its
-        indented block; else anywhere below."""
+        """Return the positions that an anchor may refer to.
+
+        These are around or directly below it, else in its indented block, else anywhere below.
+        """
         touching = [one for one in fitting if one <= anchor + 1 and anchor < one + len(hunk.old)]
         return touching or self._inside(anchor, fitting)
 
@@ -313,8 +319,11 @@ class _Edits:
         self._added: dict[int, tuple[int, list[str]]] = {}
 
     def add(self, number: int, hunk: Hunk, start: int, key: Key, name: str) -> None:
-        """Take in a hunk that begins at a line. Raises `ToolError` where another hunk removes what
-        this one quotes, or adds to the same place."""
+        """Add a hunk that begins at a line.
+
+        Raises `ToolError` if another hunk removes lines that this one quotes, or adds at the same
+        position.
+        """
         matched = [_without_end(line) for line in self._raw[start : start + len(hunk.old)]]
         added = [text for sign, text in hunk.lines if sign == "+"]
         if key is not LINE_KEYS[0]:
@@ -353,7 +362,7 @@ class _Edits:
         return PatchedText("".join(lines), tuple(regions))
 
     def _ending(self, position: int) -> str:
-        """Return the line end that is usual around a line."""
+        """Return the usual line end around a line."""
         around = (position - 1, position, position - 2)
         lines = [self._raw[n] for n in around if 0 <= n < len(self._raw)]
         ending = next((line[-2:] for line in lines if line.endswith("\n")), "\n")
@@ -370,7 +379,7 @@ def _refuse_both(one: int, other: int, position: int, name: str) -> None:
 
 
 def _nearest(places: Sequence[int], numbers: LineNumbers | None) -> list[int]:
-    """Return the places that are nearest to the line of the header; all without one."""
+    """Return the positions nearest to the line of the header; all positions without one."""
     if numbers is None:
         return list(places)
     least = min(abs(place + 1 - numbers.start) for place in places)

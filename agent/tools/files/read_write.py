@@ -1,4 +1,4 @@
-"""`read_file`, `write_file` and `append_file`."""
+"""Tools `read_file`, `write_file` and `append_file`."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -59,7 +59,10 @@ _CONTENT = parameters(path="string", content="string")
 
 
 class ReadFile:
-    """A text file, or the text of a PDF, as numbered lines from `line_start` to `line_end`."""
+    """Tool that reads a text file, or the text of a PDF, as numbered lines.
+
+    The lines are `line_start` to `line_end`.
+    """
 
     name: ClassVar[str] = "read_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -90,7 +93,7 @@ class ReadFile:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call)
-        # Before it is read: a change in between is noticed later.
+        # Before the file is read, so that a change in between is noticed later.
         view_stamp = stamp(path)
         try:
             data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
@@ -144,8 +147,11 @@ class ReadFile:
 
 
 class WriteFile:
-    """Makes a file hold exactly `content`; an existing file keeps its mode, encoding and, unless
-    `content` has line ends of its own, CRLF."""
+    """Tool that writes exactly `content` to a file.
+
+    An existing file keeps its mode, its encoding and, unless `content` contains CRLF, its CRLF line
+    ends.
+    """
 
     name: ClassVar[str] = "write_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -177,11 +183,11 @@ class WriteFile:
         return load_prompt("tools/write_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Whether the file would be new, and the difference."""
+        """Declare whether the file would be new, and the difference."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
         unsaved = await read_unsaved(path, call)
-        # Who is asked has seen the difference: their yes is not refused when the turn goes on.
+        # The person has seen the difference: do not reject an approved call when the turn resumes.
         if old is not None and (old.text or unsaved.text) and not call.resumed:
             self._refuse_unread(path, call.session, unsaved)
         old = unsaved.over(old) if old else None
@@ -235,7 +241,7 @@ class WriteFile:
 
 
 class AppendFile:
-    """Adds `content` to a file, on a new line, with the encoding and the line ends of the file."""
+    """Tool that appends `content` on a new line, with the file's encoding and line ends."""
 
     name: ClassVar[str] = "append_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -268,7 +274,7 @@ class AppendFile:
         return load_prompt("tools/append_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Which file grows, and by what."""
+        """Declare the file and the appended text."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _appendable(path))
         old = (await read_unsaved(path, call)).over(old) if old else None
@@ -311,18 +317,18 @@ class AppendFile:
 
 
 def _picture(data: bytes, media_type: str, path: Path) -> ToolResult:
-    """Raises ToolError for one that is too large."""
+    """Return the picture. Raises ToolError if it is too large."""
     if len(data) > PICTURE_LIMIT_BYTES:
         raise ToolError(f"{path} is {too_large(len(data))}")
     kind = media_type.rpartition("/")[2].upper()
     text = f"{path}: a picture ({kind}, {len(data):,} bytes)."
     taint = UNTRUSTED if is_marked(path) else NOTHING
-    # A model that cannot see it reads on the next line that it cannot.
+    # A model without image input reads a note about this on the next line.
     return ToolResult(f"{text}\n", for_user=text, taint=taint, images=(Image(media_type, data),))
 
 
 def _text(data: bytes, path: Path) -> tuple[str, str]:
-    """The text, and a note when not all of its bytes are text. Raises ToolError."""
+    """Return the text, and a note if some bytes are not text. Raises ToolError."""
     form = TextFormat.of(data)
     refuse_binary(data, form, path)
     text = data[len(form.byte_order_mark) :].decode(form.encoding, "replace")
@@ -334,7 +340,7 @@ def _text(data: bytes, path: Path) -> tuple[str, str]:
 
 
 def _existing(path: Path) -> Document | None:
-    """The text that would be overwritten; a binary or huge file counts as an unnamed one."""
+    """Return the text to be overwritten; a binary or huge file counts as unnamed."""
     kind = file_io.kind(path)
     if kind is None:
         return None
@@ -347,7 +353,7 @@ def _existing(path: Path) -> Document | None:
 
 
 def _encode(content: str, form: TextFormat) -> bytes:
-    """In the file's encoding; what its old one has no characters for becomes UTF-8 as a whole."""
+    """Encode in the file's encoding; use UTF-8 if it lacks a character."""
     if form.encoding == "latin-1":
         with suppress(ToolError):
             return form.encode(content)
@@ -365,7 +371,7 @@ def _longer(path: Path, old: Document | None, content: str) -> Draft:
 
 
 def _appended(before: str, content: str) -> str:
-    """Return what is added to a text: on a new line, and with the line ends of the text."""
+    """Return the text to append: on a new line, and with the line ends of the file."""
     if not before or not content:
         return content
     if "\n" in before:
@@ -374,20 +380,20 @@ def _appended(before: str, content: str) -> str:
 
 
 def _breaks_line(before: str, content: str) -> bool:
-    """Return whether the text ends in an unfinished line, and the content does not finish it."""
+    """Return whether the text ends in an unfinished line that the content does not finish."""
     is_finished = not before or before.endswith("\n")
     return bool(content) and not is_finished and not content.startswith(("\n", "\r\n"))
 
 
 def _with_line_ends_of(old: Document | None, content: str) -> str:
-    """Return the content with the CRLF of the file that it replaces, unless it has CRLF itself."""
+    """Return the content with the CRLF of the replaced file, unless it contains CRLF itself."""
     if old is None or "\r\n" in content or line_ending(old.text) == "\n":
         return content
     return content.replace("\n", "\r\n")
 
 
 def _line_ends(text: str, *, with_last: bool) -> str:
-    """Return a note on what numbered lines do not show: CRLF, and an unfinished last line."""
+    """Return a note on details invisible in numbered lines: CRLF, and an unfinished last line."""
     notes = []
     count, total = text.count("\r\n"), text.count("\n")
     if count:

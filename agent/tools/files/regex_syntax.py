@@ -1,8 +1,8 @@
-"""Patterns in ripgrep's syntax, compiled by RE2, which stands in for its engine.
+"""Compiler of ripgrep patterns for RE2, which replaces its engine.
 
-Both match in linear time and leave out look-around and back-references. What RE2 reads in another
-way (`\\w` and `\\d` of ASCII only, nested classes, a literal `{`) is written for it or refused, by
-ripgrep's rules: https://docs.rs/regex/latest/regex/#syntax
+Both match in linear time and omit look-around and back-references. Syntax that RE2 reads
+differently (`\\w` and `\\d` of ASCII only, nested classes, a literal `{`) is translated or
+rejected, by ripgrep's rules: https://docs.rs/regex/latest/regex/#syntax
 """
 
 import re
@@ -18,13 +18,13 @@ _HEX = re.compile(r"\\[uU](?:\{([0-9A-Fa-f]{1,8})\}|(?<=u)([0-9A-Fa-f]{4})|([0-9
 _BRACES = re.compile(r"\\[pPx]\{[^{}]*\}")
 _POSIX = re.compile(r"\[:\^?[a-z]+:\]")
 _GROUP = re.compile(r"\(\?(?:=|!|<=|<!|P=|P>)")
-# Python's name for these, or octal: ripgrep knows neither.
+# Python's name for these, or octal: unknown to ripgrep.
 _REFUSED = {
     **dict.fromkeys("0123456789", _BEYOND),
     **dict.fromkeys("<>", r"use \b where a word begins or ends"),
     **dict.fromkeys("CEGQXZ", "unrecognized escape sequence"),
 }
-# What these mean to ripgrep, for the inside of a class.
+# Meaning in ripgrep, for the inside of a class.
 _DIGIT = (r"\p{Nd}", r"\P{Nd}")
 _SPACE = (
     r"\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
@@ -36,8 +36,8 @@ _WORD = (
     r"\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}",
     r"\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\pS\pZ\p{Cc}\p{Co}",
 )
-# Where RE2's `\b`, which knows ASCII only, can be said by a neighbour: only whether a line matches
-# counts, so at both ends of a pattern a neighbour may be part of it.
+# Positions where RE2's ASCII-only `\b` can be replaced with a neighbour. Only whether a line
+# matches counts, so a neighbour may be part of the match at both ends of a pattern.
 _WORDS = r"\((?:\?:)?(?:\w+\|)*\w+\)"
 _BEGINS = re.compile(rf"\A(\(\?[ims]+\))?\\b(?=\w|\\[wd]|{_WORDS})")
 _ENDS = re.compile(rf"((?:(?<![\\\w])|\\[bBdDsSwW])\w+|\\[wd]\+?|{_WORDS})\\b$")
@@ -45,11 +45,11 @@ _CLASSES = {"d": _DIGIT, "s": _SPACE, "w": _WORD}
 
 
 class BadPattern(ValueError):
-    """A sentence for the model."""
+    """Pattern error; the text is a sentence for the model."""
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool) -> "_Regexp":
-    """For the bytes of one line. Raises `BadPattern`."""
+    """Compile a pattern for the bytes of one line. Raises `BadPattern`."""
     # Imported for a search without ripgrep: most machines never need it.
     import re2
 
@@ -67,7 +67,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> "_Regexp":
 
 
 class _Reader:
-    """Goes over a pattern once and writes it for RE2."""
+    """Translator of a pattern for RE2, in one pass."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -98,7 +98,7 @@ class _Reader:
         return match[0]
 
     def _escape(self, *, inside: bool) -> str:
-        """One escape; `inside` a class."""
+        """Translate an escape sequence; `inside`: within a class."""
         char = self._pattern[self._at + 1 : self._at + 2]
         if char in _REFUSED:
             raise BadPattern(f"\\{char}: {_REFUSED[char]}")
@@ -120,7 +120,7 @@ class _Reader:
         return f"[{'^' if char.isupper() else ''}{plain}]"
 
     def _class(self) -> str:
-        """A class, from its opening bracket on."""
+        """Translate a class, starting at its opening bracket."""
         start = re.compile(r"\[\^?\]?").match(self._pattern, self._at)
         assert start is not None
         self._at = start.end()

@@ -1,7 +1,7 @@
-"""Runs the program that searches files: ripgrep, or our own stand-in where it is missing.
+"""File search with ripgrep, or with our fallback program where it is missing.
 
-What it says is not trusted: a folder may be exchanged for a link while it walks. So it only names
-candidates; the caller looks at the file itself, by the ways that are safe (see `find`).
+The program's output is not trusted, because a folder may be replaced with a link during the walk.
+The output only names candidates; the caller reads each file in a safe way (see `find`).
 """
 
 import asyncio
@@ -28,26 +28,26 @@ T = TypeVar("T")
 
 _RECORD_LIMIT_BYTES = 4_000_000
 _ERROR_CHARS = 300
-# Nothing of a person's settings, neither by file nor by environment; `.gitignore` files of the
-# searched folder count, those above it are looked at by `Ignores`. `--no-ignore-dot` is for
-# `.ignore`, and since ripgrep 14 also for `.rgignore`.
+# No settings of a person, neither by file nor by environment. `.gitignore` files in the searched
+# folder apply; those above it are read by `Ignores`. `--no-ignore-dot` disables `.ignore`, and
+# since ripgrep 14 also `.rgignore`.
 _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
        "--no-require-git", "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude",
        "--no-ignore-global")  # fmt: skip
 _FIRST_WITHOUT_RGIGNORE = 14
 
-# A program that says nothing for so long is looked at, so many times.
+# A program silent for this long is checked, up to this number of times.
 _SILENT_S, _LOOK_S, _LOOKS = 0.3, 0.05, 5
 _VERSION_S = 5.0
 
 
 class SearchFailed(ToolError):
-    """The program came to no end by itself: what it said until then is not all there is."""
+    """Abnormal end of the search program: its output so far is incomplete."""
 
 
 @frozen
 class Query:
-    """Lines to look for: a regular expression, in one file of the folder or (empty) in all."""
+    """Regular expression to search for, in one file of the folder or (empty name) in all files."""
 
     pattern: str
     ignore_case: bool = False
@@ -57,7 +57,7 @@ class Query:
 
 @frozen
 class MatchLine:
-    """A candidate: the path from the searched folder on, the line's number from 1 and its text."""
+    """Candidate: its path relative to the searched folder, its line number from 1 and its text."""
 
     path: str
     number: int
@@ -65,9 +65,9 @@ class MatchLine:
 
 
 class SearchBackend:
-    """One search in `folder`, a real path below the workspace `root`.
+    """Search in `folder`, a real path below the workspace `root`.
 
-    `program` is ripgrep's path, None for the stand-in.
+    `program` is ripgrep's path, None for the fallback.
     """
 
     def __init__(self, folder: Path, root: Path, program: str | None) -> None:
@@ -76,24 +76,24 @@ class SearchBackend:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
-        # Something could not be looked at; known at the end.
+        # Part of the tree could not be searched; known at the end.
         self.is_cut = False
         self._lock = Lock()
 
     def use_stand_in(self) -> bool:
-        """Search with our own program from now on; return whether that is another one."""
+        """Use the fallback program from now on; return whether that is a change."""
         is_other, self._program = self._program is not None, None
         return is_other
 
     def files(self) -> Generator[str]:
-        """The files below the folder, in no order. Blocks; ends early after `stop`."""
+        """Yield the files below the folder, unordered. Blocks; ends early after `stop`."""
         self._check_ignore_files()
         own = ("files", str(self._root))
         for record in self._records(("--files", "--null"), own, b"\0"):
             yield os.fsdecode(record).removeprefix("./")
 
     def lines(self, query: Query) -> Generator[MatchLine]:
-        """Lines that match, file by file, sorted by path. Raises ToolError for a bad pattern."""
+        """Yield matching lines by file, sorted by path. Raises ToolError for a bad pattern."""
         if not query.name:
             self._check_ignore_files()
         rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={LIMIT_BYTES}"]
@@ -107,7 +107,7 @@ class SearchBackend:
                 yield line
 
     def stop(self) -> None:
-        """End the program, from any thread, also before it was begun."""
+        """End the program, from any thread, even before it starts."""
         with self._lock:
             self.stopped = True
             if self._process is not None:
@@ -117,7 +117,7 @@ class SearchBackend:
         """Raise `SearchFailed` if ripgrep would obey a `.rgignore` file. Blocks."""
         if self._program is None or _major_version(self._program) >= _FIRST_WITHOUT_RGIGNORE:
             return
-        # Before that, only a flag that drops `.gitignore` files as well covers them.
+        # Before version 14, only a flag that also drops `.gitignore` files covers them.
         argv = [self._program, *_RG, "--files", "--null", "--glob=.rgignore"]
         if next(self._run(argv, b"\0"), None) is not None:
             raise SearchFailed("This version of ripgrep obeys .rgignore files.")
@@ -162,18 +162,17 @@ CUT = "… (left out: what lies too deep, or cannot be read)"
 
 
 def ripgrep(workspace: Path) -> str | None:
-    """Where `rg` is installed; not one that lies in the workspace."""
+    """Return the path of the installed `rg`, unless it is in the workspace."""
     return find_trusted_program("rg", (workspace,))
 
 
 async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: float) -> T:
-    """What `work`, which reads from the seeker in a thread, comes to.
+    """Run `work`, which reads from the seeker in a thread, and return its result.
 
-    Where ripgrep fails, `work` begins again with our own program: ripgrep 13 breaks off where a
-    line ends in two carriage returns and obeys `.rgignore` files, and every ripgrep waits at a
-    pipe named `.gitignore`. After
-    `timeout_s` and when the caller is cancelled the program is ended (`stopped`); `work` then
-    comes to what it has found by then.
+    If ripgrep fails, `work` is repeated with the fallback program: ripgrep 13 aborts at a line that
+    ends in two carriage returns and obeys `.rgignore` files, and every ripgrep blocks on a pipe
+    named `.gitignore`. After `timeout_s`, and when the caller is cancelled, the program is ended
+    (`stop`); `work` then returns the results found so far.
     """
 
     def work_to_end() -> T:
@@ -198,7 +197,7 @@ async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: fl
 
 @cache
 def _major_version(ripgrep: str) -> int:
-    """Return the first number of its version; 0 if it is not known."""
+    """Return the major version; 0 if it is unknown."""
     try:
         output = subprocess.run(
             [ripgrep, "--version"], env=ENVIRONMENT, capture_output=True, timeout=_VERSION_S
@@ -225,8 +224,10 @@ def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[bytes]:
-    """Records without their ends; one that is far too long is left out. Raises `SearchFailed` when
-    the process `pid` waits for something that never comes."""
+    """Yield records without their terminators, except records that are far too long.
+
+    Raises `SearchFailed` if the process `pid` waits for something that never arrives.
+    """
     rest = b""
     skipping = False
     while data := _read(stream.fileno(), pid):
@@ -253,7 +254,7 @@ def _read(stream: int, pid: int | None) -> bytes:
 
 
 def _sleeps(pid: int) -> bool:
-    """Return whether all threads of a process sleep; not known where there is no /proc."""
+    """Return whether all threads of a process sleep; False where there is no /proc."""
     folder = f"/proc/{pid}/task"
     try:
         states = [Path(folder, thread, "stat").read_bytes() for thread in os.listdir(folder)]
@@ -276,7 +277,7 @@ def _line(record: bytes) -> MatchLine | None:
 
 
 def _decode_text(data: dict[str, str]) -> bytes:
-    """A text of ripgrep's JSON; what is not UTF-8 comes as base64."""
+    """Return a text of ripgrep's JSON; bytes that are not UTF-8 are base64."""
     if "text" in data:
         return data["text"].encode("utf-8", "surrogateescape")
     return base64.b64decode(data["bytes"])

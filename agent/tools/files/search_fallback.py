@@ -1,8 +1,8 @@
-"""Stands in for ripgrep where it is missing: a program of its own that speaks ripgrep's JSON.
+"""Replacement for ripgrep where it is missing: a program that writes ripgrep's JSON.
 
-`files ROOT` lists the files below this folder, each ended by NUL; `lines ROOT PATTERN i|- NAME`
-prints the lines that match, of the file NAME or, when it is empty, of all. A process of its own
-because a search can take long: its parent ends it, and the kernel does when the parent is
+`files ROOT` lists the files below this folder, each terminated by NUL. `lines ROOT PATTERN i|-
+NAME` prints the matching lines of the file NAME or, if it is empty, of all files. It is a separate
+process because a search can take long: its parent ends it, and the kernel does if the parent is
 gone.
 """
 
@@ -28,7 +28,7 @@ SKIPPED = ".git"
 
 
 def main() -> int:
-    """The exit code, as ripgrep's: 0 found, 1 nothing, 2 an error that stands on stderr."""
+    """Return the exit code, as in ripgrep: 0 found, 1 nothing found, 2 an error on stderr."""
     limit()
     out = sys.stdout.buffer
     arguments = sys.argv[1:]
@@ -48,7 +48,7 @@ def main() -> int:
     walk = _SearchWalk(Path.cwd(), root)
     for path in [name] if name else walk.files():
         for number, line in _lines(path, regexp):
-            # With a line end, as ripgrep's: nothing of the line itself is taken for one.
+            # With a line end, as in ripgrep: no part of the line itself is mistaken for one.
             line_data = {"text": f"{line}\r\n"}
             data = {"path": {"text": path}, "lines": line_data, "line_number": number}
             out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
@@ -60,14 +60,14 @@ def main() -> int:
 
 
 class _SearchWalk:
-    """Through all files below `start`; `is_cut`: a folder could not be read, or lies too deep."""
+    """Walk through all files below `start`; `is_cut`: a folder is unreadable or too deep."""
 
     def __init__(self, start: Path, root: Path) -> None:
         self.is_cut = False
         self._ignores = Ignores(root, start, _read_ignores)
 
     def files(self) -> Iterator[str]:
-        """In the order of their paths; however deep they are, one folder is open at a time."""
+        """Yield files sorted by path; only one folder is open at a time, at any depth."""
         pending: list[tuple[str, tuple[str, ...], bool]] = [("", (), True)]
         while pending:
             path, parts, is_folder = pending.pop()
@@ -106,7 +106,7 @@ def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
         return
     exact = lines
     if TextFormat.of(data) == TextFormat() and any("\ufffd" in line for line in lines):
-        # What is no text must match nothing, but be shown.
+        # Bytes that are not text must match nothing, but be shown.
         exact = lines_of(data.decode("utf-8", "surrogateescape"))
     for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
         if regexp.search(searched.encode("utf-8", "surrogateescape")):
@@ -114,7 +114,7 @@ def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
 
 
 def _read(path: str | Path, limit_bytes: int) -> bytes | None:
-    """The bytes of an ordinary file that is not too large, else None."""
+    """Return the bytes of a regular file that is not too large, else None."""
     with suppress(OSError), open_regular(path, follow_links=False) as file:
         if os.fstat(file.fileno()).st_size <= limit_bytes:
             return file.read(limit_bytes)

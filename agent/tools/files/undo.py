@@ -1,4 +1,4 @@
-"""`undo`: takes back what tools did to files in this conversation."""
+"""`undo` tool: revert changes that tools made to files in this conversation."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ DIFF_CHARS = 20_000
 
 
 class Undo:
-    """Brings files back to what they were before the last steps that changed something."""
+    """Tool that restores files to their state before the last steps that changed something."""
 
     name: ClassVar[str] = "undo"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -46,7 +46,7 @@ class Undo:
         return load_prompt("tools/undo")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Which files would change, and the difference. Raises ToolError when none would."""
+        """List the files that would change, and the difference. Raises ToolError if none would."""
         return await file_io.in_thread(lambda: self._plan(self._request(args, call), call))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -68,13 +68,13 @@ class Undo:
         return EffectPlan(changes=changes, creates=creates, diff=difference or None)
 
     def _run(self, request: "UndoRequest", call: CallContext) -> tuple[Sequence[Draft], ToolResult]:
-        """What changed, without its texts, and the result."""
+        """Return the changes, without texts, and the result."""
         from agent.undo import report
 
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
         root = call.workspace
-        # Taken before: what is there now may not be kept anywhere afterwards.
+        # Taken first: the current content may not be stored anywhere afterwards.
         pairs = report.net_changes(moves, "undo")
         diffs = {
             path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
@@ -113,9 +113,9 @@ def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]
 
 
 def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
-    """A test that raises ToolError for a path that the call may not change.
+    """Return a check that raises ToolError for a path that the call may not change.
 
-    A link is itself what is changed, wherever it leads: its folder counts.
+    A link itself is changed, wherever it leads, so its folder counts.
     """
     is_closed = scope.closed(call)
 

@@ -1,5 +1,6 @@
-"""What a person's editor shows of a file and has not saved yet, for the tools that read and change
-files: they read that text, and a change to it is made to that text, on the disk and in the editor.
+"""Unsaved texts of a person's editor, for the tools that read and change files.
+
+The tools read the unsaved text, and apply changes to it, on the disk and in the editor.
 """
 
 from dataclasses import replace
@@ -16,33 +17,37 @@ from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
 from agent.types import ToolResult
 
-# Larger files are the disk's alone.
+# Larger files are read from the disk only.
 LIMIT_BYTES = 1_000_000
 
 
 @frozen
 class UnsavedText:
-    """`text` is what the editor shows, with the line ends of the file; None where that is what the
-    disk holds, or nobody knows. `remark` is for the model."""
+    """Text of a file in the editor, with the line ends of the file.
+
+    `text` is None if it equals the file on the disk or is unknown. `remark` is for the model.
+    """
 
     text: str | None = None
     remark: str = ""
 
     def over(self, document: Document) -> Document:
-        """The document as the editor shows it."""
+        """Return the document as the editor shows it."""
         return document if self.text is None else Document(self.text, document.form)
 
 
 async def read_unsaved(path: Path, call: CallContext) -> UnsavedText:
-    """Ask the editor for a text file of the working folder, which the tool may open. An editor that
-    does not answer leaves it to the disk."""
+    """Ask the editor for a text file of the working folder that the tool may open.
+
+    If the editor does not answer, the file on the disk counts.
+    """
     editor = call.environment.editor
     if editor is None or not path.is_relative_to(call.workspace):
         return UnsavedText()
     try:
         document = await file_io.in_thread(lambda: decode(file_io.read(path, LIMIT_BYTES), path))
     except ToolError:
-        # Not there, no text, or too large: the tool says so itself.
+        # Missing, not text, or too large: the tool reports this itself.
         return UnsavedText()
     try:
         text = await editor.read_text(path)
@@ -55,8 +60,11 @@ async def read_unsaved(path: Path, call: CallContext) -> UnsavedText:
 
 
 def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
-    """Put the editor's text on the disk, as saving it would: what is changed then, and what undo
-    brings back, is the person's text. Blocks; the caller holds the file. Raises `ToolError`."""
+    """Write the editor's text to the disk, as if the person had saved it.
+
+    The tool then changes the person's text, and undo restores it. Blocks; the caller has locked the
+    file. Raises `ToolError`.
+    """
     if unsaved.text is None:
         return
     document = decode(file_io.read(path, LIMIT_BYTES), path)
@@ -64,8 +72,10 @@ def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
 
 
 async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
-    """Have the editor take over what a tool has written, so that its buffer and its undo know.
-    Returns a remark for the model; empty when all is well."""
+    """Pass a tool's change on to the editor, so that its buffer and its undo include it.
+
+    Return a remark for the model; empty if the editor took the text over unchanged.
+    """
     editor = call.environment.editor
     if editor is None or not path.is_relative_to(call.workspace):
         return ""
@@ -75,7 +85,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
     except ToolError:
         return ""
     try:
-        # Editors replace files, and a mark would go with the old one.
+        # Editors replace files, and the mark would disappear with the old file.
         with keep_mark(path, call.workspace):
             is_shown = await editor.write_text(path, text)
     except KoreError:
@@ -87,14 +97,14 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
     except ToolError:
         after = b""
     if after != before:
-        # Such as an editor that formats what it saves. The next turn is told of the change.
+        # For example, an editor that formats on save. The next turn reports the change.
         return load_prompt("editor_changed")
     views.record_write(call.session, path)
     return ""
 
 
 def with_remarks(result: ToolResult, *remarks: str) -> ToolResult:
-    """The result, with what the model is told of the editor."""
+    """Return the result with remarks about the editor for the model."""
     words = "\n".join(dict.fromkeys(remark for remark in remarks if remark))
     if not words:
         return result
@@ -106,10 +116,10 @@ def with_remarks(result: ToolResult, *remarks: str) -> ToolResult:
 
 
 def _with_line_ends_of(document: str, text: str) -> str:
-    """Editors keep line ends apart from the text, and a mark at its beginning too."""
+    """Return the text with the document's line ends, which editors store separately, like a BOM."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
     ends = document.count("\r\n")
     if not ends or ends != document.count("\n"):
-        # With mixed ends, only the very text tells whether something has changed.
+        # With mixed line ends, only the exact text shows whether something changed.
         return document if plain == document.replace("\r\n", "\n") else plain
     return plain.replace("\n", "\r\n")

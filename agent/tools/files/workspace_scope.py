@@ -1,4 +1,4 @@
-"""Which of the workspace's files a call may touch."""
+"""Access of calls to files of the workspace."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,31 +32,31 @@ from agent.tools.output_spill import spill_folder
 
 OWNER_PROFILE = "USER.md"
 
-# What turns of the owner are told to do, the heartbeat without a message.
+# Instructions for turns of the owner; the heartbeat follows them without a message.
 OWNER_TASK_FILES = ("HEARTBEAT.md", LIST, PROGRESS)
 
-# The owner's alone, at the top of the workspace.
+# Private to the owner, at the top of the workspace.
 PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_TASK_FILES)
 
 OWN_FOLDER = ".kore"
 
-# Of a folder without end, so many entries are compared with a name that is missing.
+# In a very large folder, this many entries are compared with a missing name.
 _SCANNED = 5_000
 
 
 @frozen
 class WorkspaceScope:
-    """Resolves paths for tools, and keeps what one person told Kore from the others.
+    """Path resolution for tools that separates each person's data from the others'.
 
-    The owner may see everything. Others see their own memory file and the files that they
-    sent, neither the others' nor the owner's profile and errands, and of Kore's own folder only
-    kept outputs whose name they know.
+    The owner may see everything. Other people see their own memory file and the files that they
+    sent, but neither other people's files nor the owner's profile and tasks. In Kore's own folder
+    they see only stored outputs whose name they know.
     """
 
     settings: ToolSettings
 
     def find(self, path: str, call: CallContext) -> Path:
-        """The real path behind `path`. Raises ToolError when the call may not go there."""
+        """Return the real path of `path`. Raises ToolError if the call may not access it."""
         restrict = self.settings.restrict_to_workspace
         inbox = _inbox_elsewhere(path, call) if restrict else None
         real = resolve_in_workspace(
@@ -65,7 +65,7 @@ class WorkspaceScope:
             restrict=restrict and inbox is None,
             blocked=self.settings.blocked_paths,
         )
-        # A folder may have been swapped for a link since.
+        # A folder may have been replaced with a link since.
         if inbox is not None and not real.is_relative_to(inbox):
             raise ToolError(f"{quote_path(path)} leads outside the workspace.")
         if self._kores_own()(real):
@@ -77,15 +77,17 @@ class WorkspaceScope:
         return real
 
     def find_entry(self, path: str, call: CallContext) -> Path:
-        """Return the path of what is moved or deleted: a link itself, whose folder then counts,
-        else what `find` returns. Raises `ToolError`."""
+        """Return the path to move or delete: for a link the link itself, whose folder then counts.
+
+        For anything else, return the path from `find`. Raises `ToolError`.
+        """
         unresolved = Path(os.path.normpath(call.workspace / path))
         if not unresolved.is_symlink():
             return self.find(path, call)
         return self.find(str(unresolved.parent), call) / unresolved.name
 
     def missing(self, path: Path, call: CallContext) -> ToolError:
-        """The error for a path where nothing is, with names that are like it."""
+        """Return the error for a path that does not exist, with similar names."""
         folder = next(parent for parent in path.parents if parent.is_dir())
         name = path.relative_to(folder).parts[0]
         is_hidden = self.hidden_test(call)
@@ -101,7 +103,7 @@ class WorkspaceScope:
         return ToolError(f"{path} does not exist.{hint if similar else ''}")
 
     def memory(self, call: CallContext) -> Path:
-        """The real memory file of the person who speaks. Raises ToolError where links lead away."""
+        """Return the real memory file of the speaker. Raises ToolError if links lead away."""
         home = _home(call.memory)
         real = resolve_in_workspace(
             str(call.memory.absolute()),
@@ -114,7 +116,7 @@ class WorkspaceScope:
         return real
 
     def hidden_test(self, call: CallContext) -> Callable[[Path, "os.DirEntry[str]"], bool]:
-        """A test for the entries of a real folder: whether the call may not know of them."""
+        """Return a test for entries of a real folder that must be hidden from the call."""
         is_closed = self.closed(call)
         root = call.workspace
 
@@ -135,7 +137,7 @@ class WorkspaceScope:
         return is_hidden
 
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
-        """A test for real paths that are no links: whether the call may not know of them."""
+        """Return a test for real paths, no links, that must be hidden from the call."""
         root = call.workspace
         others, kores_own = _privacy_test(call), self._kores_own()
 
@@ -148,12 +150,12 @@ class WorkspaceScope:
         return is_closed
 
     def unrecorded(self, call: CallContext) -> list[Path]:
-        """What undo does not look at when a command, or a tool like one, changes files."""
+        """Return the paths that undo ignores when a command or a similar tool changes files."""
         closed = [Path(os.path.realpath(path)) for path in self.settings.off_limits]
         return closed + [call.workspace / name for name in self.settings.blocked_paths]
 
     def deletion(self, paths: Sequence[Path], call: CallContext) -> Deletion | None:
-        """Return what undo would bring back of these paths, if any of them were lost. Blocks."""
+        """Return what undo would restore if any of these paths were lost. Blocks."""
         if not paths:
             return None
         from agent.security.shell.deletions import DeletionTargets
@@ -162,7 +164,7 @@ class WorkspaceScope:
         return coverage.deletion(DeletionTargets(tuple(paths), ()), confined=False)
 
     def _kores_own(self) -> Callable[[Path], bool]:
-        """A test for real paths: whether they are part of Kore itself, as its files lie now."""
+        """Return a test for real paths that belong to Kore itself at present."""
         closed = [_folded_parts(path) for path in _real(self.settings.off_limits)]
 
         def is_own(real: Path) -> bool:
@@ -173,7 +175,7 @@ class WorkspaceScope:
 
 
 def _real(paths: Iterable[Path]) -> Iterator[str]:
-    """Each path with its links resolved; the folder that most of them share only once."""
+    """Yield each path with links resolved; their common folder is resolved only once."""
     folders: dict[str, str] = {}
     for path in paths:
         folder, name = os.path.split(os.path.abspath(path))
@@ -189,8 +191,10 @@ def _folded_parts(path: str) -> tuple[str, ...]:
 
 
 def _is_own(real: Path, root: Path) -> bool:
-    """Whether it is in Kore's own folder; a caller that knows the random name of a stored output
-    may read that."""
+    """Return whether the path is in Kore's own folder.
+
+    Stored outputs are exempt: a caller that knows the random name of an output may read it.
+    """
     if real.parent == spill_folder(root) and real.is_file():
         return False
     return _is_inside(real, root / OWN_FOLDER)
@@ -201,7 +205,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
-    """A test for real paths: whether they hold what another person told Kore."""
+    """Return a test for real paths that may contain other people's data."""
     if call.owner:
         return lambda real: False
     home = _home(call.memory)
@@ -216,7 +220,7 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
     def is_private(real: Path) -> bool:
         if real in (own, own.parent) or real.is_relative_to(inbox):
             return False
-        # git keeps older versions of what is closed.
+        # git stores older versions of closed files.
         if ".git" in folded_path(real).parts:
             return True
         # Some file systems find USER.md under the name user.md.
@@ -226,14 +230,18 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
 
 
 def holds_files_of_others(call: CallContext) -> bool:
-    """Whether the folder that is worked in has files that the person may not see: a program that
-    reads all of it may tell of them."""
+    """Return whether the working folder has files that the person may not see.
+
+    A program that reads the whole folder could reveal them.
+    """
     return not call.owner and _home(call.memory).resolve().is_relative_to(call.workspace)
 
 
 def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
-    """The folder of what the person has sent, if the path leads there and the work is done in
-    another folder than the one that holds it."""
+    """Return the folder of files sent by the person, if the path is in it.
+
+    This applies if the working folder differs from the folder that contains the inbox.
+    """
     home = _home(call.memory)
     if call.workspace == home.resolve():
         return None
@@ -247,20 +255,20 @@ def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
 
 
 def _home(memory: Path) -> Path:
-    """The folder that holds the memory folder which `memory` is in."""
+    """Return the folder that contains the memory folder of `memory`."""
     memory = memory.absolute()
     above = [path for path in memory.parents if path.name == MEMORY_FOLDER]
     return above[0].parent if above else memory.parent
 
 
-# What a system call takes (PATH_MAX of Linux, with its end).
+# Limit of system calls (PATH_MAX of Linux, with the terminator).
 _PATH_BYTES = 4_095
 
 
 class VisibleFiles:
-    """Looks at the files below `folder`, which is real and checked, one by one.
+    """Visibility of the files below `folder`, which is real and checked.
 
-    Kore's own folder is left out unless it was asked for.
+    Kore's own folder is omitted unless it was requested.
     """
 
     def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
@@ -269,13 +277,13 @@ class VisibleFiles:
         self._paths = call.paths
         self._is_closed = scope.closed(call)
         self._ignores = Ignores(self.root, folder, _bytes)
-        # A file was left out whose path is longer than any call takes.
+        # A file was omitted because its path is longer than any system call accepts.
         self.is_cut = False
         own = folded_path(self.root / OWN_FOLDER)
         self._own = None if folded_path(folder).is_relative_to(own) else own
 
     def find(self, name: str, glob: FilePattern | None) -> Path | None:
-        """The file `name`, a path seen from the folder; None when it is not to be shown."""
+        """Return the file `name`, a path relative to the folder; None if it must not be shown."""
         parts = name.split("/")
         if glob is not None and not glob.matches(parts):
             return None
@@ -284,7 +292,7 @@ class VisibleFiles:
         return self.find_named(name)
 
     def find_named(self, name: str) -> Path | None:
-        """The same for a file that was asked for by its name, whatever a `.gitignore` says."""
+        """Return the same for a file requested by name, regardless of `.gitignore`."""
         path = self.folder / name
         if len(os.fsencode(path)) > _PATH_BYTES:
             self.is_cut = True
@@ -297,13 +305,13 @@ class VisibleFiles:
         return path if fits else None
 
     def display_path(self, path: Path) -> str:
-        """The path as other tools take it: from the workspace on, if it is in there."""
+        """Return the path as other tools accept it: relative to the workspace, if it is inside."""
         inside = path.is_relative_to(self.root)
         return str(path.relative_to(self.root)) if inside else str(path)
 
 
 def lines(path: Path) -> list[str] | None:
-    """The lines of a text file; None for what cannot be read, a binary file for example."""
+    """Return the lines of a text file; None if it is unreadable, for example binary."""
     try:
         data = file_io.read(path, LIMIT_BYTES)
     except ToolError:
@@ -312,7 +320,7 @@ def lines(path: Path) -> list[str] | None:
 
 
 def size_of(path: Path) -> int:
-    """How many bytes a file has; 0 for one that is gone."""
+    """Return the size of a file in bytes; 0 if it is gone."""
     try:
         return os.lstat(path).st_size
     except OSError:
@@ -320,7 +328,7 @@ def size_of(path: Path) -> int:
 
 
 def changed_at(path: Path) -> int:
-    """When a file was changed last, in ns; 0 for one that is gone."""
+    """Return the modification time of a file in ns; 0 if it is gone."""
     try:
         return os.lstat(path).st_mtime_ns
     except OSError:
@@ -335,7 +343,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def close_names(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three names that may have been meant: those with another ending first."""
+    """Return up to three similar names: those with another extension first."""
     from difflib import get_close_matches
 
     present = list(names)

@@ -1,4 +1,4 @@
-"""Several files written as one: all of them, or none."""
+"""Atomic writes of several files: all of them, or none."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,11 +24,13 @@ class _Write:
 
 
 def write_set(drafts: Sequence[Draft], call: CallContext) -> None:
-    """Write drafts whose files are as they were when the drafts were made. Blocks. Raises
-    `ToolError`: then no file has changed, and the journal of changes says so."""
+    """Write drafts whose files have not changed since the drafts were made.
+
+    Blocks. Raises `ToolError`: then no file has changed, and the journal of changes says so.
+    """
     with ExitStack() as stack:
-        # In one order, so that two calls never wait for each other; and each once, as names that
-        # differ in case alone have one lock.
+        # In a fixed order, so that two calls never deadlock; each once, because names that differ
+        # only in case share a lock.
         paths = {folded_path(draft.path): draft.path for draft in drafts}
         for _, path in sorted(paths.items()):
             stack.enter_context(exclusive_file(path))
@@ -67,7 +69,7 @@ def _put(path: Path, data: bytes, call: CallContext) -> None:
 
 
 def _take_back(write: _Write, call: CallContext) -> None:
-    """The journal finds that this never happened."""
+    """Undo a write; the journal then finds that it never happened."""
     if write.before is not None:
         _put(write.path, write.before.encode(), call)
         return

@@ -1,8 +1,9 @@
 """Protection of repositories against deletion while a command runs.
 
-No sandbox can tell `rm` from `git gc`, which deletes objects too. So what makes up the history is
-held until the command has ended: small files as bytes, large ones as open descriptors, which
-outlive their names. What is missing then and was not removed by git is put back.
+A sandbox cannot distinguish `rm` from `git gc`, which deletes objects too. The files of the history
+are therefore preserved until the command has ended: small files as bytes, large files as open
+descriptors, which outlive their names. Files that are then missing and were not removed by git are
+restored.
 """
 
 import errno
@@ -24,17 +25,17 @@ from agent.tools.repositories.store_files import (
 
 log = logging.getLogger(__name__)
 
-# That there is no repository at a place.
+# Errors that mean that a path has no repository.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _MOST_MODULE_ENTRIES = 10_000
 _GITDIR, _MOST_GITDIR_CHARS = "gitdir: ", 5_000
 
 
 class GitHistoryGuard:
-    """Call `begin` before a command and `end` after it, both in a thread. `end` waits for a `begin`
-    whose caller has been cancelled.
+    """Guard for one command: call `begin` before it and `end` after it, both in a thread.
 
-    Afterwards `unprotected` names the repositories that could not be held, or not put back.
+    `end` waits for a `begin` whose caller was cancelled. Afterwards `unprotected` names the
+    repositories that could not be preserved or restored.
     """
 
     def __init__(
@@ -52,8 +53,7 @@ class GitHistoryGuard:
         self._has_ended = False
 
     def begin(self, stores: Iterable[Path], deleted: Collection[Path] = ()) -> None:
-        """Hold these stores and those of their submodules, except in the folders that are to be
-        `deleted`."""
+        """Preserve these stores and their submodules, except in folders to be `deleted`."""
         with self._lock:
             if self._has_ended:
                 return
@@ -78,14 +78,16 @@ class GitHistoryGuard:
             try:
                 copy.read()
             finally:
-                # Also of a store with too much, so that it is not read each time.
+                # Also for a store beyond the limits, so that it is not read each time.
                 self._cache.keep(store, copy.folders)
             self._copies.append(copy)
             copy.stack = stack.pop_all()
 
     def end(self, *, is_restored: bool = True) -> Sequence[str]:
-        """Put back what git did not remove, if it is to be, and return where, seen from the
-        workspace."""
+        """Restore files that git did not remove, if requested.
+
+        Return the restored places, relative to the workspace.
+        """
         with self._lock:
             self._has_ended = True
             places = []
@@ -107,9 +109,12 @@ class GitHistoryGuard:
 
 
 def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequence[Path]:
-    """Return the stores of the repository of a folder. In a folder without one, those that `find`
-    returns, except in the folder of another: what a repository has below it, such as in a folder
-    of a build, comes and goes. May block."""
+    """Return the stores of the repository of a folder.
+
+    For a folder without a repository, return the stores from `find`, except those inside another
+    repository: stores below a repository, such as in a build folder, appear and disappear. May
+    block.
+    """
     store = workspace / GIT
     if store.is_dir() and not store.is_symlink():
         return (store,)
@@ -138,8 +143,10 @@ def _linked_store(file: Path) -> Path:
 
 
 def _module_stores(store: Path) -> Iterator[Path]:
-    """Yield the stores of submodules, whose names may have several parts. Raises OSError and
-    `LimitExceeded`."""
+    """Yield the stores of submodules, whose names may have several parts.
+
+    Raises OSError and `LimitExceeded`.
+    """
     remaining = _MOST_MODULE_ENTRIES
     pending = [store / "modules"]
     while pending:

@@ -1,4 +1,4 @@
-"""Indexes of packs, of version 2: which objects they list, and whether they belong to a pack.
+"""Pack indexes of version 2: their objects, and whether they match a pack.
 
 https://git-scm.com/docs/gitformat-pack#_version_2_pack_idx_files_support_packs_larger_than_4_gib_and
 """
@@ -13,21 +13,21 @@ from agent.records import frozen
 _HEADER = b"\xfftOc\0\0\0\2"
 _FANOUT_ENTRIES = 256
 _NAMES = len(_HEADER) + _FANOUT_ENTRIES * 4
-# A checksum and an offset for each object, besides its name.
+# Checksum and offset of each object, without its name.
 _ENTRY_BYTES = 4 + 4
 _LARGE_OFFSET_BYTES = 8
 _PACK_SIGNATURE = b"PACK\0\0\0\2"
 _PACK_HEADER_BYTES = len(_PACK_SIGNATURE) + 4
-# Of the smallest object in a pack: its type, and nothing, compressed.
+# Size of the smallest object in a pack: its type, and compressed nothing.
 _LEAST_OBJECT_BYTES = 9
 _CHUNK_BYTES = 1 << 20
-# The widths of names in the two formats that repositories have, and their hashes.
+# Widths of names in the two repository formats, and their hashes.
 _HASHES = {20: "sha1", 32: "sha256"}
 
 
 @frozen
 class OpenFile:
-    """A large file: a descriptor that commands may share, and the size when it was opened."""
+    """Large file: a descriptor that commands may share, and the size when it was opened."""
 
     descriptor: int
     size: int
@@ -42,7 +42,7 @@ class OpenFile:
 
 
 class PackIndex:
-    """An index as bytes, or as an open file."""
+    """Pack index as bytes, or as an open file."""
 
     def __init__(self, content: bytes | OpenFile) -> None:
         self._content = content
@@ -53,7 +53,7 @@ class PackIndex:
         return self._content[position : position + size]
 
     def _counts(self) -> list[int]:
-        """Return how many names there are up to each first byte; empty for other versions."""
+        """Return the number of names up to each first byte; empty for other versions."""
         head = self._read(0, _NAMES)
         if len(head) < _NAMES or not head.startswith(_HEADER):
             return []
@@ -70,8 +70,10 @@ class PackIndex:
         return any(names[at : at + width] == name for at in range(0, len(names), width))
 
     def describes(self, pack: OpenFile) -> bool:
-        """Return whether this index and the open pack are whole, and made for each other. What the
-        pack contains is not decompressed."""
+        """Return whether this index and the open pack are complete and belong together.
+
+        The content of the pack is not decompressed.
+        """
         counts = self._counts()
         if not counts or any(earlier > later for earlier, later in pairwise(counts)):
             return False

@@ -1,4 +1,4 @@
-"""The history of one git store as it was before a command, and what the command took from it."""
+"""History of one git store before a command, and restoration of files that the command removed."""
 
 import errno
 import hashlib
@@ -28,20 +28,20 @@ from agent.tools.repositories.store_files import (
 )
 
 _READ_BYTES = 64_000
-# A command may have made a file of refs as large as it likes.
+# A command may have made a file of refs arbitrarily large.
 _MOST_TEXT_BYTES = 64_000_000
 _MOST_OBJECT_BYTES = 64_000_000
-# A folder that changed this shortly before it was listed may change again unnoticed.
+# A folder changed this shortly before it was listed may change again unnoticed.
 _SETTLED_NS = 1_000_000_000
 _PACKED = "packed-refs"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _INDEX = re.compile(r"objects/pack/.*\.idx")
 _PACK = re.compile(r"objects/pack/.*\.pack")
 _LOG = re.compile(r"(?:worktrees/[^/]+/)?logs/")
-# Folders that git leaves when they are empty.
+# Folders that git does not remove when they are empty.
 _LASTING_FOLDER = re.compile(r"(?:logs/)?(?:refs/)?|(?:logs/)?refs/[^/]+/")
 _SYMBOLIC = "ref: "
-# The last line of the log of HEAD after git deleted its branch.
+# Last line of the log of HEAD after git deleted its branch.
 _DELETED = re.compile(r"[0-9a-f]+ 0+ ")
 _SHA1_DIGITS = 40
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -49,8 +49,10 @@ _PACKED_REF = re.compile(rf"^({_HASH.pattern}) (refs/\S+)$", re.MULTILINE)
 
 
 class HistoryCopy:
-    """The files of one store as they were, by their path in it: bytes, or an open file. `stack`
-    closes those."""
+    """Copies of the files of one store, by their path in it: bytes, or an open file.
+
+    `stack` closes the open files.
+    """
 
     def __init__(
         self, store: Path, cache: HistoryCache, budget: HoldingBudget, stack: ExitStack
@@ -69,7 +71,7 @@ class HistoryCopy:
         self._packed_stamp = self._stamp_of_packed()
 
     def read(self) -> None:
-        """Read what can be read, and open the rest. Raises OSError and `LimitExceeded`."""
+        """Read small files and open the rest. Raises OSError and `LimitExceeded`."""
         cached = self._cache.folders.get(self.store, {})
         for name, fd in walk_history(self._folder, self.folders, is_strict=True):
             earlier = cached.get(name)
@@ -108,12 +110,12 @@ class HistoryCopy:
             os.close(fd)
 
     def restore(self) -> Path | None:
-        """Return the folder into which something was put back. Raises OSError."""
+        """Restore lost files and return their folder. Raises OSError."""
         if is_store(self._folder) and not self._left_its_work_tree():
             existing, folders = self._existing()
             lost = self._lost_refs(existing, folders)
             lost |= self._lost_objects(existing, [*lost])
-            # It may have been moved: then nothing is lost, and it is not made a second time.
+            # The store may have been moved: then nothing is lost, and no second copy is made.
             if not lost or not self._is_in_place():
                 return None
             put_back(self.store, lost)
@@ -130,8 +132,10 @@ class HistoryCopy:
         return place
 
     def _left_its_work_tree(self) -> bool:
-        """Return whether the store was moved away from a work tree that is still there. It may be
-        in a folder now whose files come and go; git itself leaves a file in its place."""
+        """Return whether the store was moved away from a work tree that still exists.
+
+        It may now be in a folder whose files are temporary; git itself leaves a file in its place.
+        """
         if self._work_tree is None or self._work_tree_stat is None:
             return False
         if os.path.lexists(self.store):
@@ -148,7 +152,7 @@ class HistoryCopy:
             return False
 
     def _existing(self) -> tuple[set[str], Collection[str]]:
-        """Return the paths of the files and of the folders that there are now."""
+        """Return the paths of the current files and folders."""
         existing: set[str] = set()
         folders: dict[str, StoreFolder] = {}
         for name, fd in walk_history(self._folder, folders, is_strict=False):
@@ -163,9 +167,11 @@ class HistoryCopy:
     def _lost_refs(
         self, existing: Collection[str], folders: Collection[str]
     ) -> dict[str, bytes | OpenFile]:
-        """Return the refs that are gone while their log remains: git removes it with them. Where
-        an older value shows in `packed-refs`, git would have written that file. Where something is
-        gone that git never deletes, all refs that are gone, and their logs."""
+        """Return the refs that are gone while their log remains: git removes both together.
+
+        If an older value is visible in `packed-refs`, git would have written that file. If anything
+        is gone that git never deletes, return all lost refs and their logs.
+        """
         is_packed_anew = self._packed_stamp != self._stamp_of_packed()
         has_lost_files = any(
             name.startswith(("refs/", "logs/")) and name not in existing for name in self._files
@@ -190,8 +196,10 @@ class HistoryCopy:
     def _are_refs_deleted_as_files(
         self, existing: Collection[str], folders: Collection[str]
     ) -> bool:
-        """Return whether a file or a folder is gone that git leaves, however many refs it deletes:
-        it empties `packed-refs`, and folders such as `refs/heads`."""
+        """Return whether a file or folder is gone that git preserves when it deletes refs.
+
+        Git empties `packed-refs`, and folders such as `refs/heads`, but never removes them.
+        """
         return any(
             name in self._files and name not in existing for name in (_PACKED, "logs/HEAD")
         ) or any(
@@ -201,7 +209,7 @@ class HistoryCopy:
     def _lacks_branch(
         self, before: Collection[str], now: Collection[str], existing: Collection[str]
     ) -> bool:
-        """Return whether the current branch is gone and the log of `HEAD` does not say so."""
+        """Return whether the current branch is gone and the log of `HEAD` does not record it."""
         branch = self._read("HEAD").removeprefix(_SYMBOLIC).strip()
         if branch not in before or branch in now or "logs/HEAD" not in existing:
             return False
@@ -211,9 +219,12 @@ class HistoryCopy:
     def _lost_objects(
         self, existing: Collection[str], lost_refs: Collection[str]
     ) -> dict[str, bytes | OpenFile]:
-        """Return the objects that are gone, all of them, as soon as a pack is among them and no
-        real new one was written, or as soon as git cannot find what it never drops: the object of
-        a ref or of a log that there is."""
+        """Return the lost objects.
+
+        All lost objects are returned as soon as a pack is among them and no real new one was
+        written, or as soon as git cannot find an object that it never drops: the object of an
+        existing ref or log.
+        """
         missing = {
             name: content
             for name, content in self._files.items()
@@ -248,7 +259,7 @@ class HistoryCopy:
         return {}
 
     def _is_whole(self, name: str) -> bool:
-        """Return whether a loose object is what its name promises."""
+        """Return whether the content of a loose object matches its name."""
         try:
             with self._open(_loose(name)) as fd, open(fd, "rb", closefd=False) as file:
                 packed = file.read(_MOST_OBJECT_BYTES)
@@ -260,7 +271,7 @@ class HistoryCopy:
 
     @contextmanager
     def _intact_index(self, name: str) -> Iterator[PackIndex | None]:
-        """Open an index, if it and its pack are whole."""
+        """Open an index, if it and its pack are intact."""
         with ExitStack() as stack:
             try:
                 packed = f"{name.removesuffix('.idx')}.pack"
@@ -280,14 +291,14 @@ class HistoryCopy:
             return None
 
     def _content(self, name: str) -> str:
-        """Return the text of a file as it was."""
+        """Return the text of a file before the command."""
         content = self._files[name]
         if isinstance(content, OpenFile):
             content = content.read(_MOST_TEXT_BYTES)
         return content.decode("utf-8", "replace")
 
     def _read(self, name: str) -> str:
-        """Return the text of a file as it is; empty for one that cannot be read."""
+        """Return the current text of a file; empty if it is unreadable."""
         try:
             with self._open(name) as fd, open(fd, "rb", closefd=False) as file:
                 return file.read(_MOST_TEXT_BYTES).decode("utf-8", "replace")
@@ -296,7 +307,7 @@ class HistoryCopy:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:
-        """Open a file as it is. Raises OSError."""
+        """Open the current file. Raises OSError."""
         *folders, last = name.split("/")
         with ExitStack() as stack:
             folder = self._folder
@@ -311,12 +322,12 @@ class HistoryCopy:
 
 
 def _work_tree_of(store: Path) -> Path | None:
-    """Return the folder whose `.git` the store is, or is a part of; None for a bare repository."""
+    """Return the folder whose `.git` contains the store; None for a bare repository."""
     return next((path.parent for path in (store, *store.parents) if path.name == GIT), None)
 
 
 def _refs(names: Collection[str], read: Callable[[str], str]) -> dict[str, str]:
-    """Return the refs of these files, by their full names, and the commits that they point at."""
+    """Return the refs of these files, by full name, and the commits that they point at."""
     refs = {}
     if _PACKED in names:
         refs = {ref: commit for commit, ref in _PACKED_REF.findall(read(_PACKED))}
@@ -331,7 +342,7 @@ def _hashes(text: str) -> Iterator[str]:
 
 
 def _loose(name: str) -> str:
-    """Return where an object lies outside of packs."""
+    """Return the path of an object outside of packs."""
     return f"{OBJECTS}{name[:2]}/{name[2:]}"
 
 

@@ -1,4 +1,4 @@
-"""Files of a git store that make up its history, and how much of them is held."""
+"""Files of a git store that make up its history, and limits on their copies."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from agent.records import frozen
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.tools.repositories.pack_index import OpenFile
 
-# A worktree has a history of its own inside of the store.
+# A worktree has its own history inside of the store.
 _HISTORY_FOLDER = re.compile(
     r"objects/(?:(?:[0-9a-f]{2}|pack|info)/)?|reftable/"
     r"|worktrees/(?:[^/]+/)?|(?:worktrees/[^/]+/)?(?:logs|refs)/(?:.*/)?"
@@ -27,7 +27,7 @@ _NO_FILES: frozenset[str] = frozenset()
 _MOST_LEVELS = 40
 _COPIED_BYTES = 1 << 20
 _CACHED_STORES = 4
-# Of the descriptors that the process may have, the part that is used here, and how many it needs.
+# Share of the process's descriptors that is used here, and the number needed.
 _SHARE, _WANTED_DESCRIPTORS = 4, 4_096
 OBJECTS = "objects/"
 STORE_FOLDERS = ("objects", "refs")
@@ -36,8 +36,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @frozen
 class HistoryLimits:
-    """Bounds of what a command holds of all repositories of a workspace, in files and bytes, and of
-    the descriptors that all commands share."""
+    """Limits for a command's copies of all repositories of a workspace, in files and bytes.
+
+    The limit on descriptors applies to all commands together.
+    """
 
     files: int = 50_000
     read_bytes: int = 128_000_000
@@ -46,8 +48,10 @@ class HistoryLimits:
 
 @frozen
 class StoreFolder:
-    """A folder of a store as it was listed. `is_settled` says that a later change of what it
-    contains shows in its stamp."""
+    """Folder of a store as it was listed.
+
+    `is_settled`: a later change of its content is visible in its stamp.
+    """
 
     stamp: tuple[int, int]
     is_settled: bool
@@ -61,9 +65,9 @@ class StoreFolder:
 
 @dataclass(slots=True)
 class HistoryCache:
-    """Objects that were read already, by store and folder: they never change under their names.
+    """Objects read earlier, by store and folder: they never change under their names.
 
-    Large files are open once for all commands that hold them.
+    Large files are opened once for all commands that use them.
     """
 
     folders: dict[Path, dict[str, StoreFolder]] = field(default_factory=dict)
@@ -107,7 +111,7 @@ class HistoryCache:
 
 
 class LimitExceeded(Exception):
-    """A repository has more than is held."""
+    """Repository that exceeds the limits."""
 
 
 class HoldingBudget:
@@ -123,7 +127,7 @@ class HoldingBudget:
 
     @contextmanager
     def store(self) -> Iterator[None]:
-        """Give back what a store took that cannot be held."""
+        """Give back the budget of a store that cannot be preserved."""
         before = self._files, self._read_bytes
         try:
             yield
@@ -133,7 +137,7 @@ class HoldingBudget:
 
 
 def _descriptor_share() -> int:
-    """Return how many descriptors may be used here; the process is allowed more, if it has few."""
+    """Return the number of descriptors available here; raise the process's limit if it is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _WANTED_DESCRIPTORS:
         target = _WANTED_DESCRIPTORS
@@ -159,7 +163,7 @@ def put_back(place: Path, files: Mapping[str, bytes | OpenFile]) -> None:
             if isinstance(content, bytes):
                 file.write(content)
                 continue
-            # It may have grown since.
+            # The file may have grown since.
             while data := content.read(_COPIED_BYTES, file.tell()):
                 file.write(data)
 
@@ -167,9 +171,12 @@ def put_back(place: Path, files: Mapping[str, bytes | OpenFile]) -> None:
 def walk_history(
     folder: int, listed: Mapping[str, StoreFolder], path: str = "", *, is_strict: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield each folder of a history, as a prefix of names in it, and a descriptor; the caller puts
-    it into `listed` before it asks for the next one. No link is followed. If `is_strict`, raises
-    OSError and `LimitExceeded` for a folder that cannot be looked into; it is left out else."""
+    """Yield each folder of a history: a prefix of the names in it, and a descriptor.
+
+    The caller puts the folder into `listed` before it asks for the next one. Links are not
+    followed. If `is_strict`, raises OSError and `LimitExceeded` for an unreadable folder; otherwise
+    such a folder is omitted.
+    """
     yield path, folder
     for name in listed[path].folders:
         inner_path = f"{path}{name}/"
@@ -194,7 +201,7 @@ def walk_history(
 
 
 def history_names(folder: int, path: str) -> tuple[list[str], tuple[str, ...]]:
-    """Return the names of the files of a history, and of the folders, in an open folder."""
+    """Return the names of the history files, and of the folders, in an open folder."""
     files: list[str] = []
     folders: list[str] = []
     with os.scandir(folder) as entries:
@@ -210,7 +217,7 @@ def history_names(folder: int, path: str) -> tuple[list[str], tuple[str, ...]]:
     elif path in (OBJECTS, "worktrees/"):
         names = _NO_FILES
     else:
-        # What git has not finished is none of it.
+        # Files that git has not finished are not part of it.
         return [
             name for name in files if not name.endswith(".lock") and not name.startswith("tmp_")
         ], tuple(folders)
@@ -222,7 +229,7 @@ def stamp_of(info: os.stat_result) -> tuple[int, int]:
 
 
 def is_store(folder: int) -> bool:
-    """Return whether git would take the open folder for a repository."""
+    """Return whether git would recognize the open folder as a repository."""
     try:
         os.stat("HEAD", dir_fd=folder, follow_symlinks=False)
         return all(

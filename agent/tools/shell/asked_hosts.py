@@ -1,4 +1,4 @@
-"""The hosts that a model wants a command to reach, which a person is asked about."""
+"""Hosts that a model requests for a command, which a person is asked about."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -9,8 +9,10 @@ _MOST_HOSTS = 8
 
 
 def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The names in the form in which they are compared; `limit` is the role's. Raises
-    `ToolError`."""
+    """Return the names in their canonical form; `limit` is the role's.
+
+    Raises `ToolError`.
+    """
     from agent.security.network.hosts import host_name
     from agent.security.policy.roles import in_hosts
 
@@ -36,7 +38,7 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
 
 
 def _is_own(host: str) -> bool:
-    """Whether it means the command's own network: nothing asks about services of this machine."""
+    """Return whether the host is in the command's own network, which needs no question."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

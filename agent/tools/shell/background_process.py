@@ -1,4 +1,4 @@
-"""One command in the background: what it has said, what it is told, and how it ended."""
+"""Background command: its output, its input and its exit."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from agent.types import Taint, ToolResult
 
 
 class RingBuffer:
-    """Keeps the newest `limit_bytes`; positions count from the beginning of the output."""
+    """Buffer of the newest `limit_bytes`; positions count from the beginning of the output."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.total_bytes = 0
@@ -28,12 +28,12 @@ class RingBuffer:
     def feed(self, data: bytes) -> None:
         self.total_bytes += len(data)
         self._data += data
-        # Half as much again before it is cut: not every byte moves all the others.
+        # Cut only at one and a half times the limit, so that not every byte moves all others.
         if len(self._data) > self._limit * 3 // 2:
             del self._data[: -self._limit]
 
     def since(self, position: int) -> tuple[bytes, int]:
-        """What came behind a position, and how many bytes of it are gone."""
+        """Return the output after a position, and the number of its bytes that are lost."""
         data = bytes(self._data[-self._limit :])
         first = self.total_bytes - len(data)
         return data[max(0, position - first) :], max(0, first - position)
@@ -49,16 +49,16 @@ WRITE_S = 5.0
 _TITLE_CHARS = 60
 _LAST_LINE_CHARS = 400
 
-# Runs the command with this descriptor as its standard input.
+# Run the command with this descriptor as its standard input.
 Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 
 
 @frozen
 class ProcessOrigin:
-    """What was started where: whom it can reach, and what its output brings into a session.
+    """Origin of a process: its command and place, reachable hosts and taint of its output.
 
-    `is_exposed` says that it knew strangers' words from the start, `read_only` that it can write
-    nothing down.
+    `is_exposed`: it could read strangers' words from the start. `read_only`: it cannot write to
+    disk.
     """
 
     command: str
@@ -71,12 +71,12 @@ class ProcessOrigin:
 
 
 class BackgroundProcess:
-    """A process and its last output. `run` lives as long as it does; `exit_description` says
-    how it ended, None as long as it runs.
+    """Process and its last output.
 
+    `run` lasts as long as the process; `exit_description` says how it ended, None while it runs.
     `is_ending`: its end was requested, which takes a moment. `has_unreported_end`: the model does
-    not know yet that it ended (`is_being_reported`: the next turn tells it). `start_error` says
-    why it could not be started.
+    not know yet that it ended (`is_being_reported`: the next turn reports it). `start_error` is the
+    reason why it could not be started.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class BackgroundProcess:
 
     @property
     def state(self) -> str:
-        """How it is, in words."""
+        """State in words."""
         if self.is_ending and self.exit_description is None:
             return "being ended"
         return self.exit_description or f"running for {time.monotonic() - self.started_at_s:.1f} s"
 
     @property
     def began_at(self) -> float:
-        """Unix time in seconds."""
+        """Start time as Unix time in seconds."""
         return time.time() - (time.monotonic() - self.started_at_s)
 
     @property
@@ -125,28 +125,28 @@ class BackgroundProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def output_since(self, position: int) -> TaskOutput:
-        """For people: what the model has read is not counted by it."""
+        """Return output for people, without marking it as read by the model."""
         data, lost_bytes = self._ring.since(position)
         begin = max(0, position) + lost_bytes
         return TaskOutput(data.decode("utf-8", "replace"), begin, begin + len(data))
 
     @property
     def is_exposed(self) -> bool:
-        """Whether it may know strangers' words: then they may be in any file that it can write."""
+        """True if it may have read strangers' words, which may then be in any file it can write."""
         return self._is_exposed or is_marked(self.origin.workspace)
 
     @property
     def taint(self) -> frozenset[Taint]:
-        """What its output brings into a session."""
+        """Taint of its output."""
         return self.origin.taint | UNTRUSTED if self.is_exposed else self.origin.taint
 
     @property
     def unread_bytes(self) -> int:
-        """How much output has not been read yet."""
+        """Number of bytes of output not read yet."""
         return self._ring.total_bytes - self._read_position
 
     async def run(self, work: Work, idle_s: float = IDLE_S) -> None:
-        """Do the work, as the process's own task."""
+        """Run the work as the process's own task."""
         reader, self._stdin = os.pipe()
         os.set_blocking(self._stdin, False)
         try:
@@ -176,16 +176,16 @@ class BackgroundProcess:
             self._activity.set()
 
     def touch(self, idle_s: float = IDLE_S) -> None:
-        """A message came in its conversation: the idle time starts again."""
+        """Restart the idle timer, because a message arrived in its conversation."""
         if self._idle is not None and self.exit_description is None:
             with suppress(RuntimeError):  # it is being ended
                 self._idle.reschedule(asyncio.get_running_loop().time() + idle_s)
 
     async def read_output(self, wait_s: float, *, first_words: bool) -> tuple[bytes, int]:
-        """What it has said since the last look, and how many bytes of that were lost.
+        """Return the output since the last read, and the number of lost bytes.
 
-        Waits for the end, or until the time is over; `first_words` are enough where it was given
-        something to read.
+        Waits for the end of the process, or for the timeout. With `first_words`, the first output
+        after some input is enough.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -217,17 +217,17 @@ class BackgroundProcess:
         return True
 
     async def _mark_read(self) -> None:
-        """The model knows the end: what was to tell it is withdrawn."""
+        """Withdraw the notification of the model, which knows the end."""
         self.has_unreported_end = False
         withdraw, self._withdraw = self._withdraw, None
         if withdraw is not None:
             await withdraw()
 
     async def write(self, text: bytes, *, is_exposed: bool, last: bool) -> None:
-        """Give it something to read; after the `last` there is nothing more. Raises `ToolError`."""
+        """Write input to the process; `last` closes its input. Raises `ToolError`."""
         if is_exposed:
             self._is_exposed = True
-            # Later commands read what it writes down.
+            # Later commands read the files that it writes.
             mark_tainted(self.origin.workspace, self.origin.workspace)
         unwritten = text
         try:
@@ -248,7 +248,7 @@ class BackgroundProcess:
             self._close_input()
 
     async def _room(self) -> None:
-        """Wait until the pipe takes something, or is closed."""
+        """Wait until the pipe is writable or closed."""
         loop, pipe, ready = asyncio.get_running_loop(), self._stdin, asyncio.Event()
         assert pipe is not None, "there is a pipe that is full"
         loop.add_writer(pipe, ready.set)
@@ -257,7 +257,7 @@ class BackgroundProcess:
             await ready.wait()
         finally:
             self._full = None
-            # By another number it may be something else by now.
+            # The descriptor number may have been reused by now.
             if self._stdin == pipe:
                 loop.remove_writer(pipe)
 
@@ -291,7 +291,7 @@ async def report(
     *,
     first_words: bool = False,
 ) -> ToolResult:
-    """What a process has said since the last look, and how it is."""
+    """Return the output of a process since the last read, and its state."""
     data, lost_bytes = await process.read_output(wait_s, first_words=first_words)
     marks = call.workspace if "untrusted" in process.taint else None
     with SpillBuffer(spill_folder(call.workspace), limit_bytes, marks) as output:

@@ -1,5 +1,7 @@
-"""A program that Kore talks to over its streams for as long as it is needed, in the sandbox of
-commands: an MCP server, or a language server."""
+"""Long-running server in the sandbox of commands: an MCP server or a language server.
+
+Kore communicates with it over its standard streams.
+"""
 
 import asyncio
 import os
@@ -33,12 +35,12 @@ from agent.tools.shell.server_log import ServerLog
 from agent.types import ToolCall
 
 _GRACE_S = 1.0
-# It may run for weeks: it is looked at less often than a command.
+# It may run for weeks, so it is checked less often than a command.
 _LOOK_S = 5.0
 
 
 class TooMuchOutput(Exception):
-    """A server that never stops; the text is a sentence."""
+    """Server that never stops writing; the text is a sentence."""
 
     def __init__(self, text: str = "It sent more than Kore takes at once.") -> None:
         super().__init__(text)
@@ -46,12 +48,12 @@ class TooMuchOutput(Exception):
 
 @frozen
 class ServerCommand:
-    """What to start.
+    """Command that starts a server.
 
-    It works in `folder`, which it may change unless `read_only`, and which is the one of `identity`
-    if that is known; `home` is the folder that it has as its /tmp and HOME, from start to start. It
-    reads `shown_folders` besides, and reaches the hosts of `network`; `reach` is for tests: which
-    addresses that may lead to.
+    It works in `folder`, which it may change unless `read_only`, and whose identity is `identity`
+    if that is known. `home` is its /tmp and HOME, and persists across starts. It can also read
+    `shown_folders` and reach the hosts of `network`. `reach` exists for tests: the addresses that
+    `network` may lead to.
     """
 
     argv: tuple[str, ...]
@@ -66,10 +68,10 @@ class ServerCommand:
 
 
 class ConfinedServer:
-    """Starts a server and hands out its input; everything of it has ended when the block does.
+    """Server process and its input; all of its processes end with the block of `open`.
 
-    `title` says for people what it is, such as "MCP server time". `find_command` says what to
-    start, may block, and raises `ToolError`. `meters` look after what it uses up.
+    `title` describes it for people, such as "MCP server time". `find_command` returns the command,
+    may block, and raises `ToolError`. `meters` limit its resource usage.
     """
 
     def __init__(
@@ -90,8 +92,11 @@ class ConfinedServer:
     async def open(
         self, on_output: Callable[[bytes], None], on_end: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[asyncio.StreamWriter]:
-        """Its standard input. `on_output` takes what it says, and may raise `TooMuchOutput`, which
-        ends it; `on_end` is awaited when it has ended."""
+        """Yield its standard input.
+
+        `on_output` receives its output, and may raise `TooMuchOutput`, which ends the server.
+        `on_end` is awaited when it has ended.
+        """
         async with AsyncExitStack() as stack:
             stdin_r, stdin_w = os.pipe()
             stack.callback(_close_quietly, stdin_r)
@@ -114,7 +119,7 @@ class ConfinedServer:
             try:
                 yield writer
             finally:
-                # A server ends by itself when its input does; it has a moment for that.
+                # A server ends when its input is closed; give it a moment.
                 writer.close()
                 await asyncio.wait({task}, timeout=_GRACE_S)
                 task.cancel()
@@ -169,7 +174,7 @@ class ConfinedServer:
     def _meter(
         self, command: ServerCommand, folder: Path
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
-        """What ends it when it uses up the memory or the disk."""
+        """Return a meter that ends the server when it uses up the memory or the disk."""
         if (limits := self._settings.limits) is None:
             return nullcontext()
         folders = (command.home,) if command.read_only else (command.home, folder)
@@ -207,8 +212,10 @@ class ConfinedServer:
         )
 
     def _restrictions(self, folder: Path) -> MountRestrictions:
-        """What of its folder the server must not see or change: as for a command of the owner's
-        that knows strangers' words."""
+        """Return the mount restrictions of its folder.
+
+        They are the restrictions of an owner's command that has read strangers' words.
+        """
         environment = ToolEnvironment(
             session=self._title,
             workspace=folder,

@@ -1,4 +1,4 @@
-"""`exec`: runs a shell command in the workspace."""
+"""`exec` tool: run a shell command in the workspace."""
 
 import asyncio
 import codecs
@@ -35,11 +35,11 @@ _REASON_CHARS = 300
 
 
 class Exec:
-    """Runs `sh -c` with a deadline; the result ends with the exit code.
+    """Tool that runs `sh -c` with a timeout; the result ends with the exit code.
 
-    In a sandbox it reaches the hosts that the settings and the policy name, and no others. What
-    it leaves running in the background is one of `processes`.
-    `reach` is for tests alone: it says more of how hosts are reached (`Grant`).
+    In a sandbox the command reaches only the hosts that the settings and the policy name. A command
+    left in the background is one of `processes`. `reach` exists for tests only: options of the
+    network access (`Grant`).
     """
 
     name: ClassVar[str] = "exec"
@@ -90,7 +90,7 @@ class Exec:
         return " ".join(parts)
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The exact command; what confines it decides whom it can reach."""
+        """Declare the exact command; its confinement decides which hosts it can reach."""
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
         deletion = None if line.is_frozen else await asyncio.to_thread(self._deletion, line)
@@ -107,7 +107,7 @@ class Exec:
     async def bind(
         self, plan: EffectPlan, args: Mapping[str, Any], call: CallContext
     ) -> EffectPlan:
-        """Return the plan with the scripts of the command, its home and what confines it."""
+        """Return the plan with the scripts of the command, its home and its confinement."""
         line = self._line(args, replace(call, read_only=plan.read_only))
         contents = await asyncio.to_thread(line.contents)
         home = await asyncio.to_thread(self._commands.home, line)
@@ -190,7 +190,7 @@ class Exec:
         return self.processes.background_taint(workspace)
 
     def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
-        """Return advice on a command that its sandbox made fail. May block."""
+        """Return advice on a command that failed because of its sandbox. May block."""
         if end.code == 0 or not self._commands.holds(line):
             return ""
         return refusal_remark(
@@ -209,7 +209,7 @@ class Exec:
         )
 
     def _deletion(self, line: CommandLine) -> Deletion | None:
-        """Return what a command is known to delete, or could delete unprotected. May block."""
+        """Return known deletions of a command, or possible ones if unprotected. May block."""
         targets = line.deletion_targets()
         unprotected = self._commands.unprotected_history(line)
         deletion = None
@@ -223,13 +223,13 @@ class Exec:
         return replace(deletion, lost=(*deletion.lost, ("unprotected", unprotected)))
 
     def _record_changes(self, line: CommandLine) -> AbstractAsyncContextManager[None]:
-        """What cannot write need not be looked after."""
+        """Record changes of files, unless the command cannot write."""
         if line.is_frozen:
             return nullcontext()
         return line.call.changes.command(self._scope.unrecorded(line.call))
 
     async def _begin(self, line: CommandLine, timeout_s: float | None) -> ToolResult:
-        """Leave it running; what it says at once is told at once."""
+        """Leave the command running; return its first output."""
         call = line.call
 
         async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
@@ -288,8 +288,10 @@ class Exec:
         )
 
     def _network(self, args: Mapping[str, Any], call: CallContext) -> tuple[str, ...]:
-        """The hosts that the command is to reach beside those of the settings; none where no
-        sandbox keeps it from any. Raises `ToolError`."""
+        """Return the hosts that the command needs beyond the hosts of the settings.
+
+        Return none if no sandbox restricts the network. Raises `ToolError`.
+        """
         words = str(args.get("network") or "").replace(",", " ").split()
         if not words or not self._commands.confines:
             return ()
@@ -302,13 +304,15 @@ class Exec:
         return wanted_hosts(words, call.hosts)
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
-        """Why the command is to run outside of the sandbox; None where it runs inside, or where
-        there is none. Raises `ToolError`."""
+        """Return the reason to run the command outside of the sandbox.
+
+        Return None if it runs inside or if there is none. Raises `ToolError`.
+        """
         if args.get("outside") is not True or not self._commands.confines:
             return None
         if not call.owner:
             raise ToolError("Only the owner's conversations can run commands outside the sandbox.")
-        # On one line, so that no part of it reads as Kore's own words.
+        # On one line, so that no part of it reads as a message of Kore.
         reason = " ".join(str(args.get("reason") or "").split())
         if not reason:
             raise ToolError(

@@ -1,8 +1,8 @@
-"""What a command made in git's stores that git would run, or be configured by, later on.
+"""Guard against new files in git stores that git would run or read as configuration.
 
-What existed before is read-only to a command in a sandbox. What it makes is known afterwards only:
-then it gets a name that git does not read. Without this, a command that knows strangers' words
-could have the person's own git run a program outside of the sandbox.
+Files that existed before are read-only to a command in a sandbox. New files are known only
+afterwards: they are renamed to a name that git does not read. Without this, a command that knows
+strangers' words could make the person's own git run a program outside of the sandbox.
 """
 
 import os
@@ -14,24 +14,24 @@ from agent.security.files.regular_file import read_regular
 from agent.security.shell.git_safety import LIMIT_BYTES, is_plain_configuration
 from agent.tools.shell.mount_restrictions import find_git_stores
 
-# Of these, hooks are run and the others say what is.
+# Git runs the hooks and reads configuration from the others.
 _CONTROL_FILES = ("config", "config.worktree", "commondir", "hooks")
 _SAMPLE = ".sample"
 
 
 class GitStoreGuard:
-    """`begin` with the stores that there are before the command, `end` after it."""
+    """Guard for one command: `begin` with the existing stores before it, `end` after it."""
 
     def __init__(self, workspace: Path) -> None:
         self._root = workspace
         self._existing: dict[Path, frozenset[str]] = {}
 
     def begin(self, stores: Sequence[Path]) -> None:
-        """Remember what these hold. May block."""
+        """Record the content of the stores. May block."""
         self._existing = {store: _control_files(store) for store in stores}
 
     def end(self) -> Sequence[tuple[str, str]]:
-        """Set aside what git would obey and was not there before; old and new names. May block."""
+        """Rename new files that git would obey; return old and new names. May block."""
         moved = []
         for path in self._planted():
             if (new := set_aside(path)) is not None:
@@ -46,11 +46,11 @@ class GitStoreGuard:
             elif store.is_dir() and not store.is_symlink():
                 yield from _unsafe_parts(store)
             elif not self._is_worktree(store):
-                # A file or a link that says where the store is: anywhere.
+                # A file or a link that points to a store anywhere.
                 yield store
 
     def _is_worktree(self, pointer: Path) -> bool:
-        """Whether it is the `.git` file of a worktree of a store that was there before."""
+        """Return whether it is the `.git` file of a worktree of a store that existed before."""
         try:
             store = _pointed_at(pointer, "gitdir: ")
             common = _pointed_at(store / "commondir")
@@ -60,7 +60,7 @@ class GitStoreGuard:
 
 
 def _pointed_at(pointer: Path, prefix: str = "") -> Path:
-    """Return the real path that a file of git names. Raises OSError, or ValueError."""
+    """Return the real path that a file of git names. Raises OSError or ValueError."""
     text = os.fsdecode(read_regular(pointer, LIMIT_BYTES))
     return Path(os.path.realpath(pointer.parent / text.removeprefix(prefix).strip()))
 
@@ -70,7 +70,7 @@ def _control_files(store: Path) -> frozenset[str]:
 
 
 def _unsafe_parts(store: Path) -> Iterator[Path]:
-    """What git would run in a new store."""
+    """Yield the parts of a new store that git would run."""
     for name in ("config.worktree", "commondir"):
         if os.path.lexists(store / name):
             yield store / name

@@ -1,7 +1,7 @@
-"""The files that earlier commands have left in the home of a conversation's commands.
+"""Files that earlier commands left in the home of a conversation's commands.
 
 Programs load settings, packages and other programs from anywhere in a home, so every file counts,
-wherever it is and whatever its name.
+at any place and under any name.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from agent.security.files.folder_tree import FolderCursor
 from agent.security.files.safe_open import LISTED
 from agent.security.sandbox.environment import PROGRAMS
 
-# These change with every use of their program and steer nothing, unless a link makes them a file
-# that does. Logs of npm, which only counts and deletes them:
+# These change with every use of their program and have no effect, unless a link gives them one.
+# Logs of npm, which only counts and deletes them:
 _NPM_LOGS = ".npm/_logs"
-# When cargo last used each of its downloads, to remove the oldest:
+# Times of last use of cargo's downloads, to remove the oldest:
 _CARGO_USES = ".cargo/.global-cache"
-# A file of npm whose time says when a newer npm was last looked for, and one that cargo locks:
+# An npm file whose time records the last check for a newer npm, and a lock file of cargo:
 _EMPTY_FILES = (".npm/_update-notifier-last-checked", ".cargo/.package-cache")
 _PASSED_OVER = frozenset({_NPM_LOGS, _CARGO_USES, *_EMPTY_FILES})
 _PASSED_OVER_PARTS = tuple(tuple(path.split("/")) for path in sorted(_PASSED_OVER))
 _PASSED_OVER_DEPTH = 2
 MAX_ENTRIES = 60_000
 MAX_SCAN_S = 2.0
-# Of small files near the top the contents count: a program may write one again unchanged.
+# For small files near the top the content counts: a program may rewrite one unchanged.
 _HASHED_DEPTH, _HASHED_BYTES, _HASHED_FILES = 3, 64_000, 200
 _MOST_NAMES, _NAME_CHARS = 30, 80
 _NAME = attrgetter("name")
@@ -40,11 +40,11 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @frozen
 class HomeSettings:
-    """The files of a home.
+    """Files of a home.
 
     `names` are for a person: each file is named, or a folder with the number of files in it.
-    `digest` is a hash of all files, "" where there are none. `unbound` names something that the
-    hash can't include, such as a link to somewhere else.
+    `digest` is a hash of all files, "" if there are none. `unbound` names a file that the hash
+    can't include, such as a link to somewhere else.
     """
 
     names: tuple[str, ...] = ()
@@ -53,8 +53,10 @@ class HomeSettings:
 
 
 def home_settings(home: Path, seen_as: str, max_entries: int = MAX_ENTRIES) -> HomeSettings:
-    """Return the files in `home`, whose parent no command can replace and which commands see at
-    `seen_as`. May block."""
+    """Return the files in `home`, which commands see at `seen_as`.
+
+    No command can replace the parent of `home`. May block.
+    """
     scan = _Scan(seen_as, max_entries)
     try:
         parent = os.open(home.parent, LISTED)
@@ -65,7 +67,7 @@ def home_settings(home: Path, seen_as: str, max_entries: int = MAX_ENTRIES) -> H
     except FileNotFoundError:
         return HomeSettings()
     except OSError:
-        # A link, a file, or closed to Kore.
+        # A link, a file, or unreadable for Kore.
         return HomeSettings(("~",), "unknown", "~")
     finally:
         os.close(parent)
@@ -78,7 +80,7 @@ def home_settings(home: Path, seen_as: str, max_entries: int = MAX_ENTRIES) -> H
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder of the home; `names` are its entries without folders, `count` all below it."""
+    """Folder of the home; `names` are its entries except folders, `count` all entries below it."""
 
     path: str
     names: list[str] = field(default_factory=list)
@@ -87,7 +89,7 @@ class _Folder:
 
 
 class _Unfinished(Exception):
-    """There are more entries than the scan may look at, or it takes too long."""
+    """The scan found too many entries or took too long."""
 
 
 class _Scan:
@@ -135,7 +137,7 @@ class _Scan:
                 self._unbound = "…"
 
     def _list(self, cursor: FolderCursor, folder: _Folder) -> list[str]:
-        """Take in the entries of the open folder, and return the folders among them."""
+        """Add the entries of the open folder, and return its subfolders."""
         folders, lines = [], [folder.path]
         depth = len(cursor.names)
         is_deep = depth >= _HASHED_DEPTH
@@ -167,7 +169,7 @@ class _Scan:
         return folders
 
     def _state(self, cursor: FolderCursor, folder: _Folder, entry: os.DirEntry[str]) -> str:
-        """Return what tells whether an entry is still the same."""
+        """Return a text that changes if the entry changes."""
         name, info, depth = entry.name, entry.stat(follow_symlinks=False), len(cursor.names)
         if stat.S_ISREG(info.st_mode):
             folder.names.append(name)
@@ -186,8 +188,11 @@ class _Scan:
         return state
 
     def _is_bound(self, target: str, folder: _Folder) -> bool:
-        """Return whether a link leads to what no command can change, or to a file of this home,
-        whose links are judged like this as well."""
+        """Return whether commands cannot change the target of a link.
+
+        A link to a file of this home counts as well, because the links there are checked in the
+        same way.
+        """
         parts = target.split("/")
         if target.startswith("/"):
             if ".." in parts:
@@ -208,7 +213,7 @@ class _Scan:
     def result(self) -> HomeSettings:
         if not self._top.count and self._unbound is None:
             return HomeSettings()
-        # Each scan of a home may end elsewhere if it is not completed.
+        # An incomplete scan of a home may end at a different entry each time.
         digest = "unknown" if self._unbound == "…" else self._digest.hexdigest()
         names = tuple(map(_readable, _names(self._top)))
         return HomeSettings(names, digest, self._unbound and _readable(self._unbound))
@@ -225,7 +230,7 @@ def _is_passed_over(folder: str, entry: os.DirEntry[str]) -> bool:
 
 
 def _is_looked_at(parts: list[str]) -> bool:
-    """Return whether all files at a path of the home, and below it, are included in the hash."""
+    """Return whether all files at and below a path of the home are included in the hash."""
     at = tuple(part for part in parts if part not in ("", "."))
     return all(at[: len(path)] != path[: len(at)] for path in _PASSED_OVER_PARTS)
 
@@ -237,8 +242,11 @@ def _include(above: _Folder, inner: _Folder) -> None:
 
 
 def _stamp(info: os.stat_result) -> str:
-    """Return what changes with a file: each change of it or of its mode and times sets the time of
-    the last change (ctime), which no command can set."""
+    """Return the stamp of a file.
+
+    Every change of the file, its mode or its times sets the change time (ctime), which commands
+    cannot set.
+    """
     return f"{info.st_ino} {info.st_size} {info.st_ctime_ns}"
 
 
@@ -249,7 +257,7 @@ def _hash(name: str, folder: int) -> str:
 
 
 def _names(top: _Folder) -> list[str]:
-    """Return names for all files: folders with many are counted, the uppermost are opened first."""
+    """Return names for all files: large folders are counted, the uppermost are expanded first."""
     names = list(top.names)
     pending = deque(top.folders)
     counted_folders: list[str] = []

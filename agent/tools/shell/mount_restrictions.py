@@ -1,4 +1,4 @@
-"""What of a workspace a command in a sandbox must not see, or must not change."""
+"""Paths of a workspace that a command in a sandbox must not see or change."""
 
 import os
 from collections import deque
@@ -26,18 +26,20 @@ TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
 _PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 
-# Folders of others' packages: programs that install them rename what lies there, and one is
-# never opened as a project. Only their own entries are looked at.
+# Folders of third-party packages: installers rename their content, and they are never opened as
+# projects. Only their own entries are checked.
 _PACKAGES = frozenset({"node_modules", "site-packages"})
 
-# A folder with both is where git keeps its objects, whatever its name is.
+# A folder with both contains git objects, under any name.
 _STORE = frozenset({"HEAD", "objects"})
 
 
 @frozen
 class MountRestrictions:
-    """Real paths in the workspace that exist; see `SandboxCommand`. `git_stores` are the folders
-    where git keeps its objects, and the files that lead to one."""
+    """Existing real paths in the workspace; see `SandboxCommand`.
+
+    `git_stores` are the folders with git objects, and the files that lead to one.
+    """
 
     forbidden_paths: tuple[Path, ...] = ()
     masked_paths: tuple[Path, ...] = ()
@@ -46,16 +48,17 @@ class MountRestrictions:
 
 
 def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestrictions:
-    """Kore's own files are closed to everybody, what others told Kore to all but the owner.
+    """Return the restrictions of a call.
 
-    Where anything is closed, git's stores are closed too: they keep older versions of it. What
-    the system prompt is made of and what other programs run by themselves is frozen: file tools
-    change it, and are judged for it. Blocked paths are covered at any depth, but for `.git`: there
-    only what git runs or is configured by is frozen.
-    After strangers' words so is what later turns are told to do (HEARTBEAT.md, the checklist).
-    A folder that Kore cannot look into is hidden. May block: it walks through the workspace. Raises
-    `ToolError` where that holds more than `LIMIT_ENTRIES` entries: by a flood of files, a command
-    could otherwise uncover what lies behind them.
+    Kore's own files are hidden from every command, other people's data from commands of anyone but
+    the owner. If anything is hidden, git's stores are hidden too, because they contain older
+    versions of it. Sources of the system prompt and files that other programs run automatically are
+    frozen: file tools change them, and are judged for it. Blocked paths are covered at any depth,
+    except `.git`: there only hooks and configuration are frozen. After strangers' words, the
+    instructions for later turns (HEARTBEAT.md, the checklist) are frozen too. A folder that Kore
+    cannot read is hidden. May block: it walks through the workspace. Raises `ToolError` if the
+    workspace has more than `LIMIT_ENTRIES` entries: otherwise a command could create a flood of
+    files to uncover the paths behind them.
     """
     root = call.workspace
     closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
@@ -80,20 +83,23 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     hidden_paths = {*closed, *masked}
 
     def visible(paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Without what lies in something that is hidden as a whole."""
+        """Return the paths that are not inside a hidden folder."""
         return tuple(path for path in paths if hidden_paths.isdisjoint(path.parents))
 
     return MountRestrictions(visible(closed), visible(masked), visible(frozen), tuple(walk.stores))
 
 
 def find_git_stores(root: Path) -> tuple[Path, ...]:
-    """`MountRestrictions.git_stores`, of a workspace with more than `LIMIT_ENTRIES` entries those
-    nearest to its top. May block."""
+    """Return `MountRestrictions.git_stores`.
+
+    For a workspace with more than `LIMIT_ENTRIES` entries, return those nearest to its top. May
+    block.
+    """
     return tuple(_CoverWalk(root, ()).stores)
 
 
 def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
-    """What links lead to, each once; those to nothing that a command could get at are left out."""
+    """Return link targets, each once; targets that a command cannot reach are omitted."""
     paths_found: dict[Path, None] = {}
     for path in paths:
         if path.is_symlink():
@@ -105,7 +111,7 @@ def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
 
 
 class _CoverWalk:
-    """What is to be covered below a folder, the ways to it before what lies in it."""
+    """Paths to cover below a folder, each path before its content."""
 
     def __init__(self, root: Path, blocked: Sequence[str]) -> None:
         self.masked_paths: list[Path] = []
@@ -123,18 +129,18 @@ class _CoverWalk:
         self.is_complete = not pending
 
     def _visit(self, folder: str, above: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Look at one folder; yields those in it that are to be looked at in turn."""
+        """Check one folder; yield its subfolders to check next."""
         try:
             entries = list(os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError:
-            # A command could open it again, or look into it when Kore cannot.
+            # A command could reopen it, or may be able to read it when Kore cannot.
             self.masked_paths.append(Path(folder))
             return
         self._remaining -= len(entries)
         if _STORE.issubset(entry.name for entry in entries):
-            # Looked through all the same: a command can make any folder look like this.
+            # Walked all the same: a command can make any folder look like this.
             self._freeze_git(Path(folder))
             if above:
                 self.stores.append(Path(folder))
@@ -159,7 +165,7 @@ class _CoverWalk:
         if path.is_dir() and not path.is_symlink():
             self._freeze_git(path)
         else:
-            # It says where the store is.
+            # It contains the location of the store.
             self.read_only_paths.append(path)
 
     def _freeze_git(self, store: Path) -> None:
@@ -171,7 +177,7 @@ class _CoverWalk:
 
 
 def _key(name: str) -> str:
-    """`normalize_filename`, quickly for ordinary names."""
+    """Return `normalize_filename`, with a fast path for ordinary names."""
     if name.isascii() and ":" not in name and name[-1] not in " .":
         return name.lower()
     return normalize_filename(name)

@@ -1,14 +1,14 @@
-"""Bound on what a server sends, for MCP servers and language servers alike."""
+"""Limit on the output of servers, for MCP servers and language servers alike."""
 
 import re
 import time
 
 from agent.tools.shell.confined_server import TooMuchOutput
 
-# What a server may send at once, and what it may send on and on: more floods.
+# Burst and sustained rate of a server's output: more is a flood.
 MAX_AT_ONCE_BYTES = 64_000_000
 MAX_BYTES_PER_S = 1_000_000
-# A JSON value takes time and memory that its few bytes do not show.
+# A JSON value takes more time and memory than its few bytes suggest.
 VALUE_BYTES = 64
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
@@ -21,7 +21,7 @@ class OutputBudget:
         self._taken_at = time.monotonic()
 
     def take(self, size_bytes: int) -> None:
-        """Spend so much. Raises `TooMuchOutput`."""
+        """Spend this number of bytes. Raises `TooMuchOutput`."""
         now = time.monotonic()
         left_bytes = self._spent_bytes - (now - self._taken_at) * MAX_BYTES_PER_S
         self._spent_bytes, self._taken_at = max(0.0, left_bytes), now
@@ -30,11 +30,13 @@ class OutputBudget:
         self._spent_bytes += size_bytes
 
     def take_values(self, json: bytes) -> None:
-        """Spend the weight of JSON values beyond their bytes, before decoding. Raises
-        `TooMuchOutput`."""
+        """Spend the weight of JSON values beyond their bytes, before decoding.
+
+        Raises `TooMuchOutput`.
+        """
         if (excess := _value_bytes(json) - len(json)) <= 0:
             return
-        # Text has commas, too.
+        # Strings contain commas, too.
         if (excess := _value_bytes(_STRING.sub(b"", json)) - len(json)) > 0:
             self.take(excess)
 

@@ -1,4 +1,4 @@
-"""One shell command as a process group that ends with its call, and with Kore."""
+"""Shell command as a process group that ends with its call, and with Kore."""
 
 import asyncio
 import os
@@ -17,14 +17,17 @@ from agent.tools.shell.resource_limits import CommandMeter
 
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
-# What a supervisor has to end what it started, before it is killed itself.
+# Time for a supervisor to end its processes, before it is killed itself.
 SUPERVISED_S = 5.0
 
 
 @frozen
 class Exit:
-    """How a command ended; `code` is negative for a signal, None when its time was over. `reason`
-    is a sentence when it was ended for what it used up."""
+    """Exit of a command.
+
+    `code` is negative for a signal, None after a timeout. `reason` is a sentence if the command was
+    ended because of its resource usage.
+    """
 
     code: int | None
     reason: str = ""
@@ -38,12 +41,12 @@ async def run(
     *,
     on_error: Callable[[bytes], None] | None = None,
 ) -> Exit:
-    """Run what a sandbox prepared; both output streams reach `on_output` in order, unless the
-    second one has its own `on_error`.
+    """Run a command prepared by a sandbox.
 
-    Returns when the command itself has ended: what it left in the background is killed, and a
-    process that escaped but holds the pipe is not waited for. The same happens at the time-out
-    and when the caller is cancelled. Raises OSError when the command cannot be started.
+    Both output streams reach `on_output` in order, unless stderr has its own `on_error`. Returns
+    when the command itself has ended: its background processes are killed, and a process that
+    escaped but has the pipe open is not waited for. The same happens after a timeout and when the
+    caller is cancelled. Raises OSError when the command cannot be started.
     """
     alive_r, alive_w = os.pipe()
     out_r, out_w = os.pipe()
@@ -51,7 +54,7 @@ async def run(
         stack.callback(os.close, out_r)
         err_w = out_w if on_error is None else _open_errors(stack, on_error)
         if spawn.user is not None:
-            # Or a command could not open its /dev/stdout.
+            # Otherwise a command could not open its /dev/stdout.
             for fd in {out_w, err_w}:
                 os.fchown(fd, spawn.user, -1)
         alive = stack.enter_context(os.fdopen(alive_w, "wb", buffering=0))
@@ -82,7 +85,10 @@ async def run(
 
 
 def _open_errors(stack: ExitStack, on_error: Callable[[bytes], None]) -> int:
-    """A pipe whose words reach `on_error` until the stack ends; the other end is the caller's."""
+    """Return the write end of a pipe whose data reaches `on_error` until the stack ends.
+
+    The write end belongs to the caller.
+    """
     err_r, err_w = os.pipe()
     stack.callback(os.close, err_r)
     stack.callback(_OutputReader(err_r, on_error).stop)
@@ -110,14 +116,14 @@ async def _communicate(
 
 @frozen
 class _Child:
-    """What was started, and the pipe that tells it that Kore lives."""
+    """Started process, and the pipe that signals that Kore is alive."""
 
     process: asyncio.subprocess.Process
     alive: FileIO
     is_supervised: bool
 
     def end(self) -> None:
-        """Let it die with all that it started."""
+        """End the process with all of its descendants."""
         self.alive.close()
         if not self.is_supervised:
             self._kill()
@@ -139,7 +145,7 @@ class _Child:
         await self.process.wait()
 
     def _kill(self) -> None:
-        # The group exists as long as its watcher does, so that its number is not reused.
+        # The group exists as long as its watcher, so its number is not reused.
         if self.is_supervised and self.process.returncode is not None:
             return
         with suppress(ProcessLookupError, PermissionError):
@@ -147,7 +153,7 @@ class _Child:
 
 
 class _OutputReader:
-    """Hands over what a pipe brings, as it comes; `wait` returns at its end."""
+    """Reader that forwards the data of a pipe; `wait` returns at its end."""
 
     def __init__(self, fd: int, on_output: Callable[[bytes], None]) -> None:
         self._fd = fd

@@ -1,4 +1,4 @@
-"""The commands that run in the background, by conversation."""
+"""Registry of background commands, by conversation."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ from agent.types import Taint
 
 AT_ONCE = 64
 PER_SESSION = 8
-# So long a start waits to see whether the command ends at once.
+# Time that a start waits for the command to end immediately.
 GLIMPSE_S = 0.5
 
 
 class ProcessRegistry:
-    """Each belongs to a session and has a number there; none outlives `end` or `aclose`.
+    """Background processes; each belongs to a session and has a number there.
 
-    `meters` count what all commands use up, also those that are waited for; `spaces` are what a
-    session's commands share.
+    None outlives `end` or `aclose`. `meters` measure the resource usage of all commands, also of
+    foreground commands; `spaces` are the resources that a session's commands share.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class ProcessRegistry:
         return sum(each.exit_description is None for each in self._all())
 
     def of(self, session: str) -> Sequence[BackgroundProcess]:
-        """Oldest first; those that have ended stay as long as there is room."""
+        """Return the processes of a session, oldest first; ended ones stay while there is room."""
         return list(self._by_session.get(session, {}).values())
 
     def get(self, session: str, number: int) -> BackgroundProcess:
-        """Raises `ToolError`."""
+        """Return a process of a session. Raises `ToolError`."""
         processes = self._by_session.get(session, {})
         if number in processes:
             return processes[number]
@@ -59,8 +59,10 @@ class ProcessRegistry:
         work: Work,
         on_end: Callable[[EndedCommand], None] | None = None,
     ) -> BackgroundProcess:
-        """Begin; returns when it has ended or has been seen to run. Raises `ToolError`. `on_end`
-        hears when it ends by itself."""
+        """Start a process; return when it has ended or runs.
+
+        Raises `ToolError`. `on_end` is called when the process ends without being killed.
+        """
         self._make_room(session)
         number = self._last[session] = self._last.get(session, 0) + 1
         process = BackgroundProcess(number, origin, on_end)
@@ -77,12 +79,14 @@ class ProcessRegistry:
         return process
 
     async def kill(self, process: BackgroundProcess) -> None:
-        """End it with all that it started; returns when it is gone."""
+        """End it with all of its descendants; return when it is gone."""
         await self._stop([process])
 
     def request_kill(self, session: str, number: str) -> bool:
-        """`kill` from any thread; False when none of this number runs. One that was requested to
-        end counts as running: the transaction that asks may be run again, and must answer the same.
+        """Request `kill` from any thread; return False if no such process runs.
+
+        A process whose end was requested counts as running: the caller's transaction may be
+        repeated, and must get the same answer.
         """
         for process, task in list(self._tasks.items()):
             if str(process.number) == number and process in self.of(session):
@@ -92,18 +96,18 @@ class ProcessRegistry:
         return any(one.is_ending for one in self.of(session) if str(one.number) == number)
 
     async def end(self, session: str) -> None:
-        """End and forget those of a session."""
+        """End and forget the processes of a session."""
         self._last.pop(session, None)
         await self._stop(list(self._by_session.pop(session, {}).values()))
         await asyncio.to_thread(self.spaces.end, session)
 
     async def aclose(self) -> None:
-        """End all."""
+        """End all processes."""
         await self._stop(list(self._tasks))
         await asyncio.to_thread(self.spaces.close)
 
     def facts(self, session: str) -> Sequence[str]:
-        """Those that run, and those whose end was not reported yet."""
+        """Return the running processes, and those whose end was not reported yet."""
         return [
             _describe(each)
             for each in self.of(session)
@@ -111,14 +115,14 @@ class ProcessRegistry:
         ]
 
     def mark_reported(self, session: str) -> None:
-        """A turn has begun: what has ended is no news any more."""
+        """Record that a turn with the facts has begun: ended processes are no longer news."""
         for process in self.of(session):
             process.touch()
             if process.is_being_reported:
                 process.has_unreported_end = process.is_being_reported = False
 
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
-        """What any file of a workspace may hold while processes work there."""
+        """Return the taint of any file of a workspace while processes work there."""
         for each in self._all():
             if (
                 each.exit_description is None
@@ -139,7 +143,7 @@ class ProcessRegistry:
         return [each for processes in self._by_session.values() for each in processes.values()]
 
     def _make_room(self, session: str) -> None:
-        """Forget what ended first. Raises `ToolError` when too many run."""
+        """Forget the process that ended first. Raises `ToolError` if too many run."""
         own = self._by_session.get(session, {})
         if sum(each.exit_description is None for each in own.values()) >= PER_SESSION:
             raise ToolError(
@@ -167,13 +171,13 @@ class ProcessRegistry:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether one of two folders holds the other."""
+    """Return whether one of two folders contains the other."""
     one, other = one.resolve(), other.resolve()
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _describe(process: BackgroundProcess) -> str:
-    """It will be known with the turn that begins."""
+    """Describe a process for the model; the beginning turn reports it."""
     process.is_being_reported = process.exit_description is not None
     unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""
     return f"background process {process.number} ({process.title}): {process.state}{unread}"

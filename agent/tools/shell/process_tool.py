@@ -1,4 +1,4 @@
-"""`process`: looks after what `exec` runs in the background."""
+"""`process` tool: manage the background processes of `exec`."""
 
 import math
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_WAIT_S = 300.0
-# Long enough for most programs to answer what they have read.
+# Long enough for most programs to respond to their input.
 _ANSWER_S = 1.0
 _LAST = "\x04"
 _ACTIONS = ("list", "output", "input", "kill")
 
 
 class ProcessTool:
-    """Lists, reads, writes to and kills the background processes of a conversation.
+    """List, read, write to and kill the background processes of a conversation.
 
-    Nothing of it happens twice: a crash that could repeat a call has ended the processes.
+    A call never takes effect twice: a crash that could repeat it has ended the processes.
     """
 
     name: ClassVar[str] = "process"
@@ -59,7 +59,7 @@ class ProcessTool:
         return load_prompt("tools/process")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Input is judged as the whole command that reads it: a shell would run it."""
+        """Declare input as the whole command that reads it: a shell would run it."""
         if args["action"] not in _ACTIONS:
             action = args["action"]
             raise ToolError(f"process: action is one of {', '.join(_ACTIONS)}, found {action!r}.")
@@ -128,7 +128,7 @@ def _wait(args: Mapping[str, Any]) -> float:
 
 
 def _feeding(command: str, text: str) -> str:
-    """A shell line that gives a command this text to read."""
+    """Return a shell line that passes this text to a command."""
     end = "INPUT"
     while end in text:
         end += "_"

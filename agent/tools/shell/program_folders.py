@@ -1,4 +1,4 @@
-"""The folders that hold a program: a server reads them, whatever else its sandbox hides."""
+"""Folders that contain a program, which a server in a sandbox can always read."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.security.files.regular_file import open_regular
 
-# What stands at the top of a program's own folder.
+# Entries at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
 _MOST_LINE_BYTES = 1_000
 
@@ -15,9 +15,12 @@ _MOST_LINE_BYTES = 1_000
 def folders_of_command(
     words: Sequence[str], closed: Sequence[Path], may_show: Callable[[Path], bool]
 ) -> tuple[Path, ...]:
-    """Of the program, of the interpreter that it names if it is a script, and of each file that the
-    words of a command name by their full paths, where `may_show` says so; `closed` as for
-    `folders_of_program`. May block."""
+    """Return the folders of a command.
+
+    These are the folders of the program, of the interpreter if it is a script, and of each file
+    that the command names by its full path, if `may_show` allows it. `closed` as for
+    `folders_of_program`. May block.
+    """
     interpreter = interpreter_of(words[0]) if words else None
     folders: list[Path] = []
     for path in chain(map(Path, words), () if interpreter is None else (interpreter,)):
@@ -28,9 +31,11 @@ def folders_of_command(
 
 
 def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
-    """Of a program and of the file that it is a link to: the highest folder that looks like the
-    program's own, and the libraries beside its `bin`, as interpreters have them; but never one
-    that holds what is `closed`. May block."""
+    """Return the folders of a program and of the file that it links to.
+
+    These are the highest folder that looks like the program's own, and the libraries next to its
+    `bin`, as interpreters have them, but never a folder that contains a `closed` path. May block.
+    """
     folders: list[Path] = []
     real = path.resolve()
     # A program of a virtual environment is a link out of it.
@@ -41,15 +46,17 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
     library = real.parent.parent / "lib"
     is_needed = real.parent.name == "bin" and library.is_dir()
     if is_needed and not any(library.is_relative_to(each) for each in folders):
-        # Not the folder of both: that of `~/.local/bin` holds more than programs.
+        # Not the common parent: the parent of `~/.local/bin` contains more than programs.
         is_open = real.parent.parent not in closed and not _holds(library.resolve(), closed)
         folders += [library] if is_open else []
     return folders
 
 
 def interpreter_of(program: str) -> Path | None:
-    """The program that a script names in its first line; None where `env` looks for it. May
-    block."""
+    """Return the interpreter in the first line of a script; None if `env` looks for it.
+
+    May block.
+    """
     try:
         with open_regular(program) as file:
             line = file.readline(_MOST_LINE_BYTES)

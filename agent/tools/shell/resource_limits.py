@@ -1,7 +1,8 @@
-"""What commands use up together: the memory of a session's, and the disk. Too much ends them.
+"""Limits on memory and disk usage of commands; a command that exceeds them is ended.
 
-The kernel bounds each process, and in a control group each command; no bound of its own adds up a
-conversation's commands without one, nor the files that they write. So this looks now and then.
+The kernel bounds each process, and each command in a control group; without such a group it cannot
+bound the sum of a conversation's commands, and it never bounds the files that they write. These
+limits are therefore checked periodically.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Limits
 
 LOOK_S = 0.5
-# Of the machine's memory, whatever the limit says.
+# Maximum share of the machine's memory, regardless of the configured limit.
 MEMORY_SHARE = 0.75
-# So much a command may write where the disk was full before.
+# Bytes that a command may write if the disk was full before.
 SPARE_BYTES = 16_000_000
 _MOST_ENTRIES = 200_000
 _MB = 1_000_000
@@ -31,8 +32,11 @@ _MB = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class CommandMeter:
-    """One command; `attach` it once it has started. `folders` are those that it can write to; it
-    is looked at every `look_s`. `end_reason` is for the model."""
+    """Meter of one command; `attach` it once the command has started.
+
+    `folders` are the folders that the command can write to; they are checked every `look_s`.
+    `end_reason` is for the model.
+    """
 
     session: str
     folders: tuple[Path, ...]
@@ -59,9 +63,9 @@ class _Process:
 
 
 class ResourceLimits:
-    """The commands that run, and one look at the processes for all of them.
+    """Running commands, with a shared scan of the processes.
 
-    `free_bytes` returns what is free on the disk of a folder.
+    `free_bytes` returns the free space on the disk of a folder.
     """
 
     def __init__(self, free_bytes: Callable[[Path], int] | None = None) -> None:
@@ -72,7 +76,7 @@ class ResourceLimits:
 
     @asynccontextmanager
     async def metered(self, meter: CommandMeter) -> AsyncIterator[CommandMeter]:
-        """Look after a command as long as the block lasts."""
+        """Monitor a command for the duration of the block."""
         self._meters.add(meter)
         task = asyncio.create_task(self._look_after(meter), name="a command's meter")
         try:
@@ -88,7 +92,7 @@ class ResourceLimits:
         free_before = {folder: self._free_bytes(folder) for folder in meter.folders}
         while not meter.end_reason:
             await asyncio.sleep(meter.look_s)
-            # The clock may have been set since the last look.
+            # The clock may have been set since the last check.
             meter.clock.look()
             if meter.pid is None:
                 continue
@@ -97,7 +101,7 @@ class ResourceLimits:
                 await _gauge(meter, folder, free, self._free_bytes(folder))
 
     async def _weigh(self, meter: CommandMeter) -> None:
-        """End it when it uses the most of what its session uses too much of."""
+        """End the command if its session uses too much memory and it uses the most."""
         limit = min(meter.limits.session_bytes, int(_machine_bytes() * MEMORY_SHARE))
         now = time.monotonic()
         if now - self._seen_at > LOOK_S / 2:
@@ -112,19 +116,19 @@ class ResourceLimits:
             <= limit
         ):
             return
-        # Pages that several share are counted once; that takes longer to find out.
+        # Counts pages shared by several processes once, which takes longer.
         used = {each: await asyncio.to_thread(_shares, tree) for each, tree in trees.items()}
         if sum(used.values()) > limit and used.get(meter, 0) == max(used.values()):
             meter.end(render_prompt("tools/exec_memory", mb=limit // _MB))
 
 
 async def _gauge(meter: CommandMeter, folder: Path, free: int, free_now: int) -> None:
-    """End it when the disk is nearly full, or when it has written too much of it."""
+    """End the command if the disk is nearly full, or if it has written too much."""
     limits, used_bytes = meter.limits, free - free_now
     if free_now < limits.free_bytes and used_bytes > SPARE_BYTES:
         meter.end(render_prompt("tools/exec_disk_full", mb=limits.free_bytes // _MB))
     elif used_bytes > limits.disk_bytes:
-        # Others write to this disk, too.
+        # Other programs write to this disk, too.
         written_bytes = await asyncio.to_thread(_changed_bytes, folder, meter.clock.time_s)
         if written_bytes > limits.disk_bytes:
             meter.end(render_prompt("tools/exec_disk", mb=limits.disk_bytes // _MB))
@@ -140,7 +144,7 @@ def _machine_bytes() -> int:
 
 
 def _processes() -> Mapping[int, _Process]:
-    """Every process of this machine, with its parent and its memory."""
+    """Return every process of this machine, with its parent and its memory."""
     page, processes = os.sysconf("SC_PAGE_SIZE"), dict[int, _Process]()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -151,7 +155,7 @@ def _processes() -> Mapping[int, _Process]:
 
 
 def _find_descendants(processes: Mapping[int, _Process], top: int | None) -> Collection[int]:
-    """This process and all that come from it."""
+    """Return this process and all of its descendants."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
@@ -162,8 +166,10 @@ def _find_descendants(processes: Mapping[int, _Process], top: int | None) -> Col
 
 
 def _shares(pids: Collection[int]) -> int:
-    """The memory of these, what several share in equal shares; of one that may not be inspected,
-    all of it."""
+    """Return the memory of these processes, with shared pages in equal shares.
+
+    A process that may not be inspected counts completely.
+    """
     return sum(map(_share, pids))
 
 
@@ -179,7 +185,7 @@ def _share(pid: int) -> int:
 
 
 def _enter(folder: TreeEntry) -> bool:
-    """Look into every folder: a command may have closed one to hide what it writes there."""
+    """Enter every folder: a command may have closed one to hide the files that it writes."""
     listable = stat.S_IRUSR | stat.S_IXUSR
     if folder.info.st_mode & listable != listable:
         folder.open_up()
@@ -187,8 +193,10 @@ def _enter(folder: TreeEntry) -> bool:
 
 
 def _changed_bytes(folder: Path, since: float) -> int:
-    """What the files below take on the disk that have changed since; those of many entries only
-    as far as they were looked at."""
+    """Return the disk usage of files changed since a time.
+
+    Of many entries, only those that were scanned count.
+    """
     total = entries = 0
     real = folder.resolve()
     if not os.access(real, os.R_OK | os.X_OK):

@@ -11,11 +11,11 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.tools.shell.program_folders import interpreter_of
 
-# What programs say where there is no network.
+# Error texts of programs without a network.
 _UNREACHED = re.compile(
     "resolve host|name resolution|Name or service not known|Network is unreachable", re.IGNORECASE
 )
-# A read-only mount of bubblewrap or a container says the first, Landlock the second.
+# A read-only mount of bubblewrap or a container causes the first, Landlock the second.
 _READ_ONLY = re.compile("Read-only file system", re.IGNORECASE)
 _DENIED = re.compile("Permission denied", re.IGNORECASE)
 # dash: "sh: 1: cargo: not found", bash: "bash: line 1: cargo: command not found".
@@ -26,8 +26,11 @@ _NOT_RUN = (126, 127)
 
 @frozen
 class Failure:
-    """A failed command: its exit code, its line, the folder where it ran, the files and folders
-    that it could read and run from, and whether the policy lets commands change files."""
+    """Failed command and the access that it had.
+
+    `readable` are the files and folders that it could read and run from. `may_write`: the policy
+    lets commands change files.
+    """
 
     code: int | None
     command: str
@@ -47,8 +50,9 @@ def refusal_remark(
 ) -> str:
     """Return one line about a failure with this output; empty if nothing points to the sandbox.
 
-    `read_only`: its workspace was; `has_hosts`: it may reach some; `denies`: the sandbox answers
-    writes with "Permission denied"; `may_leave`: a person can be asked to let it run outside.
+    `read_only`: its workspace was read-only; `has_hosts`: it may reach some hosts; `denies`: the
+    sandbox answers writes with "Permission denied"; `may_leave`: a person can be asked to let it
+    run outside.
     """
     is_frozen = read_only or not failure.may_write
     if is_frozen and (_READ_ONLY.search(output) or _DENIED.search(output)):
@@ -68,7 +72,7 @@ def refusal_remark(
 
 
 def _outside_program(output: str) -> str | None:
-    """A program that the command missed, and that this machine has."""
+    """Return a program that the command did not find, but that this machine has."""
     return next((name for name in _MISSING.findall(output) if shutil.which(name)), None)
 
 

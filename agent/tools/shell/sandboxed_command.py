@@ -1,4 +1,4 @@
-"""A shell command in its sandbox: whom it may reach, and the marks that it leaves."""
+"""Run shell commands in the sandbox, with network rules and taint tracking."""
 
 import asyncio
 import hashlib
@@ -63,14 +63,13 @@ _MAX_KEPT_HOMES = 64
 
 @frozen
 class CommandLine:
-    """A shell command, the real folder where it runs, and the call that wants it.
+    """Shell command, the real folder where it runs, and its call.
 
-    One in the background reaches no host, and reads what is written to `stdin`; `terminal` is that
-    of a person who types (`SandboxCommand`), `is_typed` says that a person did. One that is
-    `read_only` was judged to look, and gets a workspace that it cannot change; so does one whose
-    call may not write. One with an
-    `outside_reason` runs without the sandbox, and one with a `network` reaches these hosts as well:
-    a person has agreed.
+    A `background` command reaches no host, and reads the data written to `stdin`. `terminal` is the
+    terminal of a person who types (`SandboxCommand`); `is_typed`: a person typed the command. A
+    `read_only` command was judged to be read-only and gets a read-only workspace; so does a command
+    whose call may not write. With an `outside_reason` it runs without the sandbox, and with a
+    `network` it also reaches these hosts: a person has agreed.
     """
 
     command: str
@@ -85,17 +84,20 @@ class CommandLine:
     is_typed: bool = False
 
     def is_exposed(self) -> bool:
-        """Whether it may know strangers' words: from the model, or from a file."""
+        """Return whether it may know strangers' words: from the model, or from a file."""
         return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the workspace is read-only to it, where a sandbox confines it."""
+        """True if the workspace is read-only to it, where a sandbox confines it."""
         return self.read_only or not self.call.may_write
 
     def marked_places(self) -> tuple[Path, ...]:
-        """Where what it changes has to be marked: all of an own workspace, and of a stranger's the
-        own folders in it; elsewhere all is untrusted by where it is."""
+        """Return the places where its changes must be marked.
+
+        These are all of an own workspace, and the own folders in a stranger's; other places are
+        untrusted because of their location.
+        """
         origin, workspace = self.call.origin, self.call.workspace
         if self.is_frozen:
             return ()
@@ -104,14 +106,16 @@ class CommandLine:
         return tuple(place for place in origin.own if place.is_relative_to(workspace))
 
     def contents(self) -> "ScriptContents":
-        """The files that it runs. May block."""
+        """Return the files that it runs. May block."""
         from agent.security.shell.script_contents import script_contents
 
         return script_contents(self.command, self.folder, self.call.workspace)
 
     def prefix(self) -> "CommandPrefix | None":
-        """What a person may allow of it with any arguments: nothing of what leaves the sandbox or
-        runs on by itself. May block."""
+        """Return the part that a person may allow with any arguments.
+
+        None for a command that leaves the sandbox or runs in the background. May block.
+        """
         if self.background or self.outside_reason is not None:
             return None
         from agent.security.shell.command_prefix import prefix_of
@@ -119,7 +123,7 @@ class CommandLine:
         return prefix_of(self.command, self.folder, self.call.workspace)
 
     def deletion_targets(self) -> "DeletionTargets | None":
-        """Return what it names for deletion. May block."""
+        """Return the paths that it deletes. May block."""
         from agent.security.shell.deletions import deletion_targets, may_delete
 
         if not may_delete(self.command):
@@ -131,7 +135,7 @@ class CommandLine:
         return deletion_targets(script, possible_folders(script, self.folder), root)
 
     def only_reads(self) -> bool:
-        """Whether it counts as looking: a judgement, which may be wrong."""
+        """Return whether it counts as read-only: a judgement, which may be wrong."""
         from agent.security.shell.classifier import only_reads
 
         return only_reads(self.command, self.folder, self.call.workspace)
@@ -139,9 +143,11 @@ class CommandLine:
 
 @frozen
 class CommandResult:
-    """How a command ended; `refusals` names the hosts that it was kept from, one line for each, a
-    few at most; `report` the files of its making that were set aside, and the repositories that
-    were put back, or not protected."""
+    """Result of a command.
+
+    `refusals` names hosts that it was denied, one per line, at most a few. `report` names files of
+    the command that were set aside, and repositories that were restored or not protected.
+    """
 
     exit: Exit
     has_reached_host: bool
@@ -150,7 +156,7 @@ class CommandResult:
 
 
 class SandboxedCommands:
-    """Runs commands as the settings want it."""
+    """Runner of commands according to the settings."""
 
     def __init__(
         self,
@@ -182,19 +188,20 @@ class SandboxedCommands:
         return (Path("/"),)
 
     def holds(self, line: CommandLine) -> bool:
-        """Whether a sandbox confines this command."""
+        """Return whether a sandbox confines this command."""
         return self.confines and line.outside_reason is None
 
     def home(self, line: CommandLine) -> HomeSettings:
-        """Return the files that earlier commands have left in this command's home, and the digest
-        that answers are bound to. May block."""
+        """Return the files that earlier commands left in this command's home.
+
+        Its digest is the digest that answers are bound to. May block.
+        """
         home = self._scan_home(line)
         folder = self._spaces.existing_folder(line.call.session)
         return home if folder is None else replace(home, digest=answered_digest(folder, home))
 
     def _scan_home(self, line: CommandLine) -> HomeSettings:
-        """Return the files in the home; they are looked at once between two commands of the
-        session."""
+        """Return the files in the home, scanned once between two commands of the session."""
         session = line.call.session
         folder = self._spaces.existing_folder(session)
         if folder is None or not self.holds(line) or not isinstance(self._sandbox, KeepsHome):
@@ -212,8 +219,10 @@ class SandboxedCommands:
         return home
 
     def confinement(self, line: CommandLine, home: HomeSettings) -> str:
-        """A description of what confines this command, and of the files that it finds: an answer
-        to it holds for no other."""
+        """Return a description of the command's confinement and of the files in its home.
+
+        An answer about this confinement applies to no other.
+        """
         if not self.holds(line):
             return "none"
         settings = self._settings
@@ -224,20 +233,22 @@ class SandboxedCommands:
         return " ".join([*parts, *([f"home={home.digest}"] if home.digest else [])])
 
     def is_read_only(self, line: CommandLine) -> bool:
-        """Whether it looks, and can be held to it: without a sandbox nothing can be."""
+        """Return whether it is read-only and the sandbox enforces it."""
         return self.holds(line) and not line.network and line.only_reads()
 
     async def run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run it to its end. Raises `ToolError` when it cannot be started."""
+        """Run the command to its end. Raises `ToolError` when it cannot be started."""
         async with self._allowed_changes(line):
             return await self._run(line, timeout_s, on_output)
 
     @asynccontextmanager
     async def _allowed_changes(self, line: CommandLine) -> AsyncIterator[None]:
-        """Record what a command changes in its home, if a person has allowed it and no other
-        command runs meanwhile. Raises `ToolError`."""
+        """Record changes to the home of a command that a person has allowed.
+
+        Changes are recorded only if no other command runs meanwhile. Raises `ToolError`.
+        """
         spaces, session, is_held = self._spaces, line.call.session, self.holds(line)
         count: CommandCount | None = None
         before = HomeSettings()
@@ -290,11 +301,12 @@ class SandboxedCommands:
         finally:
             # A second cancellation ends each of these waits.
             try:
-                # In another folder that has taken its place nothing is put back.
+                # If another folder has taken its place, nothing is restored there.
                 is_same = is_in_place(line.call.environment.identity)
                 restored = await asyncio.to_thread(history.end, is_restored=is_same)
             finally:
-                # By now it may have written down what was heard, or copied a file that holds it.
+                # The command may already have stored untrusted output, or copied a file that
+                # contains it.
                 is_exposed = line.is_exposed() or (tainting is not None and tainting.is_exposed)
                 try:
                     if tainting is not None:
@@ -303,7 +315,7 @@ class SandboxedCommands:
                     is_exposed = (
                         is_exposed and not line.is_frozen and not self._settings.full_access
                     )
-                    # In another folder that has taken its place nothing is renamed.
+                    # If another folder has taken its place, nothing is renamed there.
                     is_exposed = is_exposed and is_in_place(line.call.environment.identity)
                     moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
                     if is_exposed and self.holds(line):
@@ -320,8 +332,10 @@ class SandboxedCommands:
     def _protect_history(
         self, line: CommandLine, history: GitHistoryGuard, covered: MountRestrictions
     ) -> None:
-        """Protect repositories that the command does not delete by their names: about that a person
-        was asked."""
+        """Protect repositories that the command does not delete by name.
+
+        A person was asked about those that it names.
+        """
         if self._may_lose_history(line):
             self._hold_history(line, history, lambda: covered.git_stores)
 
@@ -338,8 +352,10 @@ class SandboxedCommands:
         history.begin(own_stores(line.call.workspace, find), deleted)
 
     def unprotected_history(self, line: CommandLine) -> tuple[str, ...]:
-        """Return the repositories whose history cannot be protected from this command. May
-        block."""
+        """Return the repositories whose history cannot be protected from this command.
+
+        May block.
+        """
         if not self._may_lose_history(line):
             return ()
         workspace = line.call.workspace
@@ -376,8 +392,10 @@ class SandboxedCommands:
         return self._sandbox if line.outside_reason is None else Unconfined()
 
     def hosts(self, line: CommandLine) -> tuple[str, ...]:
-        """The hosts it may reach: any without a sandbox; in one, none from the background and none
-        when it only reads the workspace."""
+        """Return the hosts that it may reach: any without a sandbox.
+
+        In a sandbox, a background command and a read-only command reach none.
+        """
         if not self.holds(line):
             return ("anywhere",)
         if line.background or line.read_only:
@@ -385,7 +403,7 @@ class SandboxedCommands:
         return tuple(dict.fromkeys([*self._settled_hosts(line), *line.network]))
 
     def unsettled_hosts(self, line: CommandLine) -> tuple[str, ...]:
-        """The hosts of its `network` that the settings do not let it reach anyway."""
+        """Return the hosts of its `network` that the settings do not allow anyway."""
         if not line.network or not self.holds(line):
             return ()
         from agent.security.policy.roles import in_hosts
@@ -394,7 +412,7 @@ class SandboxedCommands:
         return tuple(host for host in line.network if not in_hosts(host, settled))
 
     def _settled_hosts(self, line: CommandLine) -> tuple[str, ...]:
-        """The hosts that the settings and the policy let every command reach."""
+        """Return the hosts that the settings and the policy let every command reach."""
         if not self._settings.exec_hosts:
             return ()
         from agent.security.network.hosts import shared_hosts
@@ -403,7 +421,7 @@ class SandboxedCommands:
         return shared_hosts(self._settings.exec_hosts, role)
 
     def taint(self, line: CommandLine) -> frozenset[Taint]:
-        """Which files and hosts a command has read is unknown."""
+        """Return the taint of its output: the files and hosts that it has read are unknown."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
         return NOTHING if self.holds(line) or line.only_reads() else UNTRUSTED
@@ -412,7 +430,7 @@ class SandboxedCommands:
     async def _proxy(
         self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AsyncIterator["EgressProxy | None"]:
-        """The way out of a command in a sandbox, or None when there is to be none."""
+        """Yield the egress proxy of a command in a sandbox, or None without network access."""
         hosts = self.hosts(line) if self.holds(line) else ()
         if not hosts:
             yield None
@@ -424,7 +442,7 @@ class SandboxedCommands:
 
         async def record(where: str, allowed: bool, reason: str) -> None:
             if allowed and tainting is not None:
-                # Which of its files a later command reads is unknown.
+                # The files that a later command reads are unknown.
                 mark_tainted(call.workspace, call.workspace)
                 tainting.begin()
             await call.record(allowed, reason, {"host": where})
@@ -460,7 +478,7 @@ class SandboxedCommands:
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
-        """That of the conversation: it has one once a command of it runs in the background."""
+        """Return the conversation's network, which exists once a background command runs in it."""
         session = line.call.session
         if not self.holds(line):
             return None
@@ -468,12 +486,12 @@ class SandboxedCommands:
             try:
                 self._spaces.open_network(session, self._sandbox)
             except OSError as exc:
-                # The command runs all the same; what it serves, no other one reaches.
+                # The command runs all the same, but other commands cannot reach its services.
                 log.warning("%s; each command keeps a network of its own", exc)
         return self._spaces.network(session)
 
     def shares_network(self, session: str) -> bool:
-        """Whether the session's commands reach each other at 127.0.0.1. May block."""
+        """Return whether the session's commands reach each other at 127.0.0.1. May block."""
         return not self.confines or self._spaces.network(session) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a server in the sandbox writes to its standard error, and what Kore says of it."""
+"""Log of a server in the sandbox: its standard error, and Kore's messages about it."""
 
 import os
 import time
@@ -9,13 +9,13 @@ from pathlib import Path
 from agent.security.files.private_folder import make_private_folder
 
 _FILE_BYTES = 500_000
-# What a server may write at once, and each second.
+# Limits of a server's log output, at once and per second.
 _BURST_BYTES = 20_000_000
 _BYTES_PER_S = 100_000
 
 
 class ServerLog:
-    """A file, cut in half when it is full."""
+    """Log file that is cut in half when it is full."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
@@ -23,22 +23,22 @@ class ServerLog:
         self._allowed_bytes, self._counted_at_s = float(_BURST_BYTES), time.monotonic()
 
     def begin(self) -> None:
-        """The server is started."""
+        """Record that the server is started."""
         self._last_line = self._failure = ""
 
     def fail(self, sentence: str) -> None:
-        """Kore could not start the server, or had to end it."""
+        """Record that Kore could not start the server, or had to end it."""
         self._failure = sentence
         self.write(f"[{sentence}]\n".encode())
 
     def last_words(self) -> str:
-        """Why it ended: what Kore says, or the last line that it wrote itself."""
+        """Return the reason for its end: Kore's message, or the last line that it wrote."""
         if self._failure or not self._last_line:
             return self._failure
         return f"It ended, and its last words were: {self._last_line}"
 
     def take(self, data: bytes) -> bool:
-        """Write what the server says; False when it never stops."""
+        """Write the server's output; return False if it never stops."""
         now_s = time.monotonic()
         earned = (now_s - self._counted_at_s) * _BYTES_PER_S
         self._allowed_bytes = min(self._allowed_bytes + earned, _BURST_BYTES) - len(data)
@@ -49,10 +49,10 @@ class ServerLog:
         return True
 
     def write(self, data: bytes) -> None:
-        """Write what Kore says of it."""
+        """Write a message of Kore about the server."""
         path = self._folder() / "log"
         for line in data.decode("utf-8", "replace").splitlines():
-            # What Kore itself says of it stands in brackets.
+            # Messages of Kore are in brackets.
             if line.strip() and not line.startswith("["):
                 self._last_line = line.strip()
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the commands of one conversation share: a /tmp, and a network once one runs beside them."""
+"""Shared resources of a conversation's commands: /tmp, and a network for background commands."""
 
 import fcntl
 import hashlib
@@ -20,14 +20,14 @@ from agent.security.sandbox.session_network import SessionNetwork
 KEPT_S = 7 * 86_400.0
 
 
-# Grows by a byte with each command, which locks it while it runs. No command sees it.
+# Grows by a byte with each command, which locks it while it runs. Hidden from commands.
 _COUNT_FILE = "commands"
 _COUNT_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
 class CommandCount:
-    """The number of commands in a space, of which `space` is the identity."""
+    """Number of commands in a space; `space` is the identity of the space."""
 
     space: int
     commands: int
@@ -43,10 +43,10 @@ class _Space:
 
 
 class SessionSpaces:
-    """The spaces of all conversations; every method may block and may be called in any thread.
+    """Spaces of all conversations; every method may block and is thread-safe.
 
-    `root` is the folder where each has its /tmp, across restarts too; without one they are gone
-    with `close`.
+    `root` is the folder with each /tmp, across restarts too; without it they are deleted by
+    `close`.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -56,19 +56,24 @@ class SessionSpaces:
         self._lock = threading.Lock()
 
     def folder(self, session: str) -> Path:
-        """What holds the session's `tmp` and `shm`; see `SandboxCommand`. Raises OSError."""
+        """Return the parent of the session's `tmp` and `shm`; see `SandboxCommand`.
+
+        Raises OSError.
+        """
         with self._lock:
             return self._space(session).folder
 
     def existing_folder(self, session: str) -> Path | None:
-        """Return the same without making it; None where the session certainly has none."""
+        """Return the same folder without creating it; None if the session certainly has none."""
         with self._lock:
             return self._folder_of(session)
 
     @contextmanager
     def command(self, session: str, *, creates_space: bool) -> Iterator[None]:
-        """Count a command of the session, in all processes. Without `creates_space` nothing is
-        counted in a session that has no space. Raises OSError."""
+        """Count a command of the session, in all processes.
+
+        Without `creates_space` nothing is counted in a session that has no space. Raises OSError.
+        """
         folder = self.folder(session) if creates_space else self.existing_folder(session)
         with _open_count(folder) as count:
             if count is not None:
@@ -77,9 +82,11 @@ class SessionSpaces:
             yield
 
     def quiet_count(self, session: str) -> CommandCount | None:
-        """Return the number of commands that the session has begun; None while one runs in any
-        process, and where that is not known. While it stays the same, no command has changed the
-        space."""
+        """Return the number of commands that the session has begun.
+
+        Return None while one runs in any process, and if the number is unknown. While the number
+        stays the same, no command has changed the space.
+        """
         try:
             with _open_count(self.existing_folder(session)) as count:
                 if count is None:
@@ -91,20 +98,20 @@ class SessionSpaces:
             return None
 
     def network(self, session: str) -> SessionNetwork | None:
-        """The session's network; None where it has none."""
+        """Return the session's network; None if it has none."""
         with self._lock:
             space = self._spaces.get(session)
             return None if space is None else space.network
 
     def open_network(self, session: str, sandbox: SharesNetwork) -> None:
-        """Let the session have a network from now on. Raises OSError."""
+        """Give the session a network from now on. Raises OSError."""
         with self._lock:
             space = self._space(session)
             if space.network is None:
                 space.network = sandbox.open_network()
 
     def end(self, session: str) -> None:
-        """The session has ended, and so have its commands."""
+        """Release the space of a session that has ended together with its commands."""
         with self._lock:
             space = self._spaces.pop(session, None)
             folder = self._folder_of(session) if space is None else space.folder
@@ -114,7 +121,7 @@ class SessionSpaces:
             remove_folder(folder)
 
     def close(self) -> None:
-        """Let all networks go; what lies in a `root` stays."""
+        """Close all networks; files in a `root` remain."""
         with self._lock:
             spaces, self._spaces = self._spaces, {}
         for space in spaces.values():
@@ -143,8 +150,10 @@ class SessionSpaces:
 
 @contextmanager
 def _open_count(folder: Path | None) -> Iterator[int | None]:
-    """Open the file that counts the commands of a space; None where there is no space. Raises
-    OSError."""
+    """Open the file that counts the commands of a space; None without a space.
+
+    Raises OSError.
+    """
     try:
         fd = None if folder is None else os.open(folder / _COUNT_FILE, _COUNT_FLAGS, 0o600)
     except FileNotFoundError:

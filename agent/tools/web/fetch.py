@@ -1,4 +1,4 @@
-"""`web_fetch`: one public page, as text the model can read."""
+"""`web_fetch` tool: fetch one public page as text for the model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -38,7 +38,7 @@ TEXTUAL = frozenset(
     | {"application/csv", "application/yaml", "application/x-yaml", "application/toml"}
 )
 PDF = "application/pdf"
-# What servers call a file that they do not know.
+# Content types that servers use for unknown files.
 UNKNOWN = frozenset({"application/octet-stream", "binary/octet-stream", "application/x-pdf"})
 PDF_BEGINS = b"%PDF-"
 
@@ -53,10 +53,10 @@ class _Page:
 
 
 class WebFetch:
-    """Gets a URL; HTML becomes markdown, a PDF its text, other text stays as it is, the rest is
-    refused.
+    """Tool that fetches a URL: HTML as markdown, a PDF as text, other text unchanged.
 
-    Only public addresses are reached (`agent.security.network.urls`). `allow` is for tests alone.
+    Other content is rejected. Only public addresses are reached (`agent.security.network.urls`).
+    `allow` exists for tests only.
     """
 
     name: ClassVar[str] = "web_fetch"
@@ -85,7 +85,7 @@ class WebFetch:
         return load_prompt("tools/web_fetch")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The address, all of which its host gets to see."""
+        """Declare the address, which its host sees completely."""
         url: str = args["url"].strip()
         return EffectPlan(hosts=(read_url(url).raw_host or url,), sends=url)
 
@@ -114,7 +114,7 @@ class WebFetch:
 
 
 async def fetch_bytes(url: str, most: int, allow: Allow = is_public) -> bytes:
-    """What is at a public address, up to `most` bytes of it. Raises `ToolError`."""
+    """Return up to `most` bytes from a public address. Raises `ToolError`."""
     from aiohttp import ClientError
 
     data = bytearray()
@@ -139,7 +139,7 @@ async def fetch_bytes(url: str, most: int, allow: Allow = is_public) -> bytes:
 async def _open_public(
     url: str, allow: Allow
 ) -> "AsyncGenerator[tuple[ClientResponse, ResolvedUrl]]":
-    """The answer at the end of all redirects, each of which is checked. Raises `ToolError`."""
+    """Yield the response after all redirects, each of which is checked. Raises `ToolError`."""
     from aiohttp import ClientSession, ClientTimeout, DummyCookieJar
 
     timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
@@ -162,7 +162,7 @@ def _refuse_failure(response: "ClientResponse", url: str) -> None:
 
 
 async def _get(session: "ClientSession", target: ResolvedUrl) -> "ClientResponse":
-    """Ask the checked addresses, one after the other; the host's name stays in Host and TLS."""
+    """Try the checked addresses in order; Host and TLS use the host's name."""
     from aiohttp import ClientConnectorError
 
     url = target.url

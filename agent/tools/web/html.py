@@ -1,4 +1,4 @@
-"""A web page as markdown: its main part, without scripts, menus and forms."""
+"""Conversion of web pages to markdown: the main part, without scripts, menus and forms."""
 
 import codecs
 import re
@@ -9,7 +9,7 @@ MARKUP_LIMIT_BYTES = 2_000_000
 DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "form", "iframe", "canvas")
 FRAME = ("header", "footer", "aside")
 _STYLE: dict[str, Any] = {"heading_style": "ATX", "bs4_options": "lxml", "table_infer_header": True}
-# What pages that name the one are written in (https://encoding.spec.whatwg.org).
+# Actual encodings of pages that declare these (https://encoding.spec.whatwg.org).
 _MEANT = {
     **dict.fromkeys(
         ("iso-8859-1", "iso8859-1", "latin-1", "latin1", "ascii", "us-ascii"), "cp1252"
@@ -26,7 +26,7 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
 
 def to_markdown(html: str) -> str:
-    """The title and the main part of a page; an empty string when there is no text in it."""
+    """Return the title and the main part of a page; empty if it contains no text."""
     import lxml.html
     from lxml.etree import ParserError
 
@@ -45,7 +45,7 @@ def to_markdown(html: str) -> str:
 
 
 def decode_page(data: bytes, charset: str | None, *, markup: bool) -> str:
-    """Text from bytes: by mark, by what the server said, by what the page says, by trial."""
+    """Decode bytes: by BOM, by the server's charset, by the page's declaration, by trial."""
     for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
                        (codecs.BOM_UTF16_BE, "utf-16-be")):  # fmt: skip
         if data.startswith(mark):
@@ -67,7 +67,7 @@ def decode_page(data: bytes, charset: str | None, *, markup: bool) -> str:
 
 def _is_charset(name: str) -> bool:
     try:
-        # Codecs such as "hex" turn bytes into bytes and are no charsets: they refuse text.
+        # Codecs such as "hex" turn bytes into bytes and are not charsets: they reject text.
         "a".encode(name)
     except (LookupError, ValueError):
         return False
@@ -107,7 +107,7 @@ def _markdown(element: Any) -> str:
             if part is not cell:
                 part.tail = part.tail and part.tail.replace("|", "\\|")
     for picture in list(element.iter("img")):
-        # A picture's address is of no use to the model, and addresses inside data: are huge.
+        # A picture's address is useless to the model, and `data:` addresses are huge.
         picture.drop_tree()
     html = lxml.html.tostring(element, encoding="unicode")
     try:

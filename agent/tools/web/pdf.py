@@ -1,4 +1,4 @@
-"""The text of a PDF, read by a program of its own: a hostile file can keep any reader busy."""
+"""Text of a PDF, read in a separate process: a hostile file can occupy any reader forever."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ TIMEOUT_S = 30.0
 
 
 async def pdf_text(data: bytes) -> str:
-    """The text page by page, each under its number. Raises `ToolError` for what has none."""
+    """Return the text by page, each under its number. Raises `ToolError` for a PDF without text."""
     process = await asyncio.create_subprocess_exec(
         *program(__name__),
         stdin=asyncio.subprocess.PIPE,
@@ -41,7 +41,7 @@ async def pdf_text(data: bytes) -> str:
 
 
 def main() -> int:
-    """Reads a PDF from stdin and prints its text."""
+    """Read a PDF from stdin and print its text."""
     limit()
     logging.disable()
     from pypdf import PdfReader
@@ -64,7 +64,7 @@ def main() -> int:
         if total > MOST_PAGES:
             print(f"… (pages {MOST_PAGES + 1} to {total} are left out)")
     except (PyPdfError, ValueError, LookupError, TypeError, AttributeError) as exc:
-        # Broken files break the reader in many ways.
+        # Broken files fail in the reader in many ways.
         print(f"it is damaged ({type(exc).__name__})", file=sys.stderr)
         return 2
     except (RecursionError, MemoryError):

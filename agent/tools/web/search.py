@@ -1,4 +1,4 @@
-"""`web_search`: asks one search engine after the other until one answers."""
+"""`web_search` tool: query search engines in turn until one answers."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ _DUCKDUCKGO = "https://html.duckduckgo.com"
 
 @frozen
 class SearchResult:
-    """One result of a search."""
+    """Search result."""
 
     title: str
     url: str
@@ -40,7 +40,7 @@ class SearchResult:
 
 
 class SearchEngine(Protocol):
-    """A search engine; `search` blocks and is called in a thread. Raises ToolError."""
+    """Search engine; `search` blocks and is called in a thread. Raises ToolError."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,7 @@ class SearchEngine(Protocol):
 
 
 class Ddgs:
-    """The library ddgs, asking DuckDuckGo."""
+    """Library ddgs, which asks DuckDuckGo."""
 
     name: ClassVar[str] = "ddgs"
 
@@ -68,10 +68,10 @@ class Ddgs:
 
 
 class DuckDuckGoSearch:
-    """The library duckduckgo-search, whose `text()` asks Bing.
+    """Library duckduckgo-search, whose `text()` asks Bing.
 
-    It shows every warning of the whole process from its first use on; the lock keeps that in:
-    two overlapping guards would restore each other's filters.
+    It shows every warning of the whole process from its first use on. The lock contains that: two
+    overlapping guards would restore each other's filters.
     """
 
     name: ClassVar[str] = "duckduckgo-search"
@@ -93,7 +93,7 @@ class DuckDuckGoSearch:
 
 
 class WebSearch:
-    """Titles, addresses and snippets of what the first engine that answers has found."""
+    """Tool that returns titles, addresses and snippets from the first engine that answers."""
 
     name: ClassVar[str] = "web_search"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -123,7 +123,7 @@ class WebSearch:
         return load_prompt("tools/web_search")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """The query leaves for a search engine."""
+        """Declare that the query is sent to a search engine."""
         return EffectPlan(hosts=("duckduckgo.com",), sends=args["query"])
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -155,7 +155,7 @@ class WebSearch:
 
 
 async def _in_own_thread(work: Callable[[], T], name: str) -> T:
-    """Blocking work that may be left behind: a hung engine must not fill the shared thread pool."""
+    """Run blocking work that may be abandoned: a hung engine must not fill the shared pool."""
     pool = ThreadPoolExecutor(1, f"search-{name}")
     try:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
