@@ -467,7 +467,7 @@ async def test_a_person_gets_another_role(tmp_path: Path) -> None:
         await page.click(".panels >> text=People and roles")
         await page.click(".role >> text=guest")
         assert "web_fetch" in await page.inner_text(".role[open]")
-        who = "[placeholder^='telegram:123']"
+        who = "[placeholder^='CHANNEL:ID']"
         await page.fill(who, "somebody")
         await page.press(who, "Enter")
         await page.wait_for_selector(".toast >> text=access.roles")

@@ -8,7 +8,7 @@ import pytest
 from agent.security.sandbox.landlock.call_broker import _mode
 
 
-@pytest.mark.parametrize("asked", [0o4755, 0o2755, 0o6755, 0o755])
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o755])
 def test_set_id_bits_are_removed(tmp_path: Path, mode: int) -> None:
     """Second line of defence: the filter rejects these modes before the broker is asked."""
     file = tmp_path / "file"
