@@ -1,8 +1,10 @@
 """Import of python-telegram-bot without the parts that a bot over aiohttp never uses."""
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 
@@ -21,21 +23,33 @@ def leave_out_httpx() -> None:
         sys.modules[name] = unused
 
 
+class _Hidden(MetaPathFinder):
+    """Finder that refuses a package to a thread; other threads import it as usual."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._thread = threading.get_ident()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        if name == self._package and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is left out of this import", name=name)
+
+
 @contextmanager
 def hidden(package: str) -> Iterator[None]:
-    """Make a package look uninstalled during an import.
+    """Make a package look uninstalled to imports of this thread, unless it is imported already.
 
     The library imports cryptography if available, only for Telegram Passport: 8 MB that nothing
-    here uses. Encrypted stores import it themselves, before or after.
+    here uses. Encrypted stores import it themselves, possibly at the same time.
     """
-    if package in sys.modules:
-        yield
-        return
-    sys.modules[package] = None  # type: ignore[assignment]  # the import system's mark for "absent"
+    finder = _Hidden(package)
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        del sys.modules[package]
+        sys.meta_path.remove(finder)
 
 
 def drop_docstrings(library: ModuleType) -> None:
