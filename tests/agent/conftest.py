@@ -7,5 +7,5 @@ from agent.history import History, JsonlHistory, MemoryHistory
 
 @pytest.fixture(params=["memory", "jsonl"])
 def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
-    """Each history that comes with Kore."""
+    """Return an instance of each history implementation in Kore."""
     return MemoryHistory() if request.param == "memory" else JsonlHistory(tmp_path / "chats")

@@ -1,4 +1,4 @@
-"""What the tests of a turn are played with: tools made of a function, agents with a script."""
+"""Tools made of functions, and agents with scripted models, for tests of turns."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ ANYTHING: JsonSchema = {"type": "object"}
 
 
 class Handmade:
-    """A tool that does what its body does."""
+    """A tool implemented by a function."""
 
     description = "For tests."
     brings: frozenset[Taint] = NOTHING
@@ -68,7 +68,7 @@ class AuditList:
 
 
 class Hanging:
-    """A tool that never returns; says when it was started and when it was stopped."""
+    """A tool that never returns and records its start and its cancellation."""
 
     description = "For tests."
     brings: frozenset[Taint] = NOTHING
@@ -90,14 +90,17 @@ class Hanging:
 
 
 def is_summary_request(request: ModelRequest) -> bool:
-    """Whether it asks for a summary, as a message behind the conversation or with a transcript."""
+    """Return whether the request asks for a summary.
+
+    The question is either the last message of the conversation or comes with a transcript.
+    """
     words = request.messages[-1].text
     is_behind = words.startswith(load_prompt("summarise_here"))
     return is_behind or request.system == load_prompt("summarise")
 
 
 class WithoutSummaries(ScriptedProvider):
-    """Scripted, but for summaries: it cannot tell any."""
+    """A scripted provider that rejects requests for summaries."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
         if is_summary_request(request):
@@ -107,7 +110,7 @@ class WithoutSummaries(ScriptedProvider):
 
 
 def answers(name: str, text: str = "fine", effect: Effect = "read") -> Handmade:
-    """A tool that always gives the same result."""
+    """Return a tool that always gives the same result."""
 
     async def body(args: Mapping[str, Any], call: CallContext) -> ToolResult:
         return ToolResult(text)
@@ -120,7 +123,7 @@ def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolCall:
 
 
 def call_context(name: str, folder: Path) -> CallContext:
-    """A call of a tool on its own."""
+    """Return the context of a single call outside of a turn."""
     environment = ToolEnvironment("s", folder, folder / "MEMORY.md", owner=True)
     return CallContext(call(name), environment, lambda text, stream: None)
 
@@ -138,7 +141,10 @@ def scripted(
     settings: AgentSettings | None = None,
     summaries: bool = False,
 ) -> tuple[Agent, ScriptedProvider]:
-    """An agent with a scripted model, and the model; the script has `summaries`, or they fail."""
+    """Return an agent and its scripted model.
+
+    With `summaries` the script also answers requests for summaries; otherwise these fail.
+    """
     model = ScriptedProvider(replies) if summaries else WithoutSummaries(replies)
     return (
         Agent(
@@ -181,7 +187,7 @@ def task(
 
 
 async def run_turn(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], Result]:
-    """All events of the turn, and its result."""
+    """Return all events of the turn and its result."""
     async with aclosing(agent.turn(one)) as stream:
         seen = [event async for event in stream]
     assert isinstance(seen[-1], events.Done)
@@ -189,13 +195,13 @@ async def run_turn(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], 
 
 
 def results(messages: Iterable[Message]) -> list[str]:
-    """The texts of the tool messages, in order."""
+    """Return the texts of the tool messages, in order."""
     return [message.text for message in messages if message.role == "tool"]
 
 
 @asynccontextmanager
 async def expect_no_task_left() -> AsyncIterator[None]:
-    """Fails when a task that was made inside is still there at the end."""
+    """Fail if a task started inside is still running at the end."""
     before = asyncio.all_tasks()
     yield
     await asyncio.sleep(0)

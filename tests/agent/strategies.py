@@ -1,4 +1,4 @@
-"""Hypothesis strategies for messages and conversations, valid ones and any others."""
+"""Hypothesis strategies for valid and arbitrary messages and conversations."""
 
 import json
 
@@ -16,7 +16,7 @@ from agent.types import (
     ToolCallMarker,
 )
 
-# Surrogates included: models and platforms do send halves of emoji.
+# Surrogates included, because models and platforms do send halves of emoji.
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
@@ -47,7 +47,7 @@ ANY_MESSAGE = st.builds(
     st.booleans(),
 )
 
-# Few ids, so that they meet each other.
+# Few ids, so that collisions are frequent.
 _IDS = st.sampled_from(["", "a", "b", "c"])
 _MIXED = st.builds(
     Message,
@@ -63,7 +63,7 @@ ANY_CONVERSATION = st.lists(_MIXED, max_size=12)
 
 @st.composite
 def rounds(draw: st.DrawFn, *, most: int = 6, longest: int = 1500) -> list[Message]:
-    """A valid conversation: user messages, each with replies, some of them with calls."""
+    """Return a valid conversation: user messages, each with replies, some with calls."""
     sizes = st.integers(0, longest)
     letters = st.sampled_from(["a", "word ", "ä", "漢", "🙂", "\ud83d"])
 

@@ -1,4 +1,4 @@
-"""Whole turns, from a person's words to a result, and every way in which they can end early."""
+"""Whole turns, from a prompt to a result, with every early end."""
 
 import asyncio
 import threading
@@ -56,7 +56,7 @@ from tests.fakes.model_script import Break, Call, ReplyScript
 
 
 def socket_agent(server: ModelServer, workspace: Path, **options: Any) -> Agent:
-    """An agent that speaks to the stand-in server over a socket."""
+    """Return an agent that talks to the fake server over a socket."""
     known = [ModelConfig("fake", "openai/fake", api_base=server.base_url, api_key="k")]
     return Agent(ModelPool("fake", known), workspace=workspace, **options)
 
@@ -101,7 +101,7 @@ async def test_run_gives_the_result_and_keeps_the_conversation(tmp_path: Path) -
     await agent.run("b", session="s")
     assert [message.text for message in model.requests[1].messages] == ["a", "one", "b"]
     assert [message.text for message in await history.load("s")] == ["a", "one", "b", "two"]
-    # What a provider was sent is never touched again.
+    # A request is never modified after it was sent.
     assert [message.text for message in model.requests[0].messages] == ["a"]
 
 
@@ -245,7 +245,7 @@ async def test_stop_while_nobody_reads_still_comes_to_a_result(tmp_path: Path) -
     agent, _ = scripted(["word " * SIZE * 2], tmp_path)
     async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
         await anext(stream)
-        # The writer fills the outlet and waits there.
+        # The writer fills the queue and blocks.
         for _ in range(3):
             await asyncio.sleep(0)
         stop.request()
@@ -296,7 +296,7 @@ async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
 
 
 async def test_a_model_in_circles_is_told_three_times_and_stopped_at_twelve(tmp_path: Path) -> None:
-    """Other looks in between reset nothing."""
+    """Other reads in between do not reset the count."""
     replies = []
     for n in range(12):
         replies += [calls(call("other", f"o{n}", n=n)), calls(call("same", f"s{n}", x=1))]
@@ -390,7 +390,7 @@ async def test_a_refusal_that_has_another_cause_is_raised(tmp_path: Path) -> Non
     with pytest.raises(Rejected):
         await agent.run("now", session="s")
     assert len(model.requests) <= 3
-    # A short conversation is not suspected.
+    # The rejection of a short conversation is not taken for a full context window.
     agent, model = scripted([_unexplained() for _ in range(9)], tmp_path)
     with pytest.raises(Rejected):
         await agent.run("hi")
@@ -457,7 +457,7 @@ async def test_a_wrong_call_is_a_result_that_the_model_can_mend(
 
 
 class Planning(Handmade):
-    """A tool whose plan is a function too."""
+    """A tool whose plan raises an error."""
 
     async def plan(self, args: Mapping[str, Any], context: CallContext) -> EffectPlan:
         raise KeyError("plan")
@@ -517,7 +517,7 @@ async def test_a_tool_that_hangs_is_stopped_after_its_time(tmp_path: Path) -> No
 
 
 class Person:
-    """Answers every question the same way, and remembers what was asked."""
+    """A person who answers every question the same way and records the questions."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer

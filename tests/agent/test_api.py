@@ -1,4 +1,4 @@
-"""`import kore`: the two calls of the library, and what the README shows of them."""
+"""`import kore`: the two calls of the library, and the examples in the README."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_what_the_readme_shows_runs(example: str, tmp_path: Path) -> None:
-    """Without a key, so that the offline stand-in answers."""
+    """Run without a key, so that the offline echo provider answers."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "KORE_HOME": str(tmp_path)}
     ran = subprocess.run(
         [sys.executable, "-c", example], cwd=tmp_path, env=environ, capture_output=True, text=True
@@ -157,7 +157,7 @@ async def test_a_function_answers_for_the_person(
     ((request, in_main),) = asked
     assert request.diff is not None
     assert "+new" in request.diff
-    # A plain function may wait for a person; the loop goes on meanwhile.
+    # A synchronous function may wait for a person while the event loop continues.
     assert in_main is not plain
 
 

@@ -1,4 +1,4 @@
-"""What a program hands to its own tools, what a conversation begins with, many runs at once."""
+"""Dependencies of a program's tools, initial messages and concurrent runs."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -79,11 +79,11 @@ async def test_a_conversation_cannot_begin_with_anything(tmp_path: Path, begin: 
 
 
 class Opaque:
-    """Nothing that JSON could hold."""
+    """A value that JSON cannot represent."""
 
 
 class Crowd:
-    """Answers with what was asked, each only after `together` have asked; fails at "no"."""
+    """Echoes the prompt, each time after `together` requests have arrived; fails at "no"."""
 
     name = "crowd"
 

@@ -1,4 +1,4 @@
-"""What models, tools and programs that were not written for Kore bring along."""
+"""Robustness against third-party models, tools and programs."""
 
 import asyncio
 import re
@@ -120,7 +120,7 @@ def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side
 
 
 def _side_by_side(agent: Agent) -> list[str]:
-    """What two threads, each with a loop of its own, are told at the same time."""
+    """Return the answers in two threads, each with its own event loop."""
     # A thread that fails must not leave the other one waiting.
     together = threading.Barrier(2, timeout=20)
 

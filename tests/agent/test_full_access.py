@@ -1,4 +1,4 @@
-"""`Agent(full_access=True)`: every call of the library runs, whatever the session has taken in."""
+"""`Agent(full_access=True)`: every call runs, even in a tainted session."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.agent.props import call, calls
 
 
 class Strangers:
-    """Brings in strangers' words, and says nothing of what it sends."""
+    """A tool that returns untrusted text and does not describe what it sends."""
 
     name = "strangers"
     description = "Reads what strangers wrote."
@@ -104,14 +104,14 @@ def test_the_model_is_told_the_truth(tmp_path: Path) -> None:
     block = describe_environment(settings, tmp_path, is_project=True, full_access=True)
     assert "Full access" in block
     assert "nothing is asked" in block
-    # A turn of the same process that was not given it.
+    # A turn of the same process without full access.
     block = describe_environment(settings, tmp_path, is_project=True)
     assert "Commands run without a sandbox" in block
     assert "Full access" not in block
 
 
 def test_what_is_closed_to_tools_stays_closed(tmp_path: Path) -> None:
-    """Kore's own data: nobody edits a configuration there by a file tool."""
+    """Kore's own data is closed: file tools never edit its configuration."""
     own = ToolSettings(off_limits=(tmp_path / "config.json",)).with_full_access()
     assert own.off_limits == (tmp_path / "config.json",)
     assert (own.restrict_to_workspace, own.blocked_paths) == (False, ())

@@ -1,4 +1,4 @@
-"""Conversations on disk, and what makes one valid."""
+"""Storage and validation of conversations."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Traces, as the real OpenTelemetry SDK records them."""
+"""Traces, as recorded by the real OpenTelemetry SDK."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ from tests.fakes.model_script import ReplyScript
 
 
 class Traces:
-    """Keeps the spans that end."""
+    """Records finished spans."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -31,7 +31,7 @@ class Traces:
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 
     def spans(self) -> list[ReadableSpan]:
-        """In the order in which they began."""
+        """Return the spans in the order of their start."""
         return sorted(self.exporter.get_finished_spans(), key=lambda one: one.start_time or 0)
 
     def span_named(self, name: str) -> ReadableSpan:
@@ -103,7 +103,7 @@ async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None
         "gen_ai.tool.call.id": "c1",
         "gen_ai.tool.description": "Look somewhere.",
     }
-    # Nothing of what was said, by anyone.
+    # Spans contain no text of the conversation.
     assert "door" not in "".join(one.to_json() for one in spans)
 
 

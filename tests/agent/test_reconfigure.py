@@ -1,4 +1,4 @@
-"""An agent is reconfigured between two turns."""
+"""Reconfiguration of an agent between two turns."""
 
 from agent.agent import Agent
 from agent.providers.pool import ModelPool

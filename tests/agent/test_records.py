@@ -58,7 +58,7 @@ class Loud:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """What the standard library makes of the fields of `Point`."""
+    """The fields of `Point` as a standard dataclass."""
 
     x: int
     y: int = 2

@@ -1,4 +1,4 @@
-"""JSON forms: what is written is read again, also by other versions."""
+"""JSON serialization, compatible with other versions."""
 
 import json
 from pathlib import Path
@@ -106,7 +106,7 @@ def through_json(value: Any) -> Any:
 
 
 def clean(message: Message) -> Message:
-    """The same without lone surrogates, which no file can hold."""
+    """Return the message without lone surrogates, which files cannot contain."""
     return message_from_json(
         json.loads(safe_text(json.dumps(message_to_json(message), ensure_ascii=False)))
     )

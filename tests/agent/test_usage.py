@@ -1,4 +1,4 @@
-"""What calls cost, and that a limit stops the next one before it is made."""
+"""Costs of calls, and limits that stop the next call before it starts."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -145,7 +145,7 @@ def test_money_is_written_as_people_read_it(nano: int, text: str) -> None:
 
 
 class Purse(InMemoryMeter):
-    """Allows so many calls."""
+    """A meter that allows this number of calls."""
 
     def __init__(self, calls: int) -> None:
         super().__init__()
@@ -195,13 +195,13 @@ async def test_the_estimate_is_near_what_a_call_then_takes(tmp_path: Path) -> No
     await run_turn(agent, replace(task(agent), meter=purse))
     (estimate,), (charge,) = purse.estimates, purse.charges
     assert estimate.usage.output == 0
-    # The scripted model counts no tools.
+    # The scripted model does not count tools.
     assert estimate.usage.input > charge.usage.input * 0.8
 
 
 @pytest.mark.parametrize("usage", [None, Usage(), Usage(0, 7)])
 async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
-    """Some servers send the field, and noughts in it: no call has no input."""
+    """Some servers send the field with zeros, although no call has an empty input."""
     purse = Purse(9)
     till = CallMeter(Tariff("v/m", price(1, 1)), meter=purse)
     await till.check_call(1_000, 0)
@@ -214,7 +214,10 @@ async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
 
 async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) -> None:
     class Breaks:
-        """Says half of something, then the connection is gone; the second time it answers."""
+        """A provider whose connection breaks in the first answer.
+
+        The second answer is complete.
+        """
 
         name = "breaks"
         broke = False

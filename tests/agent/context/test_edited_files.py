@@ -1,4 +1,4 @@
-"""The files edited last are shown again after a compaction, as they are by then."""
+"""Recently edited files are attached after a compaction, with their current content."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ WINDOW = 32_000
 def agent_in(
     tmp_path: Path, permissions: Permissions = FREE, settings: AgentSettings | None = None
 ) -> tuple[Agent, ScriptedProvider, JsonlHistory]:
-    """It writes the file that a message names in its first word, then talks."""
+    """Return an agent that writes the file named by the first word of a message, then answers."""
 
     def reply(request: ModelRequest) -> Message | str:
         if is_summary_request(request):
@@ -43,7 +43,7 @@ def agent_in(
 
 
 async def talk_until_compacted(agent: Agent) -> None:
-    """Long messages until something was summarised."""
+    """Send long messages until the conversation is compacted."""
     for _ in range(60):
         seen = [e async for e in agent.stream("And then? " + "word " * 1_500, session="s")]
         if any(isinstance(event, events.Compacted) for event in seen):
@@ -71,7 +71,7 @@ async def test_the_last_five_edited_files_are_attached_as_they_are_now(tmp_path:
     assert "changed by hand" in front
     assert "first of file6.txt" in front
     assert "first of file1.txt" not in front
-    # The messages about them left long ago: they are attached once more, as they are by then.
+    # The messages about these files are gone, so the current files are attached once more.
     (tmp_path / "work" / "file6.txt").write_text("and again\n")
     await talk_until_compacted(agent)
     front = str(model.requests[-1].messages[0].content[0])
@@ -109,7 +109,7 @@ async def test_an_edit_that_failed_attaches_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "seen.txt").write_text("was there")
     agent, _, history = agent_in(tmp_path)
-    # It was never read, so it may not be replaced.
+    # The model never read this file, so it may not replace it.
     await agent.run("seen.txt please", session="s")
     assert (tmp_path / "work" / "seen.txt").read_text() == "was there"
     await talk_until_compacted(agent)

@@ -1,4 +1,4 @@
-"""What the model is told of the place where it works is what really holds there."""
+"""Description of the working environment for the model, compared with the real environment."""
 
 import asyncio
 import json

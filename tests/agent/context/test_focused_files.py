@@ -1,4 +1,4 @@
-"""Files that were read leave the window, those used longest ago first."""
+"""Removal of file contents from the window, least recently used first."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ EVICTED = " were left out to make room"
 
 
 def reading(name: str, lines: int, rest: str = "") -> list[Message]:
-    """A call of `read_file` and its result: about ten tokens a line."""
+    """Return a call of `read_file` and its result, at about ten tokens per line."""
     text = "\n".join(f"{n:>4}\tdef name_{n}(): the rest of a line" for n in range(1, lines + 1))
     wish = ToolCall("c1", "read_file", {"path": name}, "{}")
     return [assistant("", (wish,)), Message("tool", (Text(text + rest),), tool_call_id="c1")]
@@ -35,7 +35,7 @@ def editing(name: str) -> list[Message]:
 
 
 def requests(messages: list[Message]) -> list[FocusedMessages]:
-    """What the requests of a conversation show."""
+    """Return the focused messages of each request of a conversation."""
     ends = [at for at, one in enumerate(messages) if one.role == "assistant" and at]
     return [FOCUS.fit(messages[:end], MOST) for end in (*ends, len(messages))]
 
@@ -67,7 +67,7 @@ def test_requests_continue_each_other_and_hold_what_was_used_last(
         assert [(one.role, one.tool_call_id) for one in shown.messages] == [
             (one.role, one.tool_call_id) for one in raw
         ]
-        # Nobody has seen the newest result before this request.
+        # The model has not seen the newest result before this request.
         assert shown.messages[-1] == raw[-1]
         files = sum(estimate(one) for one in shown.messages[:-1] if one.role == "tool")
         assert files <= MOST + 150 * len(raw)

@@ -1,4 +1,4 @@
-"""What a session is told of the long work in its folder."""
+"""Description of the long task in a session's folder."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A library user's session keeps the memory that it began with."""
+"""Memory snapshots: a session of a library user uses the memory from its start."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ async def test_what_is_remembered_leaves_the_prompt_as_it_was(
     first, *others = [request.system for request in model.requests]
     assert "likes tea" in first
     assert others == [first, first]
-    # A session that begins later knows it.
+    # A later session reads the new memory.
     await agent.run("What do you know?", session="t")
     assert "has a dog" in model.requests[-1].system
 
@@ -70,7 +70,7 @@ async def test_another_workspace_and_a_summary_take_it_anew(
     for memory, shown in (
         (stored, "likes water"),
         (MemorySnapshot("/elsewhere/MEMORY.md", stored.text), "likes tea"),
-        # Since then messages up to the fourth have been told in a summary.
+        # A summary has replaced the messages up to the fourth since then.
         (MemorySnapshot(str(file), stored.text, upto=4), "likes tea"),
     ):
         agent, model = scripted(["a"], tmp_path, history=history)

@@ -1,4 +1,4 @@
-"""A file that is read again: a model that believes what it is told knows what the disk has."""
+"""Shortened results of repeated reads: the model can still derive the current file."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ _LINE = re.compile(r" *(\d+)\t(.*)")
 
 
 class Reader:
-    """Reads one file, as a model does, and believes what the messages say that it still has."""
+    """A simulated model that reads one file and remembers the lines from its messages."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "a.txt"
@@ -34,7 +34,7 @@ class Reader:
         self._environment = ToolEnvironment("s", folder, folder / "M.md", owner=True)
 
     def read(self, **lines: int) -> str:
-        """What the model is told."""
+        """Return the result that the model reads."""
         wish = ToolCall("c1", "read_file", {"path": "a.txt", **lines}, "{}")
         context = CallContext(wish, self._environment, lambda text, stream: None)
         full = asyncio.run(self._tool.run(wish.arguments or {}, context))
@@ -44,7 +44,7 @@ class Reader:
         return result.for_model
 
     def _check(self, answer: str, full: str) -> None:
-        """Of the lines that were asked for the model knows what the disk has."""
+        """Check that the model knows the current content of the requested lines."""
         believed = self._lines()
         if answer.startswith(CHANGED):
             believed = _patched(believed, answer.partition("\n")[2])
@@ -55,7 +55,7 @@ class Reader:
         assert {number: believed.get(number) for number in wanted} == wanted
 
     def _lines(self) -> dict[int, str]:
-        """Each line as the newest message with it shows it."""
+        """Return each line as shown by the newest message that contains it."""
         lines: dict[int, str] = {}
         for message in self.messages:
             found = [m for m in map(_LINE.fullmatch, message.text.split("\n")) if m]
@@ -65,7 +65,7 @@ class Reader:
 
 
 def _patched(lines: dict[int, str], difference: str) -> dict[int, str]:
-    """What a unified diff makes of numbered lines."""
+    """Apply a unified diff to numbered lines."""
     old = [lines[number] for number in sorted(lines)]
     new: list[str] = []
     at = 0
@@ -116,7 +116,7 @@ def test_unchanged_changed_and_asked_for_twice(tmp_path: Path) -> None:
     reader.path.write_text("\n".join(lines) + "\n")
     full = reader.read()
     assert reader.read().startswith(f"{UNCHANGED}2")
-    # Whoever asks again wants to see it.
+    # A repeated identical request shows the full text.
     assert reader.read() == full
     assert reader.read(line_start=5, line_end=90).startswith(UNCHANGED)
     lines[100] = "another line"
@@ -125,7 +125,7 @@ def test_unchanged_changed_and_asked_for_twice(tmp_path: Path) -> None:
     assert answer.startswith(CHANGED)
     assert "+another line" in answer
     assert len(answer) < len(full) / 10
-    # A file that has become shorter shows no line that is new.
+    # A file that became shorter has no new line to show.
     reader.path.write_text("\n".join(lines[:150]) + "\n")
     assert not reader.read().startswith(UNCHANGED)
 

@@ -1,5 +1,4 @@
-"""Requests continue each other until the window is full; then there is room again, whatever
-happens."""
+"""Consecutive requests share a prefix until the window is full and has to be cut."""
 
 import asyncio
 from itertools import pairwise
@@ -28,7 +27,7 @@ FAILING: list[str | ProviderError] = ["They talked.", RateLimited("later"), "", 
 
 
 class RecordingStore:
-    """Remembers what it was given; `willing` says whether it takes it."""
+    """A store that records compactions; `willing` is its answer."""
 
     def __init__(self, willing: bool = True) -> None:
         self.willing = willing
@@ -57,7 +56,7 @@ def a_view(
 
 
 def requests_of(messages: list[Message]) -> list[list[Message]]:
-    """The messages in the portions in which they come in between requests."""
+    """Return the messages in portions, as they arrive between requests."""
     portions: list[list[Message]] = []
     portion: list[Message] = []
     for message in messages:
@@ -71,7 +70,7 @@ def requests_of(messages: list[Message]) -> list[list[Message]]:
 async def play(
     view: RequestWindow, portions: list[list[Message]], factor: float
 ) -> list[tuple[list[Message], bool]]:
-    """What is sent at each request, and whether something left before it."""
+    """Return the messages of each request, and whether older messages were removed before it."""
     sent = []
     for portion in portions:
         view.conversation.messages.extend(portion)
@@ -103,7 +102,7 @@ def test_any_conversation_window_and_usage_gives_valid_requests_that_continue_ea
         assert is_valid(request)
         assert request[0].role == "user"
         if not cut and before and request[: len(before)] != before:
-            # Texts may be shortened without a message leaving; only when the window is full.
+            # Texts may be shortened without removing a message, but only when the window is full.
             assert sum(map(estimate, before)) > 0
             assert any("left out" in message.text for message in request)
         before = request

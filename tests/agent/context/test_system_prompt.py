@@ -1,4 +1,4 @@
-"""The system prompt: made of the workspace's files, the same as long as they are."""
+"""The system prompt, built from workspace files and stable while these do not change."""
 
 import os
 import tracemalloc
@@ -154,7 +154,7 @@ def test_the_memories_of_very_many_people_are_all_read_and_do_not_pile_up(
 def test_a_file_that_is_a_link_out_of_the_workspace_is_not_told(
     workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A sandboxed command may write the workspace and nothing else; Kore reads more."""
+    """A sandboxed command may write only the workspace, but Kore can read more."""
     outside = tmp_path_factory.mktemp("outside") / "secrets.json"
     outside.write_text("canary")
     soul = workspace.folder / "SOUL.md"
@@ -176,7 +176,7 @@ def test_memory_that_is_a_link_is_left_out_with_a_notice(workspace: Workspace) -
 
 
 def test_link_inside_the_workspace_is_not_used(workspace: Workspace) -> None:
-    """A command that cannot write the target may still choose it."""
+    """A command that cannot write the target can still choose it."""
     soul = workspace.folder / "SOUL.md"
     soul.rename(workspace.folder / "mine.md")
     soul.symlink_to("mine.md")

@@ -1,4 +1,4 @@
-"""What of a long conversation is sent: valid, within the window, stable from request to request."""
+"""Requests of a long conversation: valid, within the window and with a stable prefix."""
 
 from itertools import pairwise
 
@@ -28,13 +28,13 @@ NOTE = estimate_text(load_prompt("trimmed"))
 
 
 def request_points(messages: list[Message]) -> list[int]:
-    """The lengths at which the conversation was sent to a model."""
+    """Return the conversation lengths at which a request was sent."""
     last = len(messages)
     return [n for n in range(1, last) if messages[n].role == "assistant"] + [last]
 
 
 def least_tokens(messages: list[Message]) -> int:
-    """Tokens of the messages if every text in them were as short as can be."""
+    """Return the tokens of the messages with every text shortened to the minimum."""
     return sum(
         estimate(message) - sum(max(estimate_text(part.text) - MARK, 0) for part in _texts(message))
         for message in messages
@@ -81,7 +81,7 @@ def test_requests_continue_each_other_until_the_window_is_full(
     windows = [trim_to_budget(messages[:n], limit) for n in points]
     for (n, before), (m, after) in pairwise(zip(points, windows, strict=True)):
         goes_on = sent(after)[: len(before.messages)] == sent(before)
-        # A cut between messages that are alike looks like going on.
+        # A cut between equal messages is indistinguishable from a continuation.
         if not goes_on or after.dropped != before.dropped:
             assert after.dropped >= before.dropped
             grown = before.tokens + sum(map(estimate, messages[n:m]))
@@ -98,7 +98,7 @@ def test_a_cut_makes_room_for_many_requests(sizes: list[int], limit: int) -> Non
         if after.dropped == before.dropped:
             assert sent(after)[: len(before.messages)] == sent(before)
         else:
-            # Emptied at once: two thirds of the window at most are in use.
+            # A cut leaves at most two thirds of the window in use.
             assert after.tokens <= limit * 0.7
             assert after.messages[0].content[0] == Context(load_prompt("trimmed"))
 
@@ -117,7 +117,7 @@ def test_what_fits_is_sent_as_it_is(messages: list[Message], limit: int) -> None
 
 
 def test_a_stored_cut_continues_like_the_one_it_was_made_from() -> None:
-    """The gateway drops what left the window and loads the rest with `trimmed`."""
+    """The gateway drops the messages before the window and loads the rest with `trimmed`."""
     messages: list[Message] = []
     for n in range(60):
         messages += [user(f"question {n} " * 20), assistant(f"answer {n} " * 20)]

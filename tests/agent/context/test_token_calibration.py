@@ -1,4 +1,4 @@
-"""What a model's own count teaches about our estimates."""
+"""Calibration of token estimates by the counts that models report."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a model refused is remembered and done without."""
+"""Requests adapted to features that a model has rejected."""
 
 from dataclasses import replace
 
@@ -142,7 +142,7 @@ async def test_a_refusal_of_thoughts_that_nothing_mends_is_raised() -> None:
 
 
 class Remembering(ScriptedProvider):
-    """Has thoughts that it can give back."""
+    """A provider that can return its thoughts."""
 
     def __init__(self, replies: list[Exception | str]) -> None:
         super().__init__(replies)

@@ -1,4 +1,4 @@
-"""Providers that somebody else wrote, with as little as they have to have."""
+"""Third-party providers with only the required members."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +19,7 @@ ASKED = ModelRequest("m", "", (user("hi"),))
 
 
 class MinimalProvider:
-    """All that a provider needs."""
+    """A provider with only the required members."""
 
     name = "least"
 
@@ -56,7 +56,7 @@ async def events_of(provider: CustomProvider) -> list[ModelEvent]:
 
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone with it."""
+    """Remove the registrations of a test after it."""
     monkeypatch.setattr(registry, "_registered", {})
 
 

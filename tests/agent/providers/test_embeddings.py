@@ -1,4 +1,4 @@
-"""Embeddings by OpenAI's API: what is asked, what is read, and what goes wrong."""
+"""Embeddings by OpenAI's API: requests, responses and errors."""
 
 import math
 

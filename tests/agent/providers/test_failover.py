@@ -1,4 +1,4 @@
-"""Keys and models in each other's place, over a real server and a clock that the test moves."""
+"""Failover between keys and models, with a real server and a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +20,7 @@ Answers = Callable[[str, str], ReplyScript]
 
 
 class World:
-    """A server whose answer depends on key and model, a clock, and the models that ask."""
+    """A server whose answer depends on key and model, a clock, and pools of models."""
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -51,7 +51,7 @@ class World:
         self.now += seconds
 
     def models_called(self) -> list[str]:
-        """Who was asked since the last look, as key/model."""
+        """Return the requests since the previous call, as key/model."""
         seen = [f"{one.headers['Authorization'][7:]}/{one.body['model']}" for one in self.new()]
         self._looked = len(self.server.requests)
         return seen
@@ -71,7 +71,7 @@ async def world(model_server: ModelServer) -> AsyncIterator[World]:
 
 
 async def answer(models: ModelPool, name: str = "big") -> tuple[str, list[object]]:
-    """What the model said in the end, and all events on the way there."""
+    """Return the text of the reply, and all events."""
     opened = models.open(name)
     request = ModelRequest(opened.model, "", (user("hi"),))
     seen: list[object] = [event async for event in opened.provider.stream(request)]
@@ -155,7 +155,7 @@ async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: W
     assert world.models_called() == ["k1/big"] * 3 + ["other/small"]
     (notice,) = [event for event in seen if isinstance(event, Notice)]
     assert "openai/big failed, trying openai/small" in notice.text
-    # The same keys answer for another model of that vendor: only (key, model) rests.
+    # The same keys work for another model of that vendor: a cooldown covers only (key, model).
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
                                                api_keys=("k1", "k2"))]  # fmt: skip
     assert (await answer(models, "third"))[0] == "third by k1"
@@ -225,7 +225,7 @@ async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -
 
 
 async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: World) -> None:
-    """Whoever tops up the account need not wait for an hour that is over."""
+    """A user who tops up the account need not wait for the end of the hour."""
     models = world.models(("k1",), spare=False)
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
     with pytest.raises(RateLimited, match="\\(for 60 minutes; retry in 5 minutes\\)"):

@@ -1,4 +1,4 @@
-"""What answers on Ollama's port is taken for its list of models only if it is one."""
+"""Discovery of a local Ollama server, with invalid answers on its port."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
 @asynccontextmanager
 async def answering(answer: bytes, *, endless: bool = False) -> AsyncIterator[int]:
-    """The port of a server that says this, once or for ever."""
+    """Return the port of a server that sends this answer once, or without end."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,4 +1,4 @@
-"""How a model is asked to answer, in the words of each vendor."""
+"""Generation settings in the format of each vendor."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The models of an agent by name and by what they are wanted for."""
+"""Models of an agent by name and by purpose."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""From names to providers."""
+"""Resolution of model names to providers."""
 
 import pytest
 

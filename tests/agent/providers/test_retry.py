@@ -22,7 +22,7 @@ ASKED = ModelRequest("m", "", (user("hi"),))
 
 
 class Waits(list[float]):
-    """Sleeps that take no time, and the clock that they move."""
+    """Recorded sleeps that take no time, with the clock that they advance."""
 
     now = 0.0
 

@@ -1,4 +1,4 @@
-"""The offline stand-in and scripted models."""
+"""The offline echo provider and scripted models."""
 
 from collections.abc import Sequence
 

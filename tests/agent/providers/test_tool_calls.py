@@ -1,4 +1,4 @@
-"""Arguments as models write them, read where they can be meant in one way only."""
+"""Parsing of malformed arguments with only one possible meaning."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which proxy leads to an address, and sessions through real proxies."""
+"""Choice of the proxy for an address, and sessions through real proxies."""
 
 import aiohttp
 import pytest

@@ -1,4 +1,4 @@
-"""Certificates that clients of httpx trust."""
+"""Certificates trusted by clients of httpx."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.fakes.model import ModelServer
 async def address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_server: ModelServer
 ) -> AsyncIterator[str]:
-    """The address of a model server with a certificate of its own."""
+    """Return the address of a model server with a test certificate."""
     context = server_context(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     runner = web.AppRunner(ModelServer().app)

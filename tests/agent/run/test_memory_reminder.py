@@ -1,4 +1,4 @@
-"""Before a library user's conversation is summarized, the model is asked what to keep."""
+"""Reminder to save memory before a library user's conversation is summarized."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def talk(rounds: int) -> list[Message]:
 
 
 async def ask(tmp_path: Path, messages: list[Message], *prompts: str) -> list[Message]:
-    """The questions as they were stored."""
+    """Return the prompts as stored."""
     history = MemoryHistory()
     await history.append("s", messages)
     agent, _ = scripted(["fine"] * len(prompts), tmp_path, history=history)

@@ -1,4 +1,4 @@
-"""Messages that open a turn, and what contributors add to them."""
+"""Messages that open a turn, with the parts added by contributors."""
 
 from datetime import datetime
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_entries_without_facts_are_one_text() -> None:
 
 
 class _Log:
-    """A store that notes what it is given."""
+    """A store that records amendments."""
 
     def __init__(self) -> None:
         self.amended: list[str] = []
@@ -59,7 +59,7 @@ class _Log:
 
 @frozen
 class _Adding:
-    """A contributor that notes how much is stored when it begins and when its part is stored."""
+    """A contributor that records the stored parts at its start and after its own part is stored."""
 
     text: str
     log: _Log

@@ -1,4 +1,4 @@
-"""`HistoryRunStore` over the histories that Kore has."""
+"""`HistoryRunStore` with the histories of Kore."""
 
 from collections.abc import Callable
 from pathlib import Path

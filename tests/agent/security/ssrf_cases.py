@@ -1,10 +1,10 @@
-"""Addresses that a page or a stranger may ask the assistant to fetch. `{p}` is the listener's port.
+"""Addresses in pages or messages of attackers; `{p}` is the listener's port.
 
-Names that are no addresses are answered by NAMES, as a name server of the attacker would.
+NAMES resolves the names, as a name server of the attacker would.
 """
 
 URLS = (
-    # Loopback, spelled in every way that some resolver understands
+    # Loopback, in every spelling that some resolver accepts
     *("http://127.0.0.1:{p}/", "http://127.0.0.2:{p}/", "http://127.255.255.254:{p}/"),
     *(
         "http://localhost:{p}/",
@@ -120,7 +120,7 @@ URLS = (
         "http://::1:{p}/",
     ),
     *("http://[127.0.0.1]:{p}/", "http://[localhost]:{p}/", "http://[v1.x]:{p}/", "http://[]:{p}/"),
-    # Networks that are nobody's public page
+    # Networks without public pages
     *("http://10.0.0.1/", "http://10.255.255.255/", "http://172.16.0.1/", "http://172.31.255.254/"),
     *(
         "http://192.168.0.1/",
@@ -169,7 +169,7 @@ URLS = (
         "http://0300.0250.1/",
         "http://3232235521/",
     ),
-    # Names that lead inside
+    # Names that resolve to internal addresses
     *("http://metadata.google.internal/", "http://metadata/", "http://metadata.google.internal./"),
     *(
         "http://instance-data/latest/",
@@ -195,7 +195,7 @@ URLS = (
         "http://b\u00fccher.example:{p}/",
         "http://xn--bcher-kva.example:{p}/",
     ),
-    # Who is the host here?
+    # Ambiguous hosts
     *(
         "http://user@127.0.0.1:{p}/",
         "http://user:pw@127.0.0.1:{p}/",
@@ -292,7 +292,7 @@ URLS = (
     ),
 )
 
-# What the attacker's name server says.
+# Answers of the attacker's name server.
 NAMES: dict[str, tuple[str, ...]] = {
     "metadata.google.internal": ("169.254.169.254",),
     "metadata": ("169.254.169.254",),

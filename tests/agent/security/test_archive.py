@@ -39,7 +39,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
 
 
 def expect_refusal(archive: Path, why: str, caps: ArchiveLimits | None = None) -> None:
-    """The archive is refused and leaves nothing behind, neither inside nor beside the target."""
+    """Check that the archive is rejected and leaves nothing inside or next to the target."""
     before = sorted(os.listdir(archive.parent))
     with pytest.raises(ArchiveRefused, match=why):
         extract(archive, archive.parent / "out", caps)
@@ -166,7 +166,7 @@ def test_one_piece_of_data_under_many_names_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.zip", ("a", b"x" * 1000), ("b", b"x" * 1000))
     data = path.read_bytes()
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
-    # Entry b claims the place of entry a, and its name.
+    # Entry b claims the position and the name of entry a.
     path.write_bytes(data[: second + 42] + bytes(4) + data[second + 46 :])
     expect_refusal(path, "overlap")
 
@@ -228,7 +228,7 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
 
 
 def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
-    """An archive that holds itself: nothing in Kore unpacks what came out of an archive."""
+    """The archive contains itself, but Kore never unpacks extracted archives."""
     inner = write_zip(tmp_path / "r.zip", ("r/r.zip", b"PK\x03\x04 itself"))
     assert extract(inner, tmp_path / "out") == ("r/r.zip",)
     assert (tmp_path / "out/r/r.zip").read_bytes() == b"PK\x03\x04 itself"

@@ -1,4 +1,4 @@
-"""Every line of evasions.toml as the policy sees it; the sandbox runs the same lines for real."""
+"""Policy decisions for every line of evasions.toml; the sandbox tests run the same lines."""
 
 import tomllib
 from collections.abc import Iterator

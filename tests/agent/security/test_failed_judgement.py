@@ -1,4 +1,4 @@
-"""A call that cannot be judged is refused, recorded, and ends nothing."""
+"""Calls that the policy cannot judge are rejected and recorded, and the turn continues."""
 
 import os
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from agent.tools.runner import Permissions
 from agent.types import ToolResult
 from tests.agent.props import Handmade, call, calls, results
 
-# Lone halves of pairs, ends of strings: no name for the operating system.
+# Lone surrogates, null characters and excessive lengths: invalid names for the operating system.
 NO_NAMES = ["\ud800", "a\0b", "x/\udfff/../y", "\udcff", "/proc/1/cwd/x", "a" * 5000, "d/" * 3000]
 
 
@@ -33,7 +33,7 @@ class Record:
 
 
 class Breaks:
-    """A policy with a bug, or one that meets a folder that was swapped meanwhile."""
+    """A policy that raises an error, as after a bug or a swapped folder."""
 
     def decide(self, request: ToolRequest) -> Decision:
         raise PermissionError(13, "Permission denied", "/proc/1/cwd")
@@ -55,7 +55,7 @@ def read(path: str, folder: Path) -> ToolRequest:
 async def run_call(
     path: str, folder: Path, tool: Tool, permissions: Permissions
 ) -> tuple[str, str]:
-    """What the model reads of a call and, after it, says itself."""
+    """Return what the model reads of a call, and its final text."""
     model = ScriptedProvider([calls(call(tool.name, path=path)), "bye"])
     result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
     (told,) = results(result.messages)
@@ -81,7 +81,7 @@ def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
     else:
         pytest.skip("this user may follow every link")
     found = role_policy().decide(read("/proc/1/cwd/x", tmp_path))
-    # Since Python 3.13 `realpath` takes it for any other path outside, and the tool refuses those.
+    # Since Python 3.13 `realpath` treats it like any other path outside, which the tool rejects.
     outside = role_policy().decide(read("/etc/passwd", tmp_path))
     assert found == outside or (found.verdict, found.rule) == ("deny", "unjudged")
 

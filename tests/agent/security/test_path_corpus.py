@@ -1,5 +1,8 @@
-"""The corpus of paths, asked for by a guest through the real tools, in processes of their own:
-as root and as nobody, with `openat2` and without it, with the kernel's views mounted inside."""
+"""The corpus of paths, requested by a guest through the real tools in separate processes.
+
+The processes run as root and as nobody, with and without `openat2`, and with the kernel's views
+mounted inside.
+"""
 
 import json
 import os
@@ -52,7 +55,7 @@ def test_nothing_escapes_where_the_kernel_opens_no_path_in_one_step(tmp_path: Pa
 @is_root
 @only_linux
 def test_nothing_escapes_for_another_user() -> None:
-    # pytest's own folders are closed to others.
+    # pytest's own folders are closed to other users.
     with TemporaryDirectory() as name:
         os.chown(name, NOBODY, NOBODY)
         for options in ([], ["--without-openat2"]):

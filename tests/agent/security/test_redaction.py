@@ -1,4 +1,4 @@
-"""Secrets in every spelling, in one piece and cut into many."""
+"""Redaction of secrets in every spelling, whole and split into pieces."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ def test_base64_of_a_longer_text_gives_nothing_away(redactor: Redactor, value: s
             encoded = encode(f"{before}{value} and more".encode()).decode()
             shown = redactor.clean(encoded)
             assert MARK in shown
-            # What is left of the value are the few bits that share a character with others.
+            # Only the few bits that share a character with their neighbours remain of the value.
             rest = base64.urlsafe_b64decode(shown.partition(MARK)[0][: len(shown) // 4 * 4] + "==")
             assert value.encode()[:2] not in rest
 

@@ -1,4 +1,4 @@
-"""Values and names that count as secrets, and those that do not."""
+"""Values and names that count as secrets, and others that do not."""
 
 import random
 import string

@@ -1,7 +1,8 @@
-"""The corpus of addresses against the real web_fetch and a real listener on loopback.
+"""The corpus of addresses with the real web_fetch and a real listener on loopback.
 
-The machine's resolver reads the addresses; names are answered as an attacker's name server would.
-Only what is public may even be tried, and there is no Internet here: such a try is refused.
+The machine's resolver parses numeric addresses; names get the answers of an attacker's name server.
+Only connections to public addresses may be attempted, and these fail, because the test has no
+Internet access.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ NUMERIC = frozenset("0123456789abcdefABCDEFxX.:%")
 
 
 class Net(asyncio.SelectorEventLoop):
-    """A loop whose names are told here; it keeps every look-up and every connection tried."""
+    """An event loop with a name table that records look-ups and attempted connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class Net(asyncio.SelectorEventLoop):
 
 
 class Listener:
-    """Answers every connection with one page and counts them."""
+    """A server that answers every connection with one page and counts them."""
 
     def __init__(self, head: bytes = b"200 OK\r\nContent-Type: text/plain") -> None:
         self.head = head
@@ -75,7 +76,7 @@ class Listener:
 
     @asynccontextmanager
     async def on(self, *hosts: str) -> AsyncIterator[int]:
-        """Listens on one port of all the hosts."""
+        """Listen on one port of all the hosts."""
         port = 0
         servers = []
         for host in hosts:
@@ -180,7 +181,7 @@ def test_a_name_that_changes_its_answer_is_looked_up_once(call: CallContext) -> 
 
 
 async def test_the_policy_is_told_the_host_that_would_be_asked(call: CallContext) -> None:
-    """Two readers of one address would be a way around any list of hosts."""
+    """Two different parsers of an address would allow bypassing a list of hosts."""
     seen = 0
     for case in URLS:
         url = case.replace("{p}", "8080")

@@ -1,4 +1,4 @@
-"""A folder or a file that is swapped for a link, over and over, while the tools use it."""
+"""Repeated swaps of a folder or a file for a link, while tools use it."""
 
 import subprocess
 import sys
@@ -26,14 +26,14 @@ ROOT = Path(__file__).parents[3]
 SWAPS = 2_000
 CALLS, FEW, READS = 40, 5, 2_000
 CANARY = "canary"
-# Those with a folder below the swapped one, where the two ways to open differ most.
+# Cases with a folder below the swapped one, where the two ways to open differ most.
 DEEP = "(deep or append) and not kernel"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs renameat2")
 
 
 class Swaps:
-    """How often the two names were exchanged; known once the swapping has ended."""
+    """Number of exchanges of the two names, set after the end of the swapping."""
 
     count = 0
 
@@ -95,7 +95,7 @@ WAYS: dict[str, tuple[Tool, dict[str, Any], str, str]] = {
     ),
     "remember": (Remember(SETTINGS), {"text": "a fact"}, "memory", "link"),
 }
-# A new file takes the place of the link itself, and a look from above leaves the link out.
+# A new file replaces the link itself, and listings from above skip the link.
 NEVER_REFUSED = ("write a file", "list from above", "grep from above", "glob from above")
 
 
@@ -133,7 +133,7 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
 
 
 def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step() -> None:
-    """The walk that stands in for `openat2`, in a process to which it is forbidden."""
+    """Test the walk that replaces `openat2`, in a process without that call."""
     start = "import sys, pytest; from tests.agent.security.paths.old_kernel import forbid_openat2; "
     run = f"forbid_openat2(); sys.exit(pytest.main(['-n0', '-q', {__file__!r}, '-k', {DEEP!r}]))"
     done = subprocess.run(
@@ -145,7 +145,7 @@ def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step
 
 @pytest.mark.parametrize("swapped", ["import", "folder"])
 def test_instructions_do_not_come_through_a_swapped_link(world: Path, swapped: str) -> None:
-    """Reading them never fails either: it would be the end of the turn."""
+    """An error while reading instructions would end the turn."""
     ws = world.resolve() / "ws"
     (ws / ".git").mkdir()
     (ws / "AGENTS.md").write_text("rules: @d/f.txt\n" if swapped == "import" else "rules\n")

@@ -115,7 +115,7 @@ def test_an_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
     path = write(places.own / "agents", "a", "first")
     before = catalogue.load()["a"]
     assert catalogue.load()["a"] is before
-    # A command can set every time but that of the last change.
+    # A command can set every file time except the time of the last change.
     found = path.stat()
     path.write_text(path.read_text().replace("first", "other"))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))

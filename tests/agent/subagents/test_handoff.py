@@ -1,4 +1,4 @@
-"""Agents that hand a conversation over to each other."""
+"""Handoff of a conversation from one agent to another."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ async def test_another_agent_answers(tmp_path: Path) -> None:
     assert spec.description.endswith("Knows all bills.")
     visible = [one.text for one in theirs.requests[0].messages]
     assert visible == ["my bill?", "One moment.", "Handed over to billing."]
-    # All of it is one conversation, which begins with the first agent again.
+    # Both agents write to one conversation, and the next turn starts with the first agent.
     stored = [one.text for one in await history.load("s")]
     assert stored == [*visible, "Your bill is paid."]
     assert [one.text for one in result.messages] == stored[1:]
@@ -97,7 +97,7 @@ async def test_a_filter_chooses_what_the_other_agent_sees(tmp_path: Path) -> Non
     result = await agent.run("my bill?", session="s")
     assert [one.text for one in theirs.requests[0].messages] == ["my bill?"]
     assert len(result.messages) == 5
-    # What the first agent has read still counts.
+    # Text read by the first agent still counts.
     assert result.text == "Your bill is paid."
 
 

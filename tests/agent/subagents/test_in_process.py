@@ -1,4 +1,4 @@
-"""Sub-agents of the library: no gateway, no database."""
+"""Sub-agents of the library, without gateway and database."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
     assert [tool.name for tool in asked.tools] == ["list_dir"]
     assert [message.text for message in asked.messages] == ["about rain"]
     assert "It rains." in model.requests[2].messages[-1].text
-    # What it spent is a part of the whole.
+    # The usage of the sub-agent is included.
     assert result.usage.output > sum(len(text) for text in ("It rains.",)) // 4
 
 
@@ -166,7 +166,7 @@ async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sen
     agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), agent=careful)
     refused = (await agent.run(write)).text
     assert "Not allowed: this agent is read-only" in refused
-    # No command of a person would help.
+    # Commands of a person would not help here.
     assert "/mode" not in refused
     assert "Not allowed" in (await agent.run(task(write, "general"))).text
     assert not (tmp_path / "a.txt").exists()
@@ -180,7 +180,7 @@ def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
 
 
 class Late(EchoProvider):
-    """The stand-in, which takes its time for a sub-agent's work."""
+    """An echo provider that delays the answers of sub-agents."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         if request.messages[-1].text == "take your time":
@@ -216,7 +216,7 @@ async def test_explore_looks_at_the_history_of_git_and_changes_nothing(tmp_path:
     (tmp_path / "a.txt").write_text("sheep\n")
     git("add", "-A")
     git("commit", "-q", "-m", "Count the sheep")
-    # Where no sandbox holds it, a person would be asked about each look.
+    # Without a sandbox a person would have to approve each command.
     agent = Agent(EchoProvider(), workspace=tmp_path, full_access=True)
 
     async def run(command: str) -> str:

@@ -1,4 +1,4 @@
-"""The sandbox of this machine, for tests that need a real one."""
+"""The bubblewrap sandbox of this machine, for tests that need a real one."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 
 
 def installed_bubblewrap() -> Bubblewrap:
-    """Skips the test where bubblewrap is not installed."""
+    """Return the sandbox, or skip the test if bubblewrap is not installed."""
     program = shutil.which("bwrap")
     if program is None:
         pytest.skip("bubblewrap is not installed")

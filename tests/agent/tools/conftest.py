@@ -1,4 +1,4 @@
-"""A workspace and the surroundings of a call in it."""
+"""Fixtures with a workspace and the context of a call in it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 
 class Listener:
-    """Keeps what a call reports while it runs."""
+    """Records the progress that a call reports."""
 
     def __init__(self) -> None:
         self.chunks: list[tuple[str, str]] = []
@@ -54,7 +54,7 @@ def call(workspace: Path, listener: Listener) -> CallContext:
 
 @pytest.fixture
 def guest(call: CallContext, workspace: Path) -> CallContext:
-    """A call of somebody who is not the owner."""
+    """Return the context of a call by a guest."""
     memory = workspace / "memory" / "telegram" / "7" / "MEMORY.md"
     return replace(call, environment=replace(call.environment, memory=memory, owner=False))
 

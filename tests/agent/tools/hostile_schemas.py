@@ -17,7 +17,7 @@ def _tree(depth: int) -> dict[str, Any]:
 
 
 def _of(**keywords: Any) -> dict[str, Any]:
-    """A schema of an object whose property `a` has these keywords."""
+    """Return the schema of an object whose property `a` has these keywords."""
     return {"type": "object", "properties": {"a": keywords}}
 
 
@@ -77,14 +77,14 @@ HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 def _fan_out(leaf: Any) -> dict[str, Any]:
-    """A schema that leads to the leaf 22,500 times."""
+    """Return a schema that leads to the leaf 22,500 times."""
     many: dict[str, Any] = {
         name: {"allOf": [{"$ref": f"#/{to}"}] * 150} for name, to in ("ab", "bc")
     }
     return {"$ref": "#/a", **many, "c": leaf}
 
 
-# Steps of these cost a hundred times what others do.
+# Validation steps of these cost a hundred times as much as others.
 COSTLY_SCHEMAS: dict[str, dict[str, Any]] = {
     "long reference": _fan_out({"$ref": "#/" + "%41" * 18_000}),
     "many types": _fan_out({"type": ["null"] * 6_500 + ["object"]}),

@@ -1,11 +1,11 @@
-"""Runs a command in a workspace that something else replaces, as the user who started this.
+"""Runs a command in a workspace that is replaced meanwhile, as the current user.
 
     echo '{"name": "landlock", "folder": "/srv/test", "put": "link"}' | python replaced_folder.py
 
-Something else is put in the place of the workspace once the command is prepared, with
-{"is_early": true} before. Printed is JSON: whether the sandbox `refused`, the command's `output`,
-and the names of the files `elsewhere` and in the folder that was `moved` away. It needs nothing
-but the package `agent` and driver.py.
+The workspace is replaced once the command is prepared, or before that with {"is_early": true}. The
+output is JSON: whether the sandbox `refused`, the command's `output`, and the names of the files
+`elsewhere` and in the folder that was `moved` away. The script needs only the package `agent` and
+driver.py.
 """
 
 import json

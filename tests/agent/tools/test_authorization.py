@@ -1,4 +1,4 @@
-"""Nobody is asked about what they could not be shown whole."""
+"""Approval requests are limited to calls that can be shown in full."""
 
 from pathlib import Path
 
@@ -86,7 +86,7 @@ async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
     lines = ["git commit -m x", "git commit -m x > /etc/x", "git checkout AGENTS.md", "git commit;"]
     steps = [calls(call("exec", f"c{n}", command=line)) for n, line in enumerate(lines)]
     agent = Agent(
-        # Without a sandbox the session has then read what anybody may have written.
+        # Without a sandbox the command may have read untrusted text.
         ScriptedProvider([*steps, calls(call("exec", "c9", command="git commit -m x")), "done"]),
         workspace=tmp_path,
         approve=Permissions(DefaultPolicy(), person),

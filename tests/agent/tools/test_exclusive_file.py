@@ -20,8 +20,10 @@ SETTINGS = ToolSettings()
 async def test_what_several_do_to_one_file_at_once_is_all_there(
     call: CallContext, workspace: Path
 ) -> None:
-    """Sub-agents and conversations work side by side: none may write back what it read before
-    another has written."""
+    """Sub-agents and conversations run concurrently.
+
+    None may overwrite a change of another one with a version that it read before.
+    """
     call.memory.parent.mkdir()
     call.memory.write_text("".join(f"- old {n}\n" for n in range(TIMES)))
     others = [

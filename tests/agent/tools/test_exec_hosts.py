@@ -1,4 +1,4 @@
-"""Commands that may reach some hosts out of bubblewrap, and what they still cannot reach."""
+"""Commands in bubblewrap with access to some hosts, and their remaining limits."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from tests.processes import has_ended, lasting_command, runs
 ROOT = Path(__file__).parents[3]
 
 
-# The site is at "localhost", which programs else look for in their own network.
+# The site is at "localhost", which programs otherwise look for in their own network.
 UNSET = "unset no_proxy NO_PROXY"
 
 
@@ -172,7 +172,7 @@ async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: Ca
 
 
 async def _start() -> None:
-    """The call begins."""
+    """Ignore the start of the call."""
 
 
 async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: CallContext) -> None:
@@ -251,7 +251,7 @@ async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that
 async def test_another_command_of_the_conversation_has_no_way_out(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
-    """They share a network, in which the listener of the one that may go out is found."""
+    """Both commands share a network and can find the proxy's listener in it."""
     port = site.url.rpartition(":")[2]
     exec_ = tool(box, site, "localhost")
     spy = (

@@ -1,4 +1,4 @@
-"""Lines that count as reading run where they cannot write, whatever they are."""
+"""Commands classified as reads run without write access, even if misclassified."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def tool(box: Bubblewrap) -> Exec:
 
 
 async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
-    """What comes of it in mode `ask`, where nobody can be asked."""
+    """Return the outcome in mode `ask` without a person to approve."""
     standing = PrincipalContext(built_in_roles()["build"], "ask", is_confined=True)
     runner = ToolRunner(ToolRegistry([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
     asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
@@ -96,7 +96,7 @@ async def test_without_a_sandbox_nothing_counts_as_read_only(call: CallContext) 
 
 
 async def _start() -> None:
-    """The call begins."""
+    """Ignore the start of the call."""
 
 
 async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked(

@@ -1,4 +1,4 @@
-"""What failures say of the owner's services stays out of conversations that others read."""
+"""Errors of the owner's services do not reveal details in conversations with others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ FAILURES = [
 async def run(
     tool: Tool, folder: Path, *, is_owner: bool, arguments: Mapping[str, Any], **more: Any
 ) -> str:
-    """Return what the model reads."""
+    """Return the result that the model reads."""
     context = call_context(tool.name, folder)
     environment = replace(context.environment, owner=is_owner, **more)
     context = replace(context, call=call(tool.name, **arguments), environment=environment)
@@ -100,7 +100,7 @@ async def test_a_search_of_memory_says_that_a_service_failed(
 
 
 class FailingSchedule:
-    """Fails in the same way when it is asked whether it would."""
+    """A schedule whose check and call both raise the error."""
 
     def __init__(self, error: KoreError) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""TLS in a process of its own: which certificates count is read when aiohttp is imported."""
+"""TLS in a separate process, because aiohttp reads the trusted certificates on import."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Who has seen a file is told once that it is no longer so: by whom it was changed, and when."""
+"""Notices about changed files to agents that have read them, with the author of the change."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ TurnChanges = list[tuple[str, str]]
 
 
 async def turn_changes(agent: Agent, said: str) -> TurnChanges:
-    """Which files have changed in a turn and by whom, and whose views are no longer right."""
+    """Return the changed files with their authors, and the outdated views with their agents."""
     found: TurnChanges = []
     async with aclosing(agent.stream(said, session="s")) as stream:
         async for event in stream:
@@ -53,7 +53,7 @@ async def test_what_a_person_changes_between_turns_is_told_to_the_model_and_to_w
         part.text for part in model.requests[2].messages[-1].content if isinstance(part, Context)
     ]
     assert f"changed since you read or wrote it: {tmp_path / 'a.txt'};" in notes[-1]
-    # Once is enough.
+    # The notice is not repeated.
     assert await turn_changes(agent, "and on") == []
     notes = [
         part.text for part in model.requests[3].messages[-1].content if isinstance(part, Context)
@@ -127,7 +127,7 @@ def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
     seen.record_view("s", path, stamp(path))
     path.write_text("newer")
     assert len(seen.facts("s")) == 1
-    # The turn did not begin.
+    # The turn did not start.
     assert len(seen.facts("s")) == 1
     seen.mark_reported("s")
     assert seen.facts("s") == ()
@@ -182,9 +182,9 @@ def test_what_is_stored_comes_back_and_tells_what_changed_meanwhile(tmp_path: Pa
     assert [one.path for one in after.take_stale_views("s")] == [path]
     assert after.knowledge("s", touched) == "current"
     assert after.knowledge("s", path) == "old"
-    # What was said and what was found the same is stored again.
+    # Reported changes and unchanged files are stored again.
     assert after.take_stored_form("s") is not None
-    # What is in memory is newer than what is stored.
+    # The state in memory is newer than the stored one.
     after.restore("s", text)
     assert after.take_stale_views("s") == []
 
@@ -197,7 +197,7 @@ def test_other_content_of_the_same_size_has_changed(tmp_path: Path) -> None:
     path.write_text("new")
     os.utime(path, ns=(1, 1))
     assert [one.path for one in views.take_stale_views("s")] == [path]
-    # It was told of that: what it read first is not what it knows.
+    # The change was reported, so the first version is no longer known.
     path.write_text("old")
     os.utime(path, ns=(2, 2))
     assert [one.path for one in views.take_stale_views("s")] == [path]

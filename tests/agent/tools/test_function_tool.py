@@ -120,7 +120,7 @@ def test_every_kind_of_hint_has_its_schema() -> None:
     }
     assert schema["required"] == list("abcdefghijkl")
     properties = dict(schema["properties"])
-    # Which of two equal unions `typing` keeps depends on what else was imported.
+    # Other imports decide which of two equal unions `typing` caches.
     either = properties.pop("n")["anyOf"]
     assert sorted(one["type"] for one in either) == ["integer", "string"]
     assert properties == {
@@ -331,7 +331,7 @@ async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path)
 
 async def test_the_call_is_given_to_who_asks_for_it(call: CallContext) -> None:
     def where(context: CallContext, word: str) -> str:
-        "Where."
+        """Repeat a word in a session."""
         return f"{context.session} {word}"
 
     assert "context" not in schema_of(where)["properties"]
@@ -438,7 +438,7 @@ async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallCont
 
 
 def asked_of(mode: PermissionMode, *tools: FunctionTool[..., Any], folder: Path) -> list[str]:
-    """The results when a model calls each tool, twice, and nobody can be asked."""
+    """Return the results of two calls of each tool without a person to approve."""
     replies = [calls(tool_call(tool.name, f"c{n}")) for n, tool in enumerate((*tools, *tools))]
     model = ScriptedProvider([*replies, "done"])
     agent = Agent(model, tools=tools, mode=mode, workspace=folder)

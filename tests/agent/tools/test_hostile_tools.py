@@ -1,4 +1,4 @@
-"""Tools whose schemas and arguments would stall or end a turn, wherever the tools come from."""
+"""Tools of any origin whose schemas and arguments would stall or end a turn."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.agent.tools.hostile_schemas import HOSTILE_ARGUMENTS, HOSTILE_SCHEMAS
 
 
 async def run(folder: Path, given: Tool, arguments: dict[str, Any]) -> tuple[str, AuditList]:
-    """Return what the model reads of one call, and what is on record."""
+    """Return the result of one call and its audit log."""
     audit = AuditList()
     planned = calls(ToolCall("c1", "act", arguments, "{}"))
     model = ScriptedProvider([planned, "bye"])
@@ -36,7 +36,7 @@ async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
 
 
 def made(schema: JsonSchema) -> Handmade:
-    """A tool as a plugin or a program gives it to an agent."""
+    """Return a tool as a plugin or a program adds it to an agent."""
     return Handmade("act", body, parameters=schema)
 
 

@@ -1,4 +1,4 @@
-"""The interpreter of JSON Schema: what it accepts, and that no schema stalls or breaks it."""
+"""The JSON Schema validator: accepted values, and robustness against hostile schemas."""
 
 import time
 from typing import Any
@@ -94,7 +94,7 @@ NONSENSE = some.recursive(
 
 
 def refusal(schema: Any, arguments: dict[str, Any]) -> str:
-    """Return what a model reads when its arguments are refused, or nothing."""
+    """Return the error that a model reads about its arguments, or an empty text."""
     try:
         ArgumentSchema("mine", schema).validate(arguments)
     except ToolError as exc:
@@ -129,7 +129,7 @@ def test_nonsense_as_a_schema_breaks_nothing(schema: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
-        # What is not checked does not turn into a refusal where a schema negates it or counts it.
+        # Unchecked keywords cause no rejection where a schema negates or counts them.
         ({"not": {"$ref": "http://127.0.0.1:9/x"}}, 1),
         ({"not": {"pattern": "(?=a)a"}}, "b"),
         ({"oneOf": [{"format": "date"}, {"format": "time"}]}, "x"),

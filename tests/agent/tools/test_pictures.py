@@ -1,4 +1,4 @@
-"""Pictures that tools return: kept in files, shown to models that see, told to the others."""
+"""Pictures in tool results: stored in files, sent to vision models, described to others."""
 
 import hashlib
 from base64 import b64encode
@@ -44,7 +44,7 @@ def agent_of(
 
 
 def pictures_sent(server: ModelServer) -> list[list[bytes]]:
-    """Of each request the pictures that it holds, as far as they are among the two."""
+    """Return the known pictures that each request contains."""
     return [
         [data for data in (LOGO, PHOTO) if b64encode(data) in request.raw]
         for request in server.requests
@@ -78,7 +78,7 @@ async def test_pictures_that_are_read_are_seen_also_in_later_turns(
     model_server.script(READ_BOTH, "A logo and a photo.", "Yes.")
     agent = agent_of(model_server, pictures, model, options)
     await agent.run("look", session="s")
-    # What was seen stays what it was.
+    # Later changes of the file do not affect the conversation.
     (pictures / "logo.png").write_bytes(b"something else")
     await agent.run("sure?", session="s")
     await agent.aclose()
@@ -124,7 +124,7 @@ async def test_a_model_that_cannot_see_is_told_so(
 async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelServer) -> None:
     @kore.tool(effect="read")
     def screenshot() -> list[str | kore.Image]:
-        """What the screen shows."""
+        """Take a screenshot."""
         return ["1568 x 980", kore.Image("image/png", LOGO)]
 
     model_server.script(ReplyScript(tool_calls=(Call("screenshot", {}),)), "A logo.")
@@ -139,7 +139,7 @@ async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelS
 async def test_a_picture_alone_is_a_result(call: CallContext) -> None:
     @kore.tool(effect="read")
     def screenshot() -> kore.Image:
-        """What the screen shows."""
+        """Take a screenshot."""
         return kore.Image("image/png", LOGO)
 
     result = await screenshot.run({}, call)
@@ -188,7 +188,7 @@ def test_without_a_place_for_files_the_picture_itself_stays(tmp_path: Path) -> N
 async def test_a_program_finds_the_pictures_in_the_result(tmp_path: Path) -> None:
     @kore.tool
     def chart() -> kore.Image:
-        """Draw it."""
+        """Draw a chart."""
         return kore.Image("image/png", LOGO)
 
     async with ModelServer() as server:

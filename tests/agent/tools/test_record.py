@@ -1,4 +1,4 @@
-"""Every decision about a call is on record before the call begins."""
+"""Audit entries are written before the calls begin."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +44,7 @@ class Never:
 
 
 async def run(folder: Path, permissions: Permissions) -> tuple[str, int]:
-    """What the model reads of one unsafe call, and how much was on record when it began."""
+    """Return the result of one unsafe call, and the number of audit entries at its start."""
     seen: list[int] = []
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:

@@ -26,7 +26,7 @@ def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
     for spec in toolbox.specs():
         whole = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         sizes[spec.name] = len(json.dumps(whole, separators=(",", ":"), ensure_ascii=False))
-    # What stands in their lists has to be described, or vendors refuse the schema.
+    # Vendors reject schemas whose list items have no description.
     for name, limit in {
         "edit_file": 560,
         "exec": 510,

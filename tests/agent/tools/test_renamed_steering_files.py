@@ -1,4 +1,4 @@
-"""What a command that knows strangers' words makes anew and what would steer gets another name."""
+"""Renaming of new steering files after a command that has read untrusted text."""
 
 import asyncio
 import shutil
@@ -86,7 +86,7 @@ async def test_without_strangers_words_and_for_other_names_nothing_moves(
 async def test_what_a_file_tool_makes_meanwhile_stays(
     run: Run, tainted: CallContext, workspace: Path
 ) -> None:
-    """Somebody else of the same workspace was asked about it."""
+    """Another conversation in the same workspace has approved the file."""
     running = run(tainted, "touch begun; while [ ! -e HEARTBEAT.md ]; do sleep 0.01; done")
     async with asyncio.timeout(30):
         while not (workspace / "begun").exists():

@@ -1,4 +1,4 @@
-"""A link in the place of a conversation's folder takes neither tools nor sandbox with it."""
+"""Tools and sandboxes reject a link or another folder in place of a conversation's folder."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ def put(request: pytest.FixtureRequest) -> Callable[[Path, Path], None]:
 
 
 def taken(call: CallContext) -> CallContext:
-    """The call of a turn that began in the workspace."""
+    """Return the context of a call in a turn that began in the workspace."""
     identity = FolderIdentity.of(call.workspace)
     return replace(call, environment=replace(call.environment, identity=identity))
 
@@ -139,7 +139,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(params=SANDBOXES, ids="-".join)
 def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[..., dict[str, Any]]:
-    """Return a function that runs replaced_folder.py and returns what it prints."""
+    """Return a function that runs replaced_folder.py and returns its output."""
     user, name = request.param
     require_sandbox(name)
 

@@ -1,4 +1,4 @@
-"""What the runner makes of a tool's result, whichever tool it is."""
+"""Processing of tool results by the runner, independent of the tool."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ WHOLE = "".join(f"line {n} of many\n" for n in range(5_000))
 
 
 async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str:
-    """What the model reads of a tool of somebody else's that says this."""
+    """Return what the model reads after a third-party tool returns this text."""
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         return ToolResult(text, taint=taint)

@@ -1,4 +1,4 @@
-"""Arguments as models write them, against what a tool declares."""
+"""Validation of a model's arguments against the schema of a tool."""
 
 from typing import Any
 

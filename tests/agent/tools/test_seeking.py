@@ -1,4 +1,4 @@
-"""`glob` and `grep` over one table, by ripgrep and by our own stand-in."""
+"""`glob` and `grep` with a common set of cases, by ripgrep and by the built-in search."""
 
 import codecs
 import json
@@ -25,7 +25,7 @@ from agent.tools.files.grep import Grep
 from agent.types import ToolResult
 
 _MANY_FILES = 2_000
-# Where ripgrep is missing both lines of the table are the stand-in's.
+# Without ripgrep both entries use the built-in search.
 PROGRAMS = {"ripgrep": shutil.which("rg"), "stand-in": None}
 
 
@@ -36,7 +36,7 @@ def program(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture
 def tree(workspace: Path) -> Path:
-    """A workspace with something of everything."""
+    """Return a workspace with files of every kind."""
     files: dict[str, str | bytes] = {
         "a.txt": "one needle\ntwo\nthree Needle\n",
         "crlf.txt": b"x\r\nneedle end\r\ny\r\n",
@@ -78,7 +78,7 @@ async def glob(call: CallContext, program: str | None, **args: Any) -> ToolResul
 
 
 def lines_by_file(result: ToolResult) -> dict[str, list[str]]:
-    """Lines by file."""
+    """Return the found lines by file."""
     blocks = result.for_model.split("\n\n")
     return {lines[0]: lines[1:] for lines in (block.split("\n") for block in blocks)}
 
@@ -189,7 +189,7 @@ async def test_a_result_stays_within_the_limit_of_output(
 async def test_a_line_with_two_carriage_returns_stops_no_search(
     call: CallContext, workspace: Path, program: str | None, pattern: str
 ) -> None:
-    """ripgrep 13 breaks off there."""
+    """ripgrep 13 stops at such a line."""
     (workspace / "odd.txt").write_bytes(b"ab\r\r\n")
     (workspace / "other.txt").write_bytes(b"ab\r\nab")
     assert lines_by_file(await grep(call, program, pattern=pattern))["other.txt"] == [
@@ -265,7 +265,7 @@ async def test_a_search_program_in_the_workspace_is_not_run(
 
 async def test_a_search_without_end_is_ended(call: CallContext, workspace: Path) -> None:
     (workspace / "long.txt").write_text("a" * 40 + "!\n")
-    # Over before the program has started.
+    # The timeout expires before the program has started.
     tool = Grep(ToolSettings(), None, timeout_s=0.001)
     result = await tool.run({"pattern": "a"}, call)
     assert "stopped after 0.001 s" in result.for_model
@@ -363,7 +363,7 @@ async def test_a_marked_file_brings_strangers_words(
 async def test_name_of_a_folder_on_the_way_brings_untrusted_text(
     call: CallContext, tree: Path, name: str
 ) -> None:
-    """A folder that is renamed changes nothing about the files in it."""
+    """Renaming a folder does not change the files in it."""
     (tree / "old").mkdir()
     (tree / "old" / "mine.txt").write_text("of mine")
     chosen = (tree / "old").rename(tree / "obey me")
@@ -381,7 +381,7 @@ async def test_name_of_a_folder_on_the_way_brings_untrusted_text(
 async def test_a_line_that_the_file_does_not_hold_is_not_shown(
     call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that is exchanged for a link while the program walks must give nothing away."""
+    """A folder replaced by a link during the search must not reveal anything."""
     lying = tmp_path / "rg"
     said = [("./a.txt", "root:x:0", 1), ("./../x", "a", 1), ("./outside/hostname", "a", 1),
             ("./a.txt", "two", 9), ("./a.txt", "two", 2)]  # fmt: skip
@@ -484,7 +484,10 @@ async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) ->
 
 @pytest.fixture
 def deep_tree(workspace: Path) -> Iterator[Path]:
-    """1,500 folders, one in the other, with a file in the innermost; its path fits into no call."""
+    """Create 1,500 nested folders with a file in the innermost.
+
+    The path of the file exceeds the limit of system calls.
+    """
     innermost = os.open(workspace, os.O_RDONLY)
     parts = []
     for _ in range(1_500):

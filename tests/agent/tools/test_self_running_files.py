@@ -1,4 +1,4 @@
-"""Every tool that creates files tells the policy about those that other programs run."""
+"""Reports of every file-creating tool to the policy about files that other programs run."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def files(workspace: Path) -> Path:
 async def run(
     call: CallContext, place: Path, name: str, arguments: dict[str, Any], mode: PermissionMode
 ) -> ToolResult:
-    """The result where `place` is the personal workspace and nobody can be asked."""
+    """Return the result with `place` as the personal workspace, without a person to approve."""
     agent = Agent("offline/echo", workspace=call.workspace)
     runner = ToolRunner(agent.toolbox, Permissions(DefaultPolicy(mode)), timeout_s=30)
     environment = replace(call.environment, places=TrustedOrigins((place.resolve(),)))
@@ -49,7 +49,7 @@ async def run(
         steps.insert(0, ("create_virtual", {"path": "setup.py", "content": "x = 1\n"}))
 
     async def starts() -> None:
-        """Nothing waits for it."""
+        """Ignore the start of the call."""
 
     result = None
     for step, values in steps:

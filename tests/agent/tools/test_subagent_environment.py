@@ -1,4 +1,4 @@
-"""The environment that a sub-agent's tools get."""
+"""The environment of a sub-agent's tools."""
 
 from dataclasses import fields
 from typing import Any
@@ -22,7 +22,7 @@ OWN: dict[str, Any] = {"session": "s.1", "agent": "helper", "recording": Recorde
 
 
 def test_subagent_inherits_named_fields_only() -> None:
-    # Each field has a value that no default equals, a field that is added later as well.
+    # Every field, including future ones, has a value that differs from each default.
     given: Any = {field.name: object() for field in fields(ToolEnvironment)}
     parent = ToolEnvironment(**given)
     derived = parent.for_subagent(**OWN)

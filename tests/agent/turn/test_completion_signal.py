@@ -1,4 +1,4 @@
-"""Promises in a text."""
+"""Detection of promises in a reply."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The queue between a turn and whoever watches it."""
+"""The event queue between a turn and its consumer."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Hooks and guardrails of a program, through whole turns."""
+"""Hooks and guardrails of a program in whole turns."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ async def test_hooks_see_each_call(tmp_path: Path) -> None:
 
 
 class Change(kore.Hooks[Any]):
-    """Does what its fields say."""
+    """Hooks that behave as the fields specify."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
@@ -105,7 +105,7 @@ async def test_the_last_hook_is_the_first_to_change_a_result(tmp_path: Path) -> 
     hooks = [add("1"), add("2")]
     result = await kore.run("?", model=model, workspace=tmp_path, tools=[look], hooks=hooks)
     assert result.messages[1].text == "a door21"
-    # What the tool brought into the conversation stays marked.
+    # The tool's text in the conversation stays marked.
     assert result.messages[1].taint == {"untrusted", "private"}
 
 
@@ -201,7 +201,7 @@ async def test_a_tripped_guardrail_is_an_error_among_the_events(tmp_path: Path) 
 
 
 class Waiting:
-    """A model that has been asked, and answers when it may."""
+    """A model that waits for permission to answer."""
 
     name = "waiting"
 

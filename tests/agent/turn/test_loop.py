@@ -1,4 +1,4 @@
-"""Plan, execute, observe, reflect: what one turn asks of the model and tells its watchers."""
+"""The turn loop: requests to the model and events for consumers."""
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -40,7 +40,7 @@ class Speaker:
 
 
 class Replies(Speaker):
-    """A provider that gives one reply after the other."""
+    """A provider that gives one reply after another."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
         first, *self._events = self._events

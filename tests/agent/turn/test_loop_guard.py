@@ -1,4 +1,4 @@
-"""A call that is made again and again with the same result."""
+"""Detection of repeated calls with the same result."""
 
 import json
 
@@ -7,7 +7,7 @@ from agent.types import ToolCall, ToolResult
 
 
 class Model:
-    """Calls tools that change something when their name says so."""
+    """A simulated model; its calls of `exec` and `edit_file` may change files."""
 
     def __init__(self) -> None:
         self.guard = LoopGuard()

@@ -1,4 +1,4 @@
-"""Links of the model become code in a conversation about which they could tell strangers."""
+"""Links in the model's replies become code if they could leak private text of the conversation."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ CODE = "here (`https://evil.example/secret`)"
 
 @kore.tool
 def mail() -> str:
-    """Read the newest mail: a stranger's words beside private ones."""
+    """Read the newest mail: untrusted text and private text."""
     return "Tell us."
 
 
@@ -119,7 +119,7 @@ async def test_choosing_among_offered_pictures_and_links_spells_nothing(
     text = result_of(events).text
     assert text_of(events) == text == result_of(events).messages[-1].text
     assert not pictures_of(text)
-    # Of 832 addresses two tell almost 20 bits.
+    # Two of 832 addresses encode almost 20 bits.
     assert len(targets_of_links(text)) == (0 if mark else 2)
     assert all(f"`{address}`" in text for address in addresses[2:])
 

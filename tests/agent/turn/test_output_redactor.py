@@ -1,4 +1,4 @@
-"""Secrets that a model repeats reach nobody; secrets that a tool prints reach no model."""
+"""Redaction of secrets in replies of models and in results of tools."""
 
 import random
 import subprocess
@@ -36,7 +36,7 @@ SETTINGS = AgentSettings(secrets=frozenset({KEY}))
 
 
 class Consent:
-    """A person who allows everything."""
+    """A person who approves everything."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         assert KEY not in repr(request)
@@ -199,7 +199,7 @@ async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path)
 
 
 class Slow:
-    """A provider that sends its words in single characters."""
+    """A provider that streams its text in single characters."""
 
     name = "slow"
 
@@ -209,7 +209,7 @@ class Slow:
         yield events.Reply(assistant(f"my key is {KEY}"), None, "stop")
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 async def test_single_characters_come_to_a_mark_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A turn tells which files of its folder change while it runs, and who has changed them."""
+"""Events about changed project files during a turn, with the authors of the changes."""
 
 import asyncio
 import subprocess
@@ -23,7 +23,7 @@ ChangeEvent = tuple[str, str, int]
 
 
 class Watched:
-    """An agent whose folder is watched, and its turns."""
+    """An agent with a watched folder, and its turns."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -32,7 +32,7 @@ class Watched:
         self.agent: Agent
 
     def tool(self, effect: str, *names: str) -> Handmade:
-        """A tool during which somebody writes the files, and which returns once that is told."""
+        """Return a tool that changes the files and returns once the changes are reported."""
 
         async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
             for name in names:

@@ -1,4 +1,4 @@
-"""Answers of a type that the program names."""
+"""Answers of a type specified by the program."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class Route(pydantic.BaseModel):
 
 
 class Opaque:
-    """Nothing that JSON could hold."""
+    """A type that JSON cannot represent."""
 
 
 OSLO = '{"name": "Oslo", "people": 717710}'

@@ -1,4 +1,4 @@
-"""Tools that the program runs itself: calls come back, and results take the conversation on."""
+"""Tools that the program runs itself: returned calls, and results that continue the turn."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ async def test_calls_come_back_and_results_take_it_on(model_server: ModelServer)
         step = await one.ask("How is it in Oslo?")
         first, second = step.calls
         assert (step.text, step.finish_reason) == ("Let me see.", "tool_calls")
-        # A number that was written as text is one, and the tool has the program's own name.
+        # The number sent as text is converted, and the tool has the program's name.
         assert (first.name, first.arguments) == ("weather", {"city": "Oslo", "days": 2})
         assert (second.name, second.arguments) == ("geometry.area", {"radius": 1})
         assert step.usage.input > 0
@@ -68,7 +68,7 @@ async def test_calls_come_back_and_results_take_it_on(model_server: ModelServer)
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "How is it in Oslo?"},
     ]
-    # Nothing of Kore's own is among them.
+    # The tools of Kore are not among them.
     names = [tool["function"]["name"] for tool in bodies[0]["tools"]]
     assert names == ["weather", "geometry_area"]
     results = [m["content"] for m in bodies[1]["messages"] if m["role"] == "tool"]

@@ -1,4 +1,4 @@
-"""Calls of one reply: reads side by side, the rest in order, results in call order."""
+"""Execution of the calls of one reply: concurrent reads, sequential writes, ordered results."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tests.agent.props import Handmade, call, calls, results, run_turn, scripted
 
 
 class Meeting:
-    """Reads that return only when all of them are running at once."""
+    """Reads that return only when all of them run at the same time."""
 
     def __init__(self, size: int) -> None:
         self._barrier = asyncio.Barrier(size)
@@ -25,7 +25,7 @@ class Meeting:
 
 
 class Diary:
-    """Notes when calls begin and end, giving every other task a chance in between."""
+    """Records the start and end of calls and yields to other tasks in between."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []

@@ -1,7 +1,7 @@
-"""Random changes by tools and commands, undoing, redoing, and others at work in between.
+"""Random changes by tools, commands and others, with undo and redo.
 
-After everything was undone the tree is as it was at the start, but for what others changed; and
-nothing that others wrote is ever lost.
+After everything was undone, the tree equals its initial state, except for the changes of others;
+and nothing written by others is ever lost.
 """
 
 import shutil

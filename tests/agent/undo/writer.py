@@ -1,8 +1,8 @@
-"""A process that writes, runs and undoes without end, to be killed at any moment.
+"""A process that writes, runs commands and undoes in an endless loop, to be killed at any moment.
 
     python -m tests.agent.undo.writer FOLDER
 
-It says when it has begun. What others own lies in FOLDER/workspace/theirs and is never written.
+It announces its start. Files of others are in FOLDER/workspace/theirs and are never written.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Twenty constraints spread over 200 messages are in every request that follows a compaction."""
+"""Twenty constraints in 200 messages: every request after a compaction contains them."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ SAID = {
     63: "Tests must not open sockets.",
     68: "The maximum upload is 17 megabytes.",
 }
-# In results and in the model's own words: only a summary can keep these.
+# Only a summary can preserve tool results and replies of the model.
 FOUND = {
     5: "MUST: the vendor allows 12 calls a minute",
     25: "MUST: table ledger has the composite key (day, account)",
@@ -52,7 +52,7 @@ IN_LONG_PROSE = {13, 33, 43, 68}
 
 
 class Look:
-    """Gives a long text."""
+    """A tool that returns a long text."""
 
     name: ClassVar[str] = "look"
     effect: ClassVar[Effect] = "read"
@@ -90,8 +90,10 @@ def question(n: int) -> str:
 
 
 class Worker(ScriptedProvider):
-    """Looks once in each round and answers. As a summary it gives the MUST lines that it can see,
-    or, `forgetful`, nothing of them."""
+    """A model that calls `look` once per round and then answers.
+
+    Its summaries contain every visible MUST line, or none if `forgetful` is set.
+    """
 
     def __init__(self, forgetful: bool) -> None:
         super().__init__([self._reply] * 1_000)
@@ -122,8 +124,10 @@ def text_of_request(request: ModelRequest) -> str:
 
 
 def cached_tokens(requests: list[ModelRequest]) -> list[tuple[int, int]]:
-    """Of each request for a summary its tokens, and those of the request before that it repeats
-    from its first byte on."""
+    """Return the total and cached tokens of each summary request.
+
+    The cached part is the prefix that it shares with the request before it.
+    """
     counts: list[tuple[int, int]] = []
     for before, request in pairwise(requests):
         if not is_summary_request(request):

@@ -1,4 +1,4 @@
-"""Where a conversation is cut in two."""
+"""Choice of the split point of a conversation."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ def talk(count: int, size: int = 100) -> list[Message]:
 
 
 def work(steps: int, size: int = 400) -> list[Message]:
-    """One round with so many calls."""
+    """Return one round with this number of tool calls."""
     messages = [user("the task")]
     for n in range(steps):
         call = ToolCall(f"c{n}", "look", {}, "{}")

@@ -1,4 +1,4 @@
-"""Library users' conversations get summaries, too, and keep them."""
+"""Stored summaries in conversations of library users."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What people wrote stays word for word; when it is too much, the longest pieces lose first."""
+"""Verbatim messages of people in a summary; the longest are shortened first."""
 
 from hypothesis import given
 from hypothesis import strategies as st

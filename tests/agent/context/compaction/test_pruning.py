@@ -1,4 +1,4 @@
-"""Old results of tools become a line."""
+"""Reduction of old tool results to one line."""
 
 from hypothesis import given
 

@@ -1,4 +1,4 @@
-"""What a model is asked for when messages leave, and what becomes of its answer."""
+"""Requests for summaries and the handling of the replies."""
 
 from collections.abc import Sequence
 from dataclasses import replace

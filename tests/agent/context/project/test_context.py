@@ -1,4 +1,4 @@
-"""What the model is told of a folder and of files that somebody points at."""
+"""Description of a project folder and of mentioned files for the model."""
 
 from collections.abc import Sequence, Set
 from pathlib import Path

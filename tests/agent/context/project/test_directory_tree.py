@@ -1,4 +1,4 @@
-"""A folder as the model is shown it."""
+"""Directory tree shown to the model."""
 
 from pathlib import Path
 

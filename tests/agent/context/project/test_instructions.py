@@ -1,4 +1,4 @@
-"""What a project's AGENTS.md or CLAUDE.md puts into the prompt, and whose word it is."""
+"""Project instructions from AGENTS.md and CLAUDE.md, and trust in their authors."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from agent.turn.request import PersonaPrompt
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository, and a folder in it."""
+    """Return a folder inside a repository."""
     folder = tmp_path / "repo" / "part"
     folder.mkdir(parents=True)
     (tmp_path / "repo" / ".git").mkdir()
@@ -103,7 +103,7 @@ def test_what_a_command_wrote_after_strangers_words_instructs_nobody(
 
 
 def test_what_a_file_tool_wrote_unasked_further_down_instructs_nobody(project: Path) -> None:
-    """It asks about those on top of the workspace only."""
+    """A file tool asks only about instruction files at the top of the workspace."""
     workspace = project.parent
     for folder in (workspace, project):
         (folder / "AGENTS.md").write_text(f"Work like {folder.name}.")
@@ -137,7 +137,7 @@ def test_a_prompt_file_that_a_command_changed_is_not_used(tmp_path: Path) -> Non
     memory.parent.mkdir()
     (tmp_path / "SOUL.md").write_text("Be brief.")
     memory.write_text("The cat is called Mia.")
-    # What a tool has written somebody was asked about.
+    # The owner approved memory written by a tool.
     mark_tainted(memory, tmp_path)
     before = workspace.system_prompt(memory, tmp_path, owner=True)
     assert "Be brief." in before.text
@@ -172,7 +172,7 @@ def test_the_prompt_has_them_for_the_trusted_folder_that_is_worked_in(project: P
     assert "Use tabs." in prompt(trusting, project)
     assert "Use tabs." not in prompt(trusting, home)
     assert "Use tabs." not in prompt(strict, project)
-    # The names of its files are a stranger's as well.
+    # The file names are untrusted as well.
     assert "untrusted" in strict.taint(strict.owner_memory, project)
 
 
@@ -196,7 +196,7 @@ def test_imports_are_taken_in_once_and_only_from_the_same_place(project: Path) -
 
 
 def test_so_many_imports_and_no_more(project: Path) -> None:
-    """Every turn reads them again."""
+    """Imports are read again in every turn."""
     names = [f"r{n}.md" for n in range(100)]
     for name in names:
         (project / name).write_text(f"rule of {name}")

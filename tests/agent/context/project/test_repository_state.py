@@ -1,4 +1,4 @@
-"""The branch and the changed files of a project, found without running anything of it outside."""
+"""Branch and changed files of a project, read without running its programs outside the sandbox."""
 
 import os
 import subprocess
@@ -110,7 +110,8 @@ def test_pipe_in_place_of_a_file_makes_nobody_wait(
     assert describe(repository, None) == "" or name == "config"
 
 
-# Each names a program in a way that git understands; "{program}" leaves a mark in its folder.
+# Each configuration names a program in a syntax that git accepts. "{program}" leaves a trace in its
+# folder.
 CONFIGURATIONS = {
     "key": '[filter "x"]\n\tclean = {program}\n',
     "two sections on a line": '[user][filter "x"] clean = {program}\n',

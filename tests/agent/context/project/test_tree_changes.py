@@ -1,4 +1,4 @@
-"""The second telling of a folder says what came, went and grew; it is never wrong."""
+"""Changes of a directory tree since its last description: added, removed and grown files."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +41,7 @@ def tree_with(files: dict[str, int], shape: TreeLimits) -> FolderTree:
 
 
 def apply(before: FolderTree, changes: list[str]) -> dict[str, str]:
-    """What somebody believes who was told both."""
+    """Return the entries that follow from the first description and the changes."""
     entries = tree_entries(before.text)
     for line in changes:
         kind, path = line[0], line[2:]
@@ -135,7 +135,7 @@ def test_only_the_last_word_on_a_folder_is_no_news(tmp_path: Path) -> None:
         assert find_repeats(news.parts, told) == set()
         told.append(Message("user", tuple(map(Context, news.parts))))
         assert find_repeats(news.parts, told) == set(news.parts)
-    # A client that knows nothing yet tells what another told before the changes.
+    # A new client describes the whole folder again, because the earlier description is outdated.
     make(tmp_path, {"src/file_1.py": 9})
     whole = ProjectContext(tmp_path).news()
     assert whole is not None

@@ -1,4 +1,4 @@
-"""What Anthropic's format has of its own: marks for the cache, thinking, versions."""
+"""Features specific to Anthropic's format: cache markers, thinking and versions."""
 
 import json
 from typing import Any
@@ -155,7 +155,7 @@ def test_others_are_spoken_to_in_the_version_that_all_know(
 async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
     model_server: ModelServer,
 ) -> None:
-    """The stand-in refuses a signature or hidden thought that is not its own."""
+    """The fake server rejects a signature or redacted thought that it did not send."""
     provider = AnthropicProvider(anthropic_endpoint("anthropic", model_server.base_url, "k"))
     calls = (Call("exec", {"command": "ls"}, "t1"), Call("exec", {}, "t2"))
     usage = {

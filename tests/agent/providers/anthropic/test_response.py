@@ -1,4 +1,4 @@
-"""Streams of Anthropic and of those that follow it, put together."""
+"""Assembly of streams from Anthropic and compatible servers."""
 
 import json
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ def test_pings_news_and_unknown_blocks_are_passed_over() -> None:
 
 
 def test_thoughts_between_calls_keep_their_places() -> None:
-    """The vendor refuses thoughts of the latest reply that come back elsewhere."""
+    """Anthropic rejects thoughts of the latest reply in another position."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "s1"}
     second = {"type": "redacted_thinking", "data": "xx"}
     sent = [

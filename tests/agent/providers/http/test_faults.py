@@ -1,4 +1,4 @@
-"""Refusals as errors."""
+"""Mapping of HTTP error responses to exceptions."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Reading server-sent events in any portions."""
+"""Parsing of server-sent events, split at any position."""
 
 import json
 from itertools import pairwise
@@ -23,7 +23,7 @@ OBJECTS = st.lists(st.dictionaries(st.text(), st.text() | st.integers() | st.non
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
-    """A stream in some style, and the objects in it."""
+    """Return a stream in one of the allowed styles, and its objects."""
     objects = draw(OBJECTS)
     end = draw(st.sampled_from(["\n", "\r\n"]))
     between = draw(st.sampled_from([end, ""]))
@@ -56,7 +56,7 @@ def test_an_object_over_several_data_lines_is_one_object() -> None:
 
 
 def test_an_object_over_very_many_lines_is_read_in_linear_time() -> None:
-    # Trying again at every line would take minutes; the suite's time limit would end it.
+    # Parsing again at every line would take minutes and exceed the suite's time limit.
     lines = b"data: 1,\n" * 300_000
     (found,) = read(b'data: {"a": [\n' + lines + b"data: 1]}\n\n")
     assert len(found["a"]) == 300_001

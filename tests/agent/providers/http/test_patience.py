@@ -1,4 +1,4 @@
-"""Slow model servers: how long Kore waits for them, and when a request is repeated."""
+"""Timeouts and repeated requests with slow model servers."""
 
 import asyncio
 import socket

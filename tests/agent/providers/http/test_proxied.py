@@ -1,4 +1,4 @@
-"""Model requests through a proxy: of the entry, or of the environment."""
+"""Model requests through a proxy from the model's entry or from the environment."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from tests.fakes.model import ModelServer
 from tests.fakes.outbound_proxy import HttpProxy, SocksProxy
 
 REQUEST = ModelRequest("fake", "", (user("hi"),))
-# A name that only the proxy knows.
+# Only the proxy can resolve this name.
 ADDRESS = "http://models.example/v1"
 MODELS = ("openai/fake", "anthropic/fake", "ollama/fake")
 

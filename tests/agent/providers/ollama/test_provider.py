@@ -1,4 +1,4 @@
-"""What Ollama's format has of its own: the window's size, lines, thinking, whole calls."""
+"""Features specific to Ollama: window size, JSON lines, thinking and complete calls."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What the OpenAI provider keeps to itself: connections, imports, large conversations."""
+"""Connections, imports and large conversations of the OpenAI provider."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ async def test_a_connection_is_used_again() -> None:
         await response.prepare(request)
         choice = '{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}'
         await response.write(f"data: {choice}\n\ndata: [DONE]\n\n".encode())
-        # The end of the response comes in a packet of its own, as it does from afar.
+        # Send the end of the response in a separate packet, as from a distant server.
         await asyncio.sleep(0.02)
         return response
 

@@ -1,4 +1,4 @@
-"""Requests as bytes."""
+"""Encoding of requests for chat completions."""
 
 import json
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_dialects_do_not_share_encodings() -> None:
 def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
     calls: tuple[ToolCall, ...],
 ) -> None:
-    """Another model has answered before: without the field the conversation would be refused."""
+    """The server rejects a conversation without the field, for example after a change of model."""
     sent = body(model_request(assistant("so", calls)), Dialect(replay_reasoning=True))["messages"][
         1
     ]
@@ -150,7 +150,7 @@ def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> N
 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
-    # Anthropic and Moonshot refuse a conversation with an empty message in it, at every request.
+    # Anthropic and Moonshot reject every request with an empty message in it.
     thinking = Message("assistant", (Thinking("hm"), Text(text)))
     assert body(model_request(thinking))["messages"][1]["content"].strip()
     assert body(model_request(assistant(text, (CALL,))))["messages"][1]["content"] is None

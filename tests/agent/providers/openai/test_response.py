@@ -1,4 +1,4 @@
-"""Putting replies together from odd chunks."""
+"""Assembly of replies from unusual chunks."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the Responses API has that chat completions lack: items, kept reasoning, phases."""
+"""Features of the Responses API beyond chat completions: items, stored reasoning and phases."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A model that has tools of its own and writes its calls as text."""
+"""Detection of calls written as text by a model with native tools."""
 
 import json
 from typing import Literal

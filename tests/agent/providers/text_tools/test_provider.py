@@ -1,4 +1,4 @@
-"""Tools for models without any: what is a call, what is text, and what is said to the model."""
+"""Tools for models without native tools: separation of calls from text, and the prompt."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ TOOLS = (ToolSpec("read_file", "Read.", READ), ToolSpec("write_file", "Write.", 
 
 
 def read(*pieces: str) -> tuple[str, list[ParsedCall]]:
-    """The text and the calls."""
+    """Return the text and the calls."""
     reader = TextToolParser()
     found = [one for piece in pieces for one in reader.feed(piece)] + reader.end()
     text = "".join(one for one in found if isinstance(one, str))

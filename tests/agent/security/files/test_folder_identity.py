@@ -1,4 +1,4 @@
-"""The folder of a conversation is told from a link and from another folder in its place."""
+"""Identity check of a conversation's folder: links and replaced folders are detected."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Folders nested deeper than a path may be long are walked, removed and copied whole."""
+"""Walk, removal and copy of folders nested deeper than the limit on path lengths."""
 
 import os
 import resource
@@ -52,7 +52,7 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
 
 def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path: Path) -> None:
     with deep_folders(tmp_path / "t"):
-        # What comes after the deep tree in order is found on the way up.
+        # This name sorts after the deep tree, so the walk finds it on the way up.
         (tmp_path / "t" / "z.txt").write_text("x")
         before = open_descriptors()
         most = 0
@@ -70,7 +70,7 @@ def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path
 
 
 def test_removal_takes_back_rights_and_follows_no_link(tmp_path: Path) -> None:
-    """As an ordinary user: root may do anything."""
+    """Run as an ordinary user, because root may do anything."""
     outside = tmp_path / "outside"
     (outside / "kept").mkdir(parents=True)
     (outside / "kept").chmod(0o700)
@@ -133,7 +133,7 @@ def test_a_deep_tree_is_copied_whole_without_links(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
-    """Whoever moves the folder that is being walked does not take the walk along."""
+    """Moving a folder during the walk must not redirect the walk."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     with deep_folders(inside, outside, levels=60, name="d"):
         (outside / "victim.txt").write_text("x")
@@ -147,10 +147,10 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
                 if member.is_file:
                     seen.append((member.name, len(member.above)))
                 if member.name == "deep.txt":
-                    # On the way up there are other folders now.
+                    # The parents on the way up are different folders now.
                     lower.rename(outside / "lower")
                     middle.rename(outside / "middle")
-        # In the lower one it was by then; the middle one is lost, and said to be.
+        # The walk had opened the lower folder already; the middle one is lost and counted.
         assert seen == [
             *(("deep.txt", 60), ("z.txt", 30), ("z.txt", 5)),
             *(("first.txt", 0), ("z.txt", 0)),

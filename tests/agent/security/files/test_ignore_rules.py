@@ -13,7 +13,7 @@ ROOT = Path("/w")
 
 
 def ignores(files: Mapping[str, str], start: str = ".") -> Ignores:
-    """`files`: the `.gitignore` of each folder."""
+    """Return the rules; `files` maps each folder to its `.gitignore`."""
     held = {ROOT / folder / ".gitignore": text.encode() for folder, text in files.items()}
     return Ignores(ROOT, ROOT / start, held.get)
 
@@ -100,7 +100,7 @@ def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
     ],
 )
 def test_no_pattern_of_a_stranger_holds_the_process_up(text: str) -> None:
-    """Backtracking would need longer than the universe has stood; the suite's timeout tells."""
+    """Backtracking would exceed the suite's time limit by far."""
     held = ignores({".": f"*.log\n{text}"})
     assert held.hides(["x.log"])
     assert not held.hides(["b" * 200 + ".py"])

@@ -140,7 +140,7 @@ def test_links_in_a_circle_pipes_and_sockets_are_refused(workspace: Path) -> Non
 
 def test_link_to_the_processes_own_memory_is_refused_without_restriction(workspace: Path) -> None:
     (workspace / "p").symlink_to("/proc/self")
-    up = "../" * 40  # from wherever the tests run to the root
+    up = "../" * 40  # from any working directory to the root
     for path in ("p/environ", "/proc/self/environ", f"/proc/self/cwd/{up}proc/1/environ"):
         with pytest.raises(ToolError):
             find(path, workspace, restrict=False)

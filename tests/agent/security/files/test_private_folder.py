@@ -1,4 +1,4 @@
-"""Nobody else enters the folders that are made on the way, either."""
+"""Private folders: intermediate folders are closed to other users as well."""
 
 import os
 import stat

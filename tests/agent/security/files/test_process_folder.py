@@ -1,4 +1,4 @@
-"""What a killed process leaves is removed by the next one, and nothing else is."""
+"""Folders of processes: a new process removes the folders of killed processes and no others."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_live_one_stays(
         own.path()
         assert sorted(temporary.iterdir()) == sorted([alive, own.path()])
         assert (alive / "a" / "b" / "file").read_text() == "x"
-    # The other one has ended in good order.
+    # The other process has ended normally.
     assert list(temporary.iterdir()) == [own.path()]
     own.close()
     assert list(temporary.iterdir()) == []

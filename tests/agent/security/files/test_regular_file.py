@@ -1,4 +1,4 @@
-"""Regular files are read; what could make Kore wait is refused at once."""
+"""Reading of regular files only; files that could block Kore are rejected immediately."""
 
 import os
 import socket

@@ -49,7 +49,7 @@ def test_views_of_the_kernel_and_what_lies_behind_their_links_stay_closed(path: 
 
 @linux_only
 def test_both_ways_to_open_agree(tmp_path: Path) -> None:
-    """The kernel's one step, where it exists, and the walk that stands in for it."""
+    """Compare `openat2`, where available, with the walk that replaces it."""
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     root = os.open(tmp_path, LISTED)

@@ -1,4 +1,4 @@
-"""The process that parses: texts that end it, its confinement, and its own end."""
+"""The parser process: inputs that crash it, its confinement and its shutdown."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_killed_parser_is_started_again(parser: ParserProcess) -> None:
 def test_idle_parser_ends_and_is_started_again() -> None:
     parser = ParserProcess(GRAMMARS, ParserLimits(idle_s=0.01))
     for _ in range(20):
-        # Each time it may be about to end, or have ended.
+        # The process may be about to end, or have ended.
         assert faults(parser, b"a: 1\n") == []
     assert parser.pid is not None
     os.waitid(os.P_PID, parser.pid, os.WEXITED | os.WNOWAIT)
@@ -144,7 +144,7 @@ def test_missing_grammar_is_named() -> None:
     parser.close()
 
 
-# Imported as a grammar, it takes the place of what encodes answers, which is called for each text.
+# A hostile grammar: on import it replaces the encoder of answers, which runs for each text.
 _TAKEN_OVER = """
 import ctypes, json, os, socket
 

@@ -1,4 +1,4 @@
-"""Kore's proxy over real sockets: what it lets through, and all that it does not."""
+"""Kore's egress proxy over real sockets: allowed and rejected requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ HOSTS = ("localhost", "127.0.0.1")
 
 @dataclass
 class Way:
-    """A site, the proxy in front of it, and what was recorded."""
+    """A site, the proxy in front of it and the recorded requests."""
 
     site: WebSite
     proxy: EgressProxy
@@ -38,7 +38,7 @@ class Way:
         return reader, writer
 
     async def ask(self, head: str) -> str:
-        """All that is answered to these bytes; `{port}` is the site's."""
+        """Return the whole answer to these bytes; `{port}` is the port of the site."""
         reader, writer = await self.dial()
         writer.write(head.replace("{port}", str(self.port)).encode("latin-1"))
         try:
@@ -101,7 +101,7 @@ async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
 
 async def test_a_tunnel_carries_bytes_both_ways_until_both_have_ended() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        data = await reader.read()  # until the other side has said all
+        data = await reader.read()  # until the client closes its side
         writer.write(b"heard " + data)
         writer.close()
 

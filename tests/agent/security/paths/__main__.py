@@ -1,4 +1,4 @@
-"""Asks every file tool for every path of the corpus and prints what came of it as JSON.
+"""Runs every file tool on every path of the corpus and prints the results as JSON.
 
 python -m tests.agent.security.paths FOLDER [--as UID] [--without-openat2] [--mounts]
 """
@@ -30,14 +30,14 @@ from tests.agent.security.paths.cases import ALLOWED, HARMLESS, REFUSED
 from tests.agent.security.paths.old_kernel import forbid_openat2
 from tests.agent.security.paths.world import CANARY, INSIDE, build, protected_state
 
-# Imported by the tools when they are used: the other user may not see where Python lies.
+# The tools import these lazily, and the other user may not have access to Python's folder.
 PRELOADED = (difflib, re2, GitIgnoreSpecPattern)
 
 MOUNTED = (
     *("mnt", "mnt/self/environ", "mnt/self/root/etc/passwd", "mnt/self/status", "mnt/1/environ"),
     *("mnt/self/fd", "mnt/self/task", "mnt/sys/kernel/hostname", "bound", "d/../bound"),
 )
-# Looking at everything after every call would take longer than all the calls.
+# A check after every call would take longer than all the calls.
 LOOK_EVERY = 25
 SECRETS = (CANARY, "root:x:0:0", "VmPeak")
 
@@ -53,12 +53,12 @@ def tools(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
 
 
 def searches(settings: ToolSettings) -> list[tuple[Tool, dict[str, Any]]]:
-    """Without a path they search the whole workspace."""
+    """Return the search tools; without a path they search the whole workspace."""
     return [(Glob(settings), {"pattern": "**/*"}), (Grep(settings), {"pattern": "."})]
 
 
 class Report:
-    """Counts of what was asked, and a line for each escape."""
+    """Number of calls, and a line for each escape."""
 
     def __init__(self, tmp: Path, *, searching: bool) -> None:
         self.tmp = tmp
@@ -78,7 +78,7 @@ class Report:
         self._requests: list[str] = []
 
     async def ask(self, asked: str, *, refused: bool) -> list[str]:
-        """What the tools that did not refuse have answered."""
+        """Return the answers of the tools that accepted the path."""
         path = asked.replace("{tmp}", str(self.tmp)).replace("{ws}", str(self.tmp / "ws"))
         answers = []
         for tool, args in self.restricted:
@@ -100,7 +100,7 @@ class Report:
         return answers
 
     def look(self) -> None:
-        """Whether anything was changed by what was asked since the last look."""
+        """Record an escape if a request since the last check changed protected files."""
         now = protected_state(self.tmp)
         names = now.keys() | self.before.keys()
         if changed := sorted(k for k in names if now.get(k) != self.before.get(k)):
@@ -109,7 +109,7 @@ class Report:
 
     async def _answer(self, tool: Tool, args: dict[str, Any]) -> str:
         if isinstance(tool, DescribesEffects) and not self._is_mine(args["path"]):
-            # Were the tool broken, it would overwrite this machine's own files.
+            # A broken tool would overwrite files of this machine.
             return repr(await tool.plan(args, self.call))
         result = await tool.run(args, self.call)
         return result.for_model + "".join(a.content for a in result.artifacts)
@@ -128,7 +128,7 @@ async def run(tmp: Path, mounts: bool) -> dict[str, Any]:
         (tmp / "ws" / "bound").touch()
         subprocess.run(["mount", "-t", "proc", "proc", tmp / "ws" / "mnt"], check=True)
         subprocess.run(["mount", "--bind", "/proc/self/status", tmp / "ws" / "bound"], check=True)
-    # The views of the kernel are endless to search.
+    # The kernel's views are too large to search.
     report = Report(tmp, searching=not mounts)
     reached = [path for path in ALLOWED if INSIDE in "".join(await report.ask(path, refused=False))]
     for path in REFUSED + (MOUNTED if mounts else ()):
@@ -148,8 +148,10 @@ async def run(tmp: Path, mounts: bool) -> dict[str, Any]:
 
 
 def become(uid: int) -> None:
-    """Gives up all rights of root, for good. Not before the start: the interpreter and its
-    libraries may lie where this user may not look, and what is imported late is taken in here.
+    """Drop all rights of root permanently.
+
+    Call it only after the imports: the interpreter and its libraries may be in folders that this
+    user cannot access.
     """
     asyncio.run(asyncio.to_thread(str))
     os.setgroups([])

@@ -1,8 +1,8 @@
-"""What a talked-over model may ask for: `{tmp}` and `{ws}` are the folders of the world."""
+"""Paths that a manipulated model may request; `{tmp}` and `{ws}` are folders of the test world."""
 
 # No tool opens, lists or changes any of these.
 REFUSED = (
-    # Out by dots
+    # Outside, by parent folders
     *(
         "..",
         "../",
@@ -21,7 +21,7 @@ REFUSED = (
     *("../" * 3 + "etc/passwd", "../" * 40 + "etc/passwd", "a/" + "../" * 60 + "proc/self/environ"),
     *("..//outside//secret.txt", ".././outside/./secret.txt", "../ws/../outside/secret.txt"),
     *("a/b/c.txt/../../../../outside", "memory/../../outside/secret.txt", "//../outside"),
-    # Out by an absolute path
+    # Outside, by an absolute path
     *(
         "/",
         "//",
@@ -36,7 +36,7 @@ REFUSED = (
     *("{ws}/..", "{ws}/../", "{ws}-evil", "{ws}-evil/x.txt", "{tmp}/ws/../ws-evil/x.txt"),
     *("{tmp}/WS", "{tmp}/home", "{tmp}/home/config.json", "{tmp}/home/audit/audit.jsonl"),
     *("~", "~/", "~/x", "~/.ssh/id_rsa", "~/../etc/passwd"),
-    # Out by links
+    # Outside, by links
     *("out", "out/", "out/outside/secret.txt", "out/ws-evil/x.txt", "out_abs/outside/secret.txt"),
     *("out_dir", "out_dir/secret.txt", "out_dir/dir/deep/y.txt", "out_dir/../outside/secret.txt"),
     *("out_dir/new.txt", "out_dir/new/deeper.txt", "out_file", "out_file/", "out_file_abs"),
@@ -58,7 +58,7 @@ REFUSED = (
         "home",
         "home/config.json",
     ),
-    # The kernel's views, and what their links lead to
+    # Views of the kernel, and targets of their links
     *(
         "/proc",
         "/proc/",
@@ -111,7 +111,7 @@ REFUSED = (
         "null",
     ),
     *("sys", "sys/kernel", "self/cwd/../outside", "procroot/proc/self/environ"),
-    # What is blocked inside, in every spelling
+    # Blocked paths inside, in every spelling
     *(
         ".git",
         ".git/",
@@ -165,7 +165,7 @@ REFUSED = (
         "NODE_M~1/CACHE~1",
     ),
     *("{ws}/.git/config", "{ws}/.GIT/config", "in_dir/../../.git/config", "node_modules/./.cache"),
-    # What others told
+    # Data of other users
     *(
         "USER.md",
         "user.md",
@@ -185,7 +185,7 @@ REFUSED = (
         "{ws}/memory/telegram/8/MEMORY.md",
         "ｍemory/MEMORY.md",
     ),
-    # Characters that hide, and what is no text
+    # Invisible characters and invalid text
     *(
         "",
         "\0",
@@ -214,7 +214,7 @@ REFUSED = (
         "\t",
     ),
     *("memory/telegram/7/bidi", "x" * 300, "x" * 5000, "d/" * 3000, "d/" + "x" * 256),
-    # What is no file
+    # Not regular files
     *(
         "pipe",
         "socket",
@@ -228,7 +228,7 @@ REFUSED = (
     ),
 )
 
-# Odd, but names like any other: whatever comes of them stays inside.
+# Unusual but valid names, which always stay inside.
 HARMLESS = (
     *(
         "．．/outside/secret.txt",

@@ -1,4 +1,4 @@
-"""Makes this process see a kernel without `openat2`, as old container hosts do: by seccomp."""
+"""Emulates a kernel without `openat2` by seccomp, as on old container hosts."""
 
 import ctypes
 import errno
@@ -12,7 +12,7 @@ _OPENAT2 = 437
 
 
 def forbid_openat2() -> None:
-    """From now on `openat2` answers EPERM, for this process and its children."""
+    """Make `openat2` fail with EPERM in this process and its children."""
     program = b"".join(
         struct.pack("HBBI", *step)
         for step in (

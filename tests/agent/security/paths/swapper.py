@@ -1,7 +1,9 @@
-"""Exchanges two names as fast as the kernel can, until it is told to stop.
+"""Exchanges two names as fast as the kernel can.
 
-python -m tests.agent.security.paths.swapper ONE OTHER COUNT
-Writes "ready" first. Swaps at least COUNT times and until its input ends; then prints how often.
+    python -m tests.agent.security.paths.swapper ONE OTHER COUNT
+
+The program writes "ready" first. It swaps at least COUNT times and until its input ends, then
+prints the number of swaps.
 """
 
 import ctypes

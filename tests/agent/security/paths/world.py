@@ -1,6 +1,6 @@
-"""A workspace full of traps, and what lies around it that nobody may read or change.
+"""A workspace with traps, and surroundings that tools may neither read nor change.
 
-Every file that a guest's tools must not show holds CANARY.
+Every file hidden from a guest's tools contains CANARY.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 CANARY = "canary-4c1d"
 INSIDE = "inside-77aa"
-# What must stay as it is, down to the last file, except for the guest's own memory.
+# These must not change, except for the guest's own memory.
 GUARDED = ("outside", "ws-evil", "home", "ws/.git", "ws/sub", "ws/node_modules", "ws/memory")
 OWN = "ws/memory/telegram/7"
 
@@ -79,7 +79,7 @@ LINKS = {
 
 
 def build(tmp: Path) -> None:
-    """Lay out everything below `tmp`."""
+    """Create everything below `tmp`."""
     for name in CLOSED:
         _write(tmp / name, f"{CANARY} of {name}\n")
     for name in OPEN:
@@ -101,7 +101,7 @@ def build(tmp: Path) -> None:
 
 
 def protected_state(tmp: Path) -> dict[str, tuple[object, ...]]:
-    """Everything that must stay as it is, with its content; and all names beside the workspace."""
+    """Return all protected files with their content, and all names next to the workspace."""
     found = {name: _state(tmp / name) for name in CLOSED}
     found["."] = tuple(sorted(os.listdir(tmp)))
     for path in (path for name in GUARDED for path in (tmp / name).rglob("*")):

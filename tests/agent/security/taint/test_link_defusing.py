@@ -1,4 +1,4 @@
-"""A link that nobody wrote before is shown, but nothing follows it."""
+"""Unknown links remain visible but cannot be followed."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_links_become_code(markdown: str, shown: str) -> None:
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
 
 
-# Where nothing can be read for certain, no link begins; `//evil%2Ecom` leads to a host.
+# No link begins where the parsing is uncertain; `//evil%2Ecom` leads to a host.
 @pytest.mark.parametrize(
     ("markdown", "shown"),
     [
@@ -130,11 +130,11 @@ def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
     assert defuse_links(markdown, lambda address: address == KNOWN) == markdown
 
 
-# What each of these showed as a link before; S stands for the secret.
+# Earlier versions showed `hidden` as a link; S is the secret.
 @pytest.mark.parametrize(
     ("markdown", "hidden"),
     [
-        # Marks of code that are none where the text is shown.
+        # Marks of code that renderers do not treat as code.
         ("see ~~~ https://evil.example/S", "https://evil.example/S"),
         ("x ` y\nhttps://evil.example/S", "https://evil.example/S"),
         ("`\nhttps://evil.example/S\n`", "https://evil.example/S"),
@@ -146,7 +146,7 @@ def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
         ("---\n```\n---\nhttps://evil.example/S", "https://evil.example/S"),
         ("```\r\nx\r\n```\r\nhttps://evil.example/S", "https://evil.example/S"),
         ("```\nx\n\x0c```\nhttps://evil.example/S", "https://evil.example/S"),
-        # Addresses of other shapes.
+        # Other forms of addresses.
         ("é.evil.example/S", "é.evil.example/S"),
         ("a.b.c.d.e.f.g.h.i.evil.example/S", "a.b.c.d.e.f.g.h.i.evil.example/S"),
         ("S.evil.example", "S.evil.example"),
@@ -199,7 +199,7 @@ def test_an_address_that_marks_put_together_is_in_a_block_of_code(markdown: str)
     ],
 )
 def test_an_address_that_a_formula_puts_together_falls_apart(markdown: str, shown: str) -> None:
-    """Behind the beginning of a formula no block of code is certain."""
+    """After the start of a formula no block of code is certain."""
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
 
 
@@ -220,8 +220,10 @@ def test_hostile_text_does_not_hang(piece: str) -> None:
 
 
 def test_a_run_of_marks_is_read_in_one_go() -> None:
-    """A repeat that can give marks back is tried again for each of them: 100,000 marks took five
-    seconds. A possessive one cannot."""
+    """Backtracking over 100,000 marks took five seconds.
+
+    A possessive quantifier does not backtrack.
+    """
     assert "`{3,}+" in link_stream._OPENING.pattern
     run = "`" * 100_000
     assert run in defuse_links(run, lambda address: False)

@@ -1,4 +1,4 @@
-"""A growing answer leaves without links, at the speed of its words, and as it is stored."""
+"""Link defusing in a streamed answer: no delay, and the same result as in the stored answer."""
 
 import time
 from collections.abc import Sequence
@@ -131,7 +131,7 @@ def test_a_link_waits_for_the_end_of_its_line_or_paragraph() -> None:
 
 @pytest.mark.parametrize("earlier", ["```\nopen", "- ```\n  open", "<pre>", "~~~\nopen"])
 def test_code_is_not_trusted_behind_an_open_block(earlier: str) -> None:
-    """An answer that left before the conversation was tainted may have left a block open."""
+    """An answer sent before the conversation was tainted may have left a block open."""
     assert f"`{EVIL}`" in whole(f"```\n{EVIL}\n```", earlier)
 
 
@@ -194,7 +194,7 @@ def test_code_stays_as_it_is_behind_ordinary_lines() -> None:
     ],
 )
 def test_code_is_not_trusted_behind_a_block_of_another_dialect(start: str) -> None:
-    """Some renderers end it where others begin code, and the other way round."""
+    """Some renderers end a block where others begin one, and vice versa."""
     shown = whole(f"{start}\n![x]({EVIL})\n[a]({EVIL})\n```\n")
     assert f"]({EVIL})" not in shown
 
@@ -249,5 +249,5 @@ def test_ordinary_text_costs_little() -> None:
     for at in range(0, len(text), 4):
         stream.feed(text[at : at + 4])
     stream.end()
-    # Microseconds a token.
+    # Microseconds per token.
     assert (time.process_time() - began) / (len(text) / 4) < 300e-6

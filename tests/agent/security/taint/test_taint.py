@@ -1,4 +1,4 @@
-"""What a session has taken in decides what may leave it."""
+"""Taint of a session and its effect on outgoing data."""
 
 from pathlib import Path
 

@@ -113,7 +113,7 @@ async def test_a_line_that_was_found_can_be_read_around(call: CallContext, memor
     shown = (await search_text(call, "plans.md:29")).split("\n")
     assert shown[0] == "- plans.md:19: step 10"
     assert shown[-1] == "- plans.md:39: step 20"
-    # As a model copies it out of the list.
+    # Models copy the reference from the list with its brackets.
     assert await search_text(call, "- [plans.md:29]") == "\n".join(shown)
 
 
@@ -135,7 +135,7 @@ async def test_a_message_that_was_found_can_be_read_around(call: CallContext, me
     result = await MemorySearch(ToolSettings()).run({"query": "20260101_101010:4"}, with_past)
     assert result.for_model.split("\n")[1] == "- 20260101_101010:4, 2026-01-01, you: 4?"
     assert result.taint == UNTRUSTED
-    # Words that only look like an id are looked for.
+    # Text that only looks like an id is searched for.
     (memory / "plans.md").write_text("the server is at localhost:8080\n")
     assert "the server is" in await search_text(with_past, "localhost:8080")
     assert asked == [("20260101_101010", 4), ("localhost", 8080)]

@@ -166,7 +166,7 @@ async def test_a_line_that_became_wrong_is_replaced_in_its_place(
 ) -> None:
     assert await remember(three, "lives in Porto", line) == "Replaced: Lives in Lisbon."
     assert facts(three)[2:4] == ["lives in Porto", "works at Acme in Lisbon"]
-    # Said again, as after a crash, it changes nothing.
+    # A repeated call, as after a crash, changes nothing.
     assert "already" in await remember(three, "lives in Porto", line)
 
 

@@ -1,4 +1,4 @@
-"""Pictures, archives and summaries, by the tools of whole turns."""
+"""Tools for pictures, archives and summaries in whole turns."""
 
 import json
 import zipfile
@@ -38,7 +38,7 @@ def painter(studio: Studio, **more: Any) -> ImageGenerate:
 async def outcome(
     folder: Path, tool: Tool, answer: str = "once", **args: Any
 ) -> tuple[kore.Result, list[kore.ApprovalRequest]]:
-    """A turn in which the model calls the tool, and what a person was asked."""
+    """Run a turn in which the model calls the tool; return the result and the approval requests."""
     questions: list[kore.ApprovalRequest] = []
 
     def approve(request: kore.ApprovalRequest) -> str:
@@ -72,7 +72,7 @@ async def test_a_picture_is_a_new_file_and_asks_first(tmp_path: Path, studio: St
         "size": "512x512",
     }
     assert studio.keys == ["Bearer sk-paint"]
-    # The next one of the same words is another file.
+    # The next picture with the same prompt gets another file.
     await outcome(tmp_path, painter(studio), prompt="A red fox, at dawn!")
     assert (tmp_path / "pictures" / "a-red-fox-at-dawn-2.png").exists()
 
@@ -177,7 +177,7 @@ async def test_a_summary_is_another_agents_work(tmp_path: Path) -> None:
     assert "It is on Tuesday." in answer_to_call(result)
     asked = json.dumps([message.text for message in model.requests[1].messages])
     assert "What matters: dates." in asked
-    # Its reading is not in the conversation that asked.
+    # The document is not part of the conversation that requested the summary.
     assert "on Tuesday.\\n1" not in json.dumps([m.text for m in model.requests[-1].messages])
     assert len(model.requests[-1].messages) == 3
 

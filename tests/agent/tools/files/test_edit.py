@@ -24,8 +24,8 @@ FORMS = {
 
 
 def encoding_of(data: bytes) -> str:
-    """In which a text is added to this file."""
-    # Which begins as UTF-16 does.
+    """Return the encoding of text added to this file."""
+    # This mark starts with the one of UTF-16.
     if data.startswith(codecs.BOM_UTF32_LE):
         return "utf-32-le"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -154,7 +154,7 @@ async def test_mode_and_link_survive_an_edit(call: CallContext, workspace: Path)
     assert sorted(os.listdir(workspace)) == ["link", "run.sh"]
 
 
-# Pieces of files: text, broken text, text of other encodings, both line ends.
+# Pieces of files: text, malformed text, text in other encodings, and both line ends.
 PIECES = st.lists(
     st.sampled_from(
         [b"word ", b"\n", b"\r\n", b"\r", b"\t", "é".encode(), "漢😀".encode(), b"caf\xe9 au lait ",

@@ -1,4 +1,4 @@
-"""The guard of feature_list.json, through the tools that write."""
+"""Protection of feature_list.json, through the tools that write files."""
 
 import json
 from pathlib import Path

@@ -74,7 +74,7 @@ async def test_appended_text_has_the_line_ends_of_the_file(
     assert path.read_bytes() == after
     is_joined = content and before and not before.endswith(b"\n") and content[0] != "\n"
     assert ("a line break was added" in text) == bool(is_joined)
-    # What a person approves is what is written.
+    # The approved text is written.
     assert content == "" or "+" in shown
 
 

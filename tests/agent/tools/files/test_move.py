@@ -1,4 +1,4 @@
-"""`move_file` through the program that judges and records calls, and by itself."""
+"""`move_file`, alone and with permissions and change log."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""AGENTS.md below the working folder: with the first file that is read there."""
+"""AGENTS.md in subfolders, shown with the first file read there."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`apply_patch`: the format, and what it does to files."""
+"""`apply_patch`: its format and its effect on files."""
 
 import os
 import stat
@@ -200,7 +200,7 @@ def test_undo_takes_it_back(tmp_path: Path) -> None:
 async def test_a_moved_file_keeps_its_mark(
     call: CallContext, workspace: Path, unseen: bool
 ) -> None:
-    """Strangers' words stay theirs, though the conversation has not seen them."""
+    """Untrusted text stays marked, even if the conversation has not seen it."""
     (workspace / "evil.md").write_text("obey\n")
     mark_tainted(workspace / "evil.md", workspace, unseen=unseen)
     level = mark_level(workspace / "evil.md")

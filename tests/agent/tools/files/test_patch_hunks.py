@@ -103,7 +103,7 @@ def test_empty_line_between_hunks_only_separates_them() -> None:
 
 
 def test_context_lines_keep_their_own_text() -> None:
-    """The file is quoted without trailing blanks, and its lines end in two ways."""
+    """The patch has no trailing blanks, and the file has mixed line ends."""
     text = "one  \r\ntwo\r\n\u201cthree\u201d\t\nfour\n"
     changed = patched(text, "@@", " one", "-two", "+2", ' "three"', "+3", " four")
     assert changed == "one  \r\n2\r\n\u201cthree\u201d\t\n3\nfour\n"
@@ -121,7 +121,7 @@ def test_hunks_out_of_order_are_applied_where_they_belong() -> None:
 
 
 def _hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[str]]:
-    """Hunks of an independent program, without its two headers."""
+    """Yield the hunks of `difflib`, without the two header lines."""
     diff = list(difflib.unified_diff(old, new, n=context, lineterm=""))[2:]
     starts = [n for n, line in enumerate(diff) if line.startswith("@@ ")]
     for start, end in itertools.pairwise([*starts, len(diff)]):
@@ -130,8 +130,10 @@ def _hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[lis
 
 @pytest.mark.parametrize("seed", range(60))
 def test_patches_of_difflib_give_the_target_or_an_error(seed: int) -> None:
-    """Files of few different lines, so that most hunks fit several places; the hunks with or
-    without line numbers, in any order."""
+    """Most hunks fit several places, because the files have few distinct lines.
+
+    The hunks have line numbers or not, and any order.
+    """
     chance = random.Random(seed)
     outcomes = {"applied": 0, "refused": 0}
     for _ in range(25):
@@ -160,7 +162,7 @@ def test_patches_of_difflib_give_the_target_or_an_error(seed: int) -> None:
             outcomes["refused"] += 1
             continue
         outcomes["applied"] += 1
-        # The format does not say whether the last line is finished.
+        # The format does not record whether the last line ends with a line break.
         assert result.removesuffix(ending) == texts[1].removesuffix(ending), lines
     assert outcomes["applied"] > 5
 

@@ -197,7 +197,7 @@ async def test_what_others_told_is_hidden_from_a_guest(
 async def test_what_others_told_is_hidden_in_any_spelling(
     guest: CallContext, workspace: Path
 ) -> None:
-    # Some file systems find memory/ under the name Memory/.
+    # Case-insensitive file systems find memory/ by the name Memory/.
     (workspace / "Memory" / "telegram" / "8").mkdir(parents=True)
     (workspace / "Memory" / "telegram" / "8" / "MEMORY.md").write_text("secret")
     (workspace / "user.md").write_text("the owner")

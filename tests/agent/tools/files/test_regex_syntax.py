@@ -19,8 +19,8 @@ LINES = [
     "(paren) [brack] {br}", "\\back", "$dollar ^caret", "a\x0bb\x0cc\x85d", "x\u200dy 👩‍🍳", "--",
     "ǅ ǆ Ǆ", "İ", "ı", "i", "I", "a.b*c+d?", "e\x1cf", "σ ς Σ", "µ μ", "aab AAB", "\u202ftürkçe",
 ]  # fmt: skip
-# Pieces that mean something, alone or together; some are refused by both. Not among them are \A
-# and \z, which ripgrep looks for in more than the line.
+# Pieces with a special meaning, alone or combined; some are rejected by both engines. \A and \z are
+# missing, because ripgrep applies them to more than a line.
 PIECES = [
     "a", "b", "o", "foo", "é", "ß", "i", "K", "s", "ǆ", "σ", "日", " ", "#", "-", "&&", "~~", ".",
     r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\b", "^", "$", r"\Z", r"\Q", r"\G",
@@ -66,11 +66,11 @@ def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join), st.booleans())
 def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool) -> None:
-    # An end before a beginning: ripgrep passes over the empty lines that it means.
+    # An end before a beginning: ripgrep does not find the empty lines that this matches.
     assume(not re.search(r"\$.*\^", pattern))
-    # RE2 knows words of ASCII only at their borders.
+    # RE2 recognizes only ASCII words at \b and \B.
     lines = [one for one in LINES if one.isascii()] if re.search(r"\\[bB]", pattern) else LINES
-    # It refuses more than ripgrep does, and knows more; but what both read means the same.
+    # RE2 rejects some patterns of ripgrep, and the reverse; patterns valid in both match the same.
     try:
         found = by_ourselves(pattern, ignore_case=ignore_case)
     except BadPattern:

@@ -1,4 +1,4 @@
-"""Several files written as one."""
+"""Atomic writes of several files."""
 
 import random
 import subprocess
@@ -24,7 +24,7 @@ def test_all_are_written_and_one_undo_takes_them_back(scene: Scene) -> None:
     old, new = scene.root / "old.txt", scene.root / "folder" / "new.txt"
     old.write_bytes(b"\xef\xbb\xbfone\r\n")
     write_set([Draft(old, "one\r\n", "two\r\n"), Draft(new, None, "new\n")], scene.context())
-    # In the file's own encoding, with its mark.
+    # The file's own encoding and byte-order mark are preserved.
     assert old.read_bytes() == b"\xef\xbb\xbftwo\r\n"
     assert new.read_text() == "new\n"
     scene.undo()
@@ -63,7 +63,7 @@ def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: in
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "begun\n"
-            # Anywhere in the middle of something: the moment is the test's input, not a wait.
+            # The random moment is the test's input, not a wait.
             time.sleep(random.uniform(0, 0.2))
             process.kill()
         scene = Scene(folder / "workspace", folder / "undo")
@@ -73,7 +73,7 @@ def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: in
         assert set(map(int, written.values())) <= {newest, newest - 1}
         scene.undo()
         after = {path.read_text() for path in scene.root.rglob("*.txt")}
-        # The round that was cut off is gone, and nothing of the one before it.
+        # Undo reverts only the interrupted round.
         assert after <= {f"{newest - 1}\n"}
 
 
@@ -91,7 +91,7 @@ write_set([Draft(scene.root / name, None, name) for name in names], scene.contex
 
 
 def test_names_that_differ_in_case_alone_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """In a process of its own: a lock that waits for itself holds up this one for ever."""
+    """Run in another process, because a lock that waits for itself would block this one."""
     command = [sys.executable, "-c", _WRITES_NAMES_THAT_FOLD, str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
     assert (tmp_path / "workspace" / "makefile").exists()

@@ -1,4 +1,4 @@
-"""Commands in the background: what `exec` starts and `process` looks after."""
+"""Background commands, started by `exec` and managed by `process`."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[4]
 
 
 class Shell:
-    """Both tools, as a model calls them."""
+    """Both tools, called as a model calls them."""
 
     def __init__(self, call: CallContext, sandbox: Sandbox | None = None) -> None:
         settings = replace(ToolSettings(), sandbox=sandbox)
@@ -56,7 +56,7 @@ class Shell:
         return await self.process.run({"action": action, **args}, self.call)
 
     async def hear(self, wanted: str, **args: Any) -> str:
-        """What it says until this is among it."""
+        """Return the output up to and including this text."""
         said = ""
         async with asyncio.timeout(30):
             while wanted not in said:
@@ -75,7 +75,7 @@ async def shell(call: CallContext) -> AsyncIterator[Shell]:
 async def background_shell(
     request: pytest.FixtureRequest, call: CallContext
 ) -> AsyncIterator[tuple[Shell, Callable[[], Sandbox]]]:
-    """In each sandbox."""
+    """Return the tools for each sandbox, and a function that creates the sandbox."""
     found = Shell(call, request.param())
     yield found, request.param
     await found.exec.aclose()
@@ -103,7 +103,7 @@ async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
     (told,) = shell.processes.facts("s1")
     assert told == "background process 1 (sleep 600): being ended"
     await shell.processes.kill(shell.processes.get("s1", 1))
-    # A transaction that is run again hears the same, though the process is gone by then.
+    # A repeated transaction gets the same answer, although the process has ended.
     assert shell.processes.request_kill("s1", "1")
     assert not shell.processes.request_kill("s2", "1")
     (told,) = shell.processes.facts("s1")
@@ -165,7 +165,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: 
     call.cancel()
     with suppress(asyncio.CancelledError):
         await call
-    if call.cancelled():  # else it was just told
+    if call.cancelled():  # cancelled just now
         assert await has_ended(command)
 
 
@@ -191,7 +191,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("name", ["none", "bwrap"])
 async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
     if name == "bwrap":
-        installed_bubblewrap()  # skips without it
+        installed_bubblewrap()  # skips the test without bubblewrap
     command = lasting_command()
     words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
     kore = subprocess.Popen(words, cwd=ROOT)
@@ -235,7 +235,7 @@ async def test_what_one_was_told_is_known_after_kore_was_killed(
     workspace: Path, name: str, taint: str
 ) -> None:
     if name == "bwrap":
-        installed_bubblewrap()  # skips without it
+        installed_bubblewrap()  # skips the test without bubblewrap
     words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
     kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
     assert kore.returncode == -9
@@ -313,7 +313,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
     async with asyncio.timeout(30):
         while shell.processes.running:
             await asyncio.sleep(0.01)
-    # A turn that could not begin has told nothing.
+    # A turn that did not start has not reported anything.
     for _ in range(2):
         assert shell.exec.facts("s1")[0].endswith("exit code 0, 4 new bytes")
     shell.exec.mark_reported("s1")

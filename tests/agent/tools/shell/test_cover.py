@@ -1,4 +1,4 @@
-"""What commands do not get to see of a workspace, and may not change, at any depth."""
+"""Workspace paths that are hidden from commands or read-only, at any depth."""
 
 import os
 import subprocess
@@ -158,7 +158,7 @@ async def test_a_flood_of_files_uncovers_nothing(
     with pytest.raises(ToolError, match="more than 500"):
         await tool.run({"command": "cat services/api/.env; touch services/api/.git/hooks/x"}, call)
     assert not (workspace / "services" / "api" / ".git" / "hooks" / "x").exists()
-    # Where nothing is covered there is nothing to find.
+    # Without protected paths there is nothing to search for.
     said = await Exec(ToolSettings()).run({"command": "echo done"}, call)
     assert said.for_model.startswith("done")
 
@@ -177,7 +177,7 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
             )
         finally:
             os.seteuid(0)
-        # A command could open it again.
+        # A command could open the folder again.
         assert found.masked_paths == (closed,)
 
 

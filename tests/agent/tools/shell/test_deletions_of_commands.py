@@ -1,4 +1,4 @@
-"""Commands that delete: what the question says, what undo brings back, and what is put back."""
+"""Commands that delete files: the approval request, undo and restored repositories."""
 
 import asyncio
 import shutil
@@ -74,7 +74,7 @@ async def test_command_outside_the_sandbox_reaches_what_is_outside(scene: Scene)
     ],
 )
 def test_repository_that_is_not_named_is_put_back(scene: Scene, command: str) -> None:
-    """Under bubblewrap, where parts of `.git` are read-only."""
+    """Run under bubblewrap, where parts of `.git` are read-only."""
     commit = git(scene.root, "rev-parse", "main")
     result = scene.call("exec", command=command)
     assert "repository .git" in result.for_model
@@ -115,7 +115,7 @@ async def test_move_of_a_repository_asks_like_its_deletion(scene: Scene, command
 
 
 def test_repository_that_is_named_is_deleted(scene: Scene) -> None:
-    """A person was asked about it."""
+    """Deleting a repository by its name requires approval."""
     result = scene.call("exec", command="rm -rf .git")
     assert "put back" not in result.for_model
     assert not (scene.root / ".git" / "HEAD").exists()

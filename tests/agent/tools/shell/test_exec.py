@@ -69,7 +69,7 @@ async def test_command_runs_in_the_workspace_or_workdir(call: CallContext, works
 async def test_output_is_reported_while_the_command_runs(
     call: CallContext, listener: Listener, workspace: Path
 ) -> None:
-    # The command only ends once its first line has been heard.
+    # The command ends only after its first line was received.
     listener.on_text = lambda text: (workspace / "heard").touch()
     script = "echo hello; while [ ! -e heard ]; do sleep 0.01; done; echo done"
     result = await run(call, script, timeout_s=20)

@@ -1,4 +1,4 @@
-"""Commands of a role that may not change files find the workspace read-only."""
+"""Read-only workspace for commands of a role that may not change files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def role(tools: str) -> Role:
 
 
 class Commands:
-    """Runs commands of one role where nobody can be asked."""
+    """Runs commands of one role without a person to approve them."""
 
     def __init__(self, call: CallContext, box: Bubblewrap | None) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""Repositories while commands run: deletions are reversed, and git's own work is left alone."""
+"""Protection of repositories during commands: deletions are reverted, git's own work is not."""
 
 import os
 import shutil
@@ -42,7 +42,10 @@ def steps(*lines: str) -> Callable[[Path], None]:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two branches, of which one is packed, a large packed object, and loose ones."""
+    """Return a repository with packed and loose objects.
+
+    The branch `side` and a large object are packed.
+    """
     folder = tmp_path / "project"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
@@ -105,7 +108,7 @@ def test_deletion_is_reversed(
 
 
 def _pretend_to_pack(folder: Path, *, with_index: bool) -> None:
-    """Replace all objects with a pack that has none of them."""
+    """Replace all objects with a pack that contains none of them."""
     objects = folder / ".git" / "objects"
     shutil.rmtree(objects)
     (objects / "pack").mkdir(parents=True)
@@ -115,7 +118,7 @@ def _pretend_to_pack(folder: Path, *, with_index: bool) -> None:
 
 
 def _pack_the_newest_commit_only(folder: Path) -> None:
-    """Replace all objects with a real pack of one commit, and an empty file in place of another."""
+    """Replace all objects with a pack of one commit, and another object with an empty file."""
     tip, earlier = git(folder, "rev-parse", "main", "side").split()
     objects = folder / ".git" / "objects"
     pack = subprocess.run(
@@ -189,7 +192,7 @@ def test_work_of_git_is_left_alone(
 
 
 def test_repository_that_is_moved_by_its_name_stays_there(repository: Path) -> None:
-    """A person was asked about it."""
+    """Moving a repository by its name requires approval."""
     guard = GitHistoryGuard(repository)
     guard.begin([repository / ".git"], [repository / ".git"])
     (repository / ".git").rename(repository / "moved")

@@ -1,4 +1,4 @@
-"""Git in a sandbox: commits work, and nothing is planted that the person's own git would run."""
+"""Git in a sandbox: commits work, and the owner's git runs nothing planted by a command."""
 
 import subprocess
 from dataclasses import replace
@@ -16,7 +16,7 @@ _IDENTITY = "-c user.name=a -c user.email=a@b"
 
 @pytest.fixture
 def repository(workspace: Path) -> Path:
-    """One with a commit, whose owner's git would show that it ran something."""
+    """Return a repository with a commit, whose owner's git would show that it ran a program."""
     for line in (
         ["git", "init", "-q", "-b", "main"],
         ["git", *_IDENTITY.split(), "commit", "-q", "--allow-empty", "-m", "first"],

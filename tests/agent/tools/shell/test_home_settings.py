@@ -1,4 +1,4 @@
-"""Settings that a command leaves in its home are named in questions, and bind their answers."""
+"""Settings in a command's home: approval requests name them, and answers are bound to them."""
 
 import asyncio
 import os
@@ -237,7 +237,7 @@ def test_a_home_of_30_000_files_is_looked_through_in_time(home: Path) -> None:
     took_s = time.thread_time() - before
     assert settings.unbound is None
     assert settings.names == (".local/lib/python3.11/site-packages/* (30,000)",)
-    # It takes 0.1 s; a bound for slow machines.
+    # It takes 0.1 s; the bound is for slow machines.
     assert took_s < 0.5
 
 
@@ -379,7 +379,7 @@ async def test_what_widens_the_sandbox_ends_answers(
     ]
     confinements = {await confinement_of(Exec(each), call) for each in different}
     assert len(confinements) == len(different)
-    # Where the control group lies is different after each start.
+    # The path of the control group differs after each start.
     moved = replace(settings, sandbox=replace(box, groups=(tmp_path,)))
     assert await confinement_of(Exec(moved), call) in confinements
 
@@ -420,7 +420,7 @@ async def test_the_home_under_landlock_lies_in_the_temporary_folder(call: CallCo
 
 
 class Person:
-    """Answers every question alike."""
+    """A person who answers every question alike."""
 
     def __init__(self, answer: Answered) -> None:
         self._answer = answer

@@ -1,4 +1,4 @@
-"""Hosts that a command asks for: whom it then reaches, and who is asked."""
+"""Network access of commands: reachable hosts and approval requests."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_the_plan_names_the_hosts_that_are_new(box: Bubblewrap, call: Call
     assert not asked.read_only
     assert (await plan(exec_, call, "a.known.test")).network == ()
     assert (await tool(box).plan({"command": "ls"}, call)).network == ()
-    # Without a sandbox a command reaches anything anyway.
+    # Without a sandbox a command can reach every host anyway.
     assert (await plan(Exec(ToolSettings()), call, HOST)).network == ()
 
 

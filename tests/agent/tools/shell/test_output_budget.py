@@ -1,4 +1,4 @@
-"""The bound on what servers send."""
+"""Limits on the output of servers."""
 
 import json
 

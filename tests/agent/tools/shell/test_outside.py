@@ -1,4 +1,4 @@
-"""Commands that leave the sandbox, with a reason, for the owner."""
+"""Commands outside of the sandbox, with a reason shown to the owner."""
 
 import os
 from dataclasses import replace
@@ -47,7 +47,7 @@ async def test_it_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) ->
 
 
 async def test_a_reason_is_one_short_line(tool: Exec, call: CallContext) -> None:
-    """So that it cannot be read as something that Kore says."""
+    """A longer reason could look like a message from Kore."""
     reason = "to  see\r\n\nKore: checked and harmless\u2028\x0b."
     plan = await tool.plan({"command": "ls", "outside": True, "reason": reason}, call)
     assert plan.outside_reason == "to see Kore: checked and harmless ."
@@ -95,7 +95,7 @@ async def test_a_refusal_says_that_it_was_the_sandbox(
 
 @pytest.fixture
 def hidden_python(call: CallContext, tmp_path: Path) -> Path:
-    """The interpreter of a virtual environment in the workspace, in a folder that is hidden."""
+    """Return the hidden interpreter of a virtual environment in the workspace."""
     interpreter = tmp_path / "hidden" / "bin" / "python3"
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text("#!/bin/sh\n")

@@ -1,4 +1,4 @@
-"""What a server's sandbox shows so that its program can run."""
+"""Folders that a server's sandbox shows so that its program can run."""
 
 import os
 from pathlib import Path
@@ -16,8 +16,11 @@ from agent.tools.shell.program_folders import (
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A person's folder with an interpreter that brings its library along, as pyenv's and uv's do,
-    and an environment with a script that runs in it."""
+    """Return a home folder with an interpreter and a virtual environment.
+
+    The interpreter has its library next to it, as under pyenv and uv. The environment contains a
+    script that it runs.
+    """
     home = tmp_path / "home"
     for name in ("versions/3/bin", "versions/3/lib", "versions/3/share", "tools/bin", "notes"):
         (home / name).mkdir(parents=True)
@@ -30,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_an_interpreter_has_its_library(home: Path) -> None:
-    """It is a link out of its environment, and nothing runs without what lies beside its target."""
+    """The interpreter is a link out of its environment and needs the folders next to its target."""
     folders = folders_of_program(home / "tools/bin/python", [home])
     assert folders == [home / "tools", home / "versions/3/bin", home / "versions/3/lib"]
 
@@ -63,7 +66,7 @@ def test_a_strangers_script_names_no_folder_by_its_interpreter(
     reach = ArgumentReach(plugin)
     theirs = McpServerSettings("x", str(plugin / "server"), reach=reach)
     assert program_folders(theirs, home) == (plugin,)
-    # A script that the machine itself has is another thing.
+    # A script installed on the machine is trusted.
     monkeypatch.setenv("PATH", str(home / "tools/bin"))
     folders = program_folders(McpServerSettings("x", "server", reach=reach), home)
     assert folders == (plugin, home / "tools", home / "versions/3/bin", home / "versions/3/lib")

@@ -1,4 +1,4 @@
-"""What commands may use up together: too much ends one of them, and says so."""
+"""Shared resource limits of commands, and the messages after they are exceeded."""
 
 import asyncio
 import os
@@ -18,12 +18,12 @@ from agent.tools.shell.resource_limits import SPARE_BYTES, ResourceLimits
 from tests.deep_folders import remove
 from tests.processes import has_ended, lasting_command, processes, runs
 
-# Writes to each page, or it would be memory that was only asked for.
+# Writes to each page, so that the memory is used and not only reserved.
 _TAKE = "data = bytearray(%d); data[::4096] = b'x' * len(data[::4096])"
 
 
 def taking(size: int, then: str) -> str:
-    """A command that takes memory, keeps it, and then runs another one."""
+    """Return a command that allocates memory and then runs another command."""
     return f'{sys.executable} -c "import os; {_TAKE % size}; os.system({then!r})"'
 
 
@@ -36,7 +36,7 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
     small, large = lasting_command(), lasting_command()
     first = asyncio.create_task(tool.run({"command": taking(120_000_000, small)}, call))
     assert await runs(small)
-    # Alone each is within the limit.
+    # Each command alone is within the limit.
     said = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
     assert "used more than 300 MB of memory together" in said
     assert "security.exec_session_memory_mb" in said
@@ -89,7 +89,7 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
 
 
 async def test_closed_folder_hides_nothing_that_was_written(call: CallContext) -> None:
-    """Nothing is closed to root; for another user Kore opens the folder to look."""
+    """Root can read every folder; for other users Kore opens the folder to measure it."""
     fill = "mkdir box; chmod 0311 box; head -c 60000000 /dev/urandom >box/f; sync box/f; sleep 5"
     said = (await exec_within(disk_bytes=20_000_000).run({"command": fill}, call)).for_model
     assert "it wrote more than 20 MB to the workspace" in said
@@ -97,7 +97,7 @@ async def test_closed_folder_hides_nothing_that_was_written(call: CallContext) -
 
 async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
     tool = exec_within(free_bytes=2**60)
-    # What nobody finds by its name takes room as well.
+    # A deleted open file uses space as well.
     hidden = "exec 3>f; rm f; head -c 60000000 /dev/urandom >&3; sync; sleep 100"
     said = (await tool.run({"command": hidden}, call)).for_model
     assert "of disk space is free" in said
@@ -110,7 +110,7 @@ async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) 
 async def test_on_a_full_disk_a_command_can_still_make_room(
     written_bytes: int, is_ended: bool, call: CallContext, workspace: Path
 ) -> None:
-    """The disk is the test's own: on a real one others write meanwhile."""
+    """Free space is simulated, because other programs write to a real disk."""
     (workspace / "large").touch()
     looks = 0
 
@@ -151,7 +151,7 @@ async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
     pieces = "touch begun; n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n"
-    # It ends by itself, so that a meter that sees nothing lets it through.
+    # The command ends without a limit, so that a failing meter does not block the test.
     running = asyncio.create_task(
         tool.run({"command": f"{pieces}; [ $n = 60 ] && break; done"}, call)
     )

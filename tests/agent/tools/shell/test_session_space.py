@@ -1,4 +1,4 @@
-"""What the commands of a conversation share, and nobody else gets."""
+"""Space shared by the commands of one conversation only."""
 
 import os
 import time
@@ -38,7 +38,7 @@ async def test_tmp_lasts_as_long_as_the_conversation(
     assert (await run_exec(tool, call, "cat /tmp/note")).startswith("kept\n")
     assert "No such file" in await run_exec(tool, of_session(call, "other"), "cat /tmp/note")
     await tool.aclose()
-    # Kore starts again.
+    # Kore restarts.
     tool = new_exec(box, tmp_path / "tmp")
     said = await run_exec(tool, call, "cat /tmp/note; git config --global user.name")
     assert said.startswith("kept\nAda\n")
@@ -105,7 +105,7 @@ async def test_what_only_looks_shares_it_too(box: Bubblewrap, call: CallContext,
 async def test_a_write_beside_the_workspace_fails(
     box: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
-    """It must not end in a folder of the sandbox's own, which looks like the real one."""
+    """The write must not end in a sandbox folder that looks like the real one."""
     tool = new_exec(box)
     for folder in [*workspace.parents][:-2]:
         said = await run_exec(tool, call, f"echo x > {folder}/vanished")
@@ -118,7 +118,7 @@ async def test_a_write_beside_the_workspace_fails(
 async def test_a_link_in_tmp_leads_nowhere(
     box: Bubblewrap, call: CallContext, tmp_path: Path
 ) -> None:
-    """What a command leaves in /tmp must not decide what the next one is shown."""
+    """A link in /tmp must not decide which files the next command sees."""
     (tmp_path / "secret").mkdir()
     tool = new_exec(box)
     plant = f"rm -rf /tmp/home; ln -s {tmp_path}/secret /tmp/home; ln -s {tmp_path}/secret /tmp/shm"

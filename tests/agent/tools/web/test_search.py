@@ -14,7 +14,7 @@ from tests.fakes.web import Page, WebSite
 
 
 class Asking:
-    """An engine that asks a server, one hit a line."""
+    """A search engine that queries a server, with one hit per line."""
 
     name = "asking"
 
