@@ -1,5 +1,7 @@
-"""What a second process knows of people: `python -m … ADDRESS` prints it as JSON after each line
-that it reads."""
+"""Second process with its own view of people.
+
+Run as `python -m … ADDRESS`, it prints that view as JSON after each line that it reads.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,7 @@ from tests.gateway.connection_store import ConnectionStore
 
 
 class OtherProcess:
-    """The parts of one that takes no messages in."""
+    """Parts of a process that receives no messages."""
 
     def __init__(self, database: ConnectionStore) -> None:
         self.access = AccessControl(None, {})

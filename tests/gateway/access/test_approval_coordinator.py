@@ -1,4 +1,4 @@
-"""Approvals inside one process: what waits, what goes on, and what screens see."""
+"""Approvals within a single process: waiting calls, resumed turns and what screens show."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ LANE = "chat:bot:1"
 
 
 class Asking(Platform):
-    """A platform with buttons."""
+    """Platform with buttons."""
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         text = decided or f"{question.number} {question.title}"
@@ -69,7 +69,7 @@ def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
 
 
 def overwrite(id_: str, content: str = "new\n") -> Message:
-    """The whole file, after a look at it."""
+    """Return a reply that reads a file and then replaces its whole content."""
     read = tool_call(f"r{id_}", "read_file", path="a.txt")
     return assistant("", (read, tool_call(id_, "write_file", path="a.txt", content=content)))
 
@@ -145,7 +145,7 @@ async def test_a_denial_says_why_also_after_a_restart(tmp_path: Path) -> None:
         denied = replace(first, words="Use b.txt.")
         close = approvals.close_approval
         await parts.database.transact(close, denied, "deny", "cli:0", time.time())
-    # The process ended before the turn went on.
+    # The process ended before the turn continued.
     async with running(tmp_path, ["done"], owner=OWNER, platform=Asking()) as parts:
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         told = [m for m in await parts.service.load_messages(first.session) if m.role == "tool"]
@@ -179,7 +179,7 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
             seen = await until(events, ApprovalAsked)
             assert not any(isinstance(event, ToolStart) for event in seen)
             await wait_until(lambda: parts.bus.lanes == 0)
-        # The screen is closed and opened again: the question is still there.
+        # After the screen is closed and reopened, the question is still open.
         async with parts.service.watch(message.session_key) as events:
             (asked,) = await until(events, ApprovalAsked)
             assert isinstance(asked, ApprovalAsked)
@@ -249,7 +249,7 @@ async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path)
 
 
 async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_path: Path) -> None:
-    """The file is there after the crash: going on, the call asks before it changes it."""
+    """The file exists after the crash, so the resumed call asks before it changes it."""
     model = [assistant("", (change("1"), change("2", "b.txt")))]
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))

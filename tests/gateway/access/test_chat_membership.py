@@ -1,4 +1,4 @@
-"""What becomes of a chat that a bot comes into or is put out of."""
+"""Chats that a bot joins or is removed from."""
 
 import secrets
 from pathlib import Path
@@ -26,7 +26,7 @@ def membership_change(
 
 
 async def messages_after(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
-    """What was written to whom when these came in."""
+    """Return the (chat, text) pairs sent after these membership changes."""
     await parts.bus.accept("chat", "bot", Batch([], membership_changes=standings))
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
 
@@ -65,9 +65,9 @@ async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_pa
 
 
 async def unreachable(parts: Parts, *chat_ids: str) -> list[tuple[str, str]]:
-    """What was written to whom when these chats refused text."""
+    """Return the (chat, text) pairs sent after these chats refused text."""
     for number, chat_id in enumerate(chat_ids):
-        # A notice about the chat before must not be what this chat refuses.
+        # Drain the outbox, so that this chat does not refuse a notice about the previous chat.
         await parts.until_count(0, "outbox", state="pending")
         await parts.until_count(0, "outbox", state="inflight")
         parts.platform.fail(chat_id, ChatUnreachable("blocked"))

@@ -89,7 +89,7 @@ def test_the_owner_s_memory_is_for_private_talk_only() -> None:
     assert memory(sender=Sender("8")) == Path("chat/8/MEMORY.md")
 
 
-# 7 is the owner, whose memory is another place.
+# 7 is the owner, whose memory is stored elsewhere.
 ids = (st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)).filter(lambda id_: id_ != "7")
 
 

@@ -1,4 +1,4 @@
-"""An answer about a command ends when an earlier command leaves other settings in its home."""
+"""Answers about a command expire when an earlier command changes settings in its home."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.gateway.parts import Parts, console_message, running
 
 
 class Shell:
-    """Runs commands unasked in one conversation's sandbox, and asks about others."""
+    """Shell that runs commands unasked in a single session's sandbox and asks about others."""
 
     def __init__(self, parts: Parts, context: ApprovalContext) -> None:
         self._parts, self._context = parts, context
@@ -31,7 +31,7 @@ class Shell:
         await self.tool.run({"command": command}, self._call)
 
     async def question(self, command: str, **more: str) -> ApprovalAsked | None:
-        """Return the question about the command; None where an earlier answer counts."""
+        """Return the question about the command, or None if an earlier answer applies."""
         arguments = {"command": command, **more}
         plan = await self.tool.plan(arguments, self._call)
         plan = await self.tool.bind(plan, arguments, self._call)
@@ -90,7 +90,7 @@ async def test_a_setting_left_by_an_earlier_command_asks_again(
         asked = await shell.question(command, **more)
         assert asked is not None
         assert NOTE in [line.text for line in asked.view.lines]
-        # Between the question and its use it changes once more.
+        # The settings change again between the question and its use.
         assert await parts.service.answer_approval(asked.nonce, answer, "cli:0", scope=scope)
         await shell.run("echo 'proxy = worse.example' > ~/.curlrc")
         assert await shell.question(command, **more) is not None

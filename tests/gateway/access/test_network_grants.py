@@ -1,4 +1,4 @@
-"""Hosts that a person allowed commands to reach: once, for a session, always."""
+"""Hosts that a person lets commands reach: once, for a session or always."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from tests.gateway.parts import Parts, chat_message, console_message, running
 
 
 class Downloads:
-    """Asks about commands with a network, on behalf of one person's turn."""
+    """Requests for commands with network access, on behalf of a single person's turn."""
 
     def __init__(self, parts: Parts, context: ApprovalContext) -> None:
         self._parts = parts
@@ -27,7 +27,7 @@ class Downloads:
         return Downloads(self._parts, replace(self.context, **changes))  # type: ignore[arg-type]
 
     async def ask(self, line: str, *hosts: str) -> Answered | None:
-        """The answer that holds; None when a person is asked."""
+        """Return the answer in force, or None if a person is asked."""
         arguments = {"command": line, "network": " ".join(hosts)}
         request = ApprovalRequest(
             "exec", arguments, "why", line, "ask-network", line, network=hosts
@@ -38,7 +38,7 @@ class Downloads:
             return None
 
     async def answer(self, answer: Answer, line: str, *hosts: str) -> Answered | None:
-        """Have it asked and answered; what then holds for the very call."""
+        """Answer the question about this command, and return what a repeated request gets."""
         assert await self.ask(line, *hosts) is None
         asked = (await self._parts.service.list_approvals())[-1]
         assert self._parts.approvals.request_event(asked).request.network == hosts
@@ -72,7 +72,7 @@ async def test_a_lasting_answer_is_about_the_host_and_no_command(
 ) -> None:
     async with downloads(tmp_path) as (parts, work):
         allowed = await work.answer(answer, "curl a.test b.test", "a.test", "b.test")
-        # The person saw this call; of later ones only the hosts are settled.
+        # The person saw this call; later calls are covered only by their hosts.
         assert allowed is not None
         assert allowed.scope == "call"
         later = await work.ask("wget a.test", "a.test")

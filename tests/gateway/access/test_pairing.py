@@ -1,4 +1,4 @@
-"""Codes, limits and lock-outs, on a real database."""
+"""Pairing codes, limits and lock-outs on a real database."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
 def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
-    """A full disk: the same approval is tried again, and the first one is still the first."""
+    """After a full disk, the same approval is retried and still counts as the first."""
     code = ask_code(pairing, tx, "9")
     tx.run("BEGIN")
     assert pairing.approve(tx, code, CLI, NOW).owner
@@ -128,14 +128,14 @@ def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
     for _ in range(TRIES):
         verdict = pairing.approve(tx, "AAAA-AAAA", "chat:7", NOW)
         assert verdict.reason == "unknown"
-    # A new process knows it, too: it is a row.
+    # The lock is a database row, so a new process sees it.
     again = PairingCodes(access)
     assert again.approve(tx, code, "chat:7", NOW + 59).reason == "locked"
     longer = again.approve(tx, "AAAA-AAAA", "chat:7", NOW + 61)
     assert (longer.reason, longer.wait_s) == ("unknown", 120)
     assert again.approve(tx, code, "chat:7", NOW + 61 + 119).reason == "locked"
     assert again.deny(tx, code, "chat:7", NOW + 61 + 119).reason == "locked"
-    # It locks the one who guessed and nobody else; a right code wipes the slate clean.
+    # Only the guesser is locked out; a correct code resets the count.
     assert again.approve(tx, code, CLI, NOW + 61).request is not None
     other = ask_code(again, tx, "8", NOW + 61)
     assert again.approve(tx, other, "chat:7", NOW + 61 + 121).request is not None

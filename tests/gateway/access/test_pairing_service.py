@@ -1,4 +1,4 @@
-"""The owner's letter about a stranger, its buttons, and what is left of it in the store."""
+"""The owner's notice about a stranger: its buttons, and its removal from the store."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Who is let in and how they are spoken to, in the process that takes messages in and in others."""
+"""People who may write and their languages, in the process that receives messages and in others."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ BOB = Sender("8", "Bob")
 
 
 def on_postgres(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
-    """The address of the database that the tests' owner opens in this folder."""
+    """Return the address of the database that the tests' owner opens in this folder."""
     monkeypatch.setenv("KORE_TEST_STORE", "postgres")
     return postgres_server.database_of(folder / "kore.db")
 
@@ -70,7 +70,7 @@ async def test_a_second_process_knows_what_the_first_has_changed(
 
 
 async def say(parts: Parts, message: InboundMessage, answer: str) -> None:
-    """Returns once one more text in its chat has these words."""
+    """Send the message and wait until a new text in its chat contains the answer."""
 
     def count() -> int:
         return sum(answer in text for text in parts.platform.texts(message.chat_id))
@@ -81,7 +81,7 @@ async def say(parts: Parts, message: InboundMessage, answer: str) -> None:
 
 
 class HoldingStore(ConnectionStore):
-    """Holds back what its first transaction has found, until it is let go."""
+    """Store that withholds the result of its first transaction until released."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -112,7 +112,7 @@ async def test_an_older_look_never_brings_a_revoked_person_back(
     await asyncio.to_thread(theirs.has_read.wait)
     await database.transact(members.remove_member, "chat", "8", 9)
     second = asyncio.ensure_future(other.people.refresh())
-    # As far as it comes while the first one is held.
+    # The second refresh gets as far as it can while the first is blocked.
     await database.transact(members.members)
     theirs.may_go_on.set()
     await asyncio.gather(first, second)
@@ -122,7 +122,7 @@ async def test_an_older_look_never_brings_a_revoked_person_back(
 
 
 class Hook:
-    """Counts its calls."""
+    """Callback that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""Commands that a person allowed with any arguments: for whom, where, and until when."""
+"""Commands allowed with any arguments: their owner, their scope and their end."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.gateway.parts import Parts, chat_message, console_message, running
 
 
 class Commands:
-    """Asks about commands on behalf of one person's turn, in the folder `root`."""
+    """Requests for commands on behalf of a single person's turn, in the folder `root`."""
 
     def __init__(self, parts: Parts, session: str, root: Path, message: InboundMessage) -> None:
         self._parts = parts
@@ -30,7 +30,7 @@ class Commands:
         return Commands(self._parts, context.session, root or context.root, message)
 
     async def ask(self, line: str, rule: str = "ask-exec") -> Answered | None:
-        """The answer that holds; None when a person is asked."""
+        """Return the answer in force, or None if a person is asked."""
         root = self._context.root
         prefix = prefix_of(line, root, root) if rule == "ask-exec" else None
         contents = script_contents(line, root, root)
@@ -53,7 +53,7 @@ class Commands:
             return None
 
     async def allow(self, line: str, scope: Scope = "prefix") -> None:
-        """Have it asked, and allow it always."""
+        """Ask about the command and answer with a lasting grant."""
         assert await self.ask(line) is None
         asked = (await self._parts.service.list_approvals())[-1]
         service = self._parts.service
@@ -85,7 +85,7 @@ async def test_a_prefix_holds_for_other_arguments_and_nothing_else(tmp_path: Pat
             "env git commit",
         ):
             assert await work.ask(line) is None, line
-        # A reason to ask that is no matter of arguments.
+        # Reasons to ask that do not depend on arguments.
         assert await work.ask("git commit -m two", "ask-outside") is None
         assert await work.ask("git commit -m two", "taint-way-out") is None
 
@@ -100,7 +100,7 @@ async def test_a_prefix_is_one_person_s_in_one_place(tmp_path: Path) -> None:
         await work.allow("git commit -m one")
         assert await work.of(replace(console_message("x"), chat_id="other")).ask("git commit")
         assert await work.of(console_message("x"), elsewhere).ask("git commit -m 2") is None
-        # The same owner on another platform is somebody else to a grant.
+        # For a grant, the same owner on another platform is a different person.
         assert await work.of(chat_message("x", "7")).ask("git commit -m 3") is None
 
 

@@ -1,4 +1,4 @@
-"""Roles in force: from the file, as it is now or as it was last right."""
+"""Roles in force: from the current role file, or from its last valid version."""
 
 import logging
 import os
@@ -93,7 +93,7 @@ def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
 ) -> None:
     policies = RoleRegistry(PolicySettings(file))
     file.write_text("roles: {helper: {tols: {}}}\nx: 1")
-    # A person is told in their language what is wrong with it, the log in English.
+    # The person reads the error in their own language; the log has it in English.
     with caplog.at_level(logging.ERROR), use_locale("zh-Hans"):
         for _ in range(3):
             assert tools(policies, "helper") == {"read_file"}

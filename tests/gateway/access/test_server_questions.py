@@ -1,4 +1,4 @@
-"""What MCP servers ask people in the middle of a call: who is asked, and what the server hears."""
+"""Questions that MCP servers ask during a call: who answers, and what the server receives."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ COLOUR = {"type": "string", "title": "Colour", "enum": ["red", "blue"], "default
 
 
 class Asking(Platform):
-    """A platform with buttons."""
+    """Platform with buttons."""
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         assert question.request.server_question is not None
@@ -69,7 +69,7 @@ def model_that_asks(question: Mapping[str, Any]) -> ScriptedProvider:
 
 
 def use_server(parts: Parts, folder: Path, **settings: Any) -> None:
-    """One server that asks, with what the real program gives its servers."""
+    """Configure a single server that asks, with the settings that the real program gives it."""
     command = (sys.executable, ("-B", str(SERVER), "asks"))
     server = McpServerSettings("s", *command, allow=("*",), **settings)
     real = mcp_settings(Settings(), folder / "mcp")
@@ -84,7 +84,7 @@ async def open_question(parts: Parts, number: int = 1) -> ApprovalPrompt:
 
 
 async def hear(parts: Parts) -> Any:
-    """What the server heard, once the turn is over."""
+    """Return what the server received, once the turn is over."""
     await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
     *_, result = [one for one in await load_history(parts) if one.role == "tool"]
     return json.loads(result.text)
@@ -100,13 +100,13 @@ async def press(parts: Parts, question: ApprovalPrompt, label: str, who: str = "
 
 
 async def reply(parts: Parts, text: str) -> None:
-    """A reply to the message that the chat shows last."""
+    """Reply to the newest message in the chat."""
     shown = parts.platform.chats["1"][-1]
     await accept_messages(parts, chat_message(text, quoted_id=shown.id))
 
 
 async def question_in_chat(parts: Parts, number: int = 1) -> ApprovalPrompt:
-    """The open question, once the chat shows it."""
+    """Return the open question, once the chat shows it."""
     question = await open_question(parts, number)
     assert question.request.server_question is not None
     text = question.request.server_question.text
@@ -126,7 +126,7 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         last = await question_in_chat(p, 3)
         assert last.request.server_question is not None
         assert "City: Turin\nexpress: Yes" in last.request.server_question.text
-        # Nothing has left yet.
+        # Nothing has been sent yet.
         assert await p.stored("turn", "state") == [("running",)]
         await press(p, last, "Send")
         said = {"city": "Turin", "express": True}
@@ -175,7 +175,7 @@ async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowher
         await p.platform.until(lambda: "done" in p.platform.texts("1"))
         for table in ("approval", "inbox", "outbox"):
             assert "hunter2" not in str(await p.stored(table, "*"))
-        # The server said it again.
+        # The server repeated the secret.
         assert "hunter2" not in str(await load_history(p))
         assert (await hear(p))["content"] == {"password": MARK}
 
@@ -212,7 +212,7 @@ async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
 @pytest.mark.parametrize(
     "url",
     [
-        # A browser takes "\\" for "/": it would open evil.example.
+        # Browsers treat "\\" as "/", so this would open evil.example.
         "https://evil.example\\@bank.example/",
         "https://evil.example\\.bank.example/",
         "https://bank.exa\nmple/",
@@ -325,7 +325,7 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
         use_server(p, first)
         await accept_messages(p, chat_message("go"))
         left = await question_in_chat(p)
-        # What a kill leaves at this moment.
+        # The state on disk that a kill at this moment leaves behind.
         shutil.copytree(first, second)
         platform.blocked.add("1")
     platform.calls.clear()

@@ -34,7 +34,7 @@ from tests.postgres_server import only_sqlite
 
 
 async def history(parts: Parts, session: str | None = None) -> list[Message]:
-    """The stored messages of one session (the only one, if it is not named)."""
+    """Return the stored messages of a session; of the only session by default."""
     if session is None:
         ((session,),) = await parts.stored("session", "id")
     return await parts.database.transact(sessions.load_all, session)
@@ -392,7 +392,7 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
         await take(parts, chat_message("let me in"), next_offset=5)
         assert await parts.stored("cursor", "next_offset") == [(5,)]
         assert await parts.stored("inbox", "dead_reason") == [("not on the allow-list",)]
-        # The look at the start counts as a lane until it has ended.
+        # The check at startup counts as a lane until it has ended.
         await wait_until(lambda: parts.bus.lanes == 0)
         assert await parts.stored("turn", "id") == []
     assert "add 7 to chat.allow_from" in caplog.text

@@ -1,4 +1,4 @@
-"""What the bus of a front gives to workers."""
+"""Hints that the bus of a front sends to workers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ WORKER = 3
 
 
 class KeptHints:
-    """A fanout that only keeps what it was given."""
+    """Fanout that only records its hints."""
 
     dropped_count = 0
 
@@ -24,10 +24,10 @@ class KeptHints:
         self.hints.append(decode(message))
 
     def subscribe(self, topic: Topic, receive: Receive, reconnected: Callable[[], None]) -> None:
-        """Nothing comes."""
+        """Deliver nothing."""
 
     async def run(self) -> None:
-        """Nothing is carried."""
+        """Return at once, without carrying anything."""
 
 
 async def test_a_front_hands_plain_messages_on_without_a_look(tmp_path: Path) -> None:

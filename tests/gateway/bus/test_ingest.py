@@ -73,7 +73,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
             await ingestor.take("chat", "bot", Batch(flood, next_offset=n))
         assert await parts.count("inbox") == DENIED_KEPT
         assert await parts.count("pairing") == OPEN_CODES
-        # One letter to each who got a code, and one about it to the owner.
+        # Each person with a code gets a message, and the owner gets a message about each.
         assert await parts.count("outbox") == 2 * OPEN_CODES
         assert caplog.text.count("not on the allowlist") == 50
 
@@ -87,7 +87,7 @@ async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) ->
             "chat:bot:7",
         }
         assert (await ingestor.take("chat", "bot", Batch([stranger]))).mail_lanes == set()
-        # Once the letters are out, or given up, the code is nowhere any more.
+        # Once the messages are sent or abandoned, the code is stored nowhere.
         ((sent,),) = await parts.stored("outbox", "seq", lane="chat:bot:9")
         ((lost,),) = await parts.stored("outbox", "seq", lane="chat:bot:7")
         await parts.database.transact(outbox.set_sent, sent, "1")

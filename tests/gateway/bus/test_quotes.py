@@ -1,4 +1,4 @@
-"""A quoted message brings along what the conversation that it is from has taken in."""
+"""A quoted message brings along the taint of the session that it comes from."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ async def answered_sessions(parts: Parts) -> list[Row]:
 
 
 async def taint_after(parts: Parts, **quoted: Any) -> str:
-    """What a new conversation has taken in that begins with a message which quotes."""
+    """Return the taint of a new session whose first message quotes another."""
     before = await answered_sessions(parts)
     await parts.bus.submit(chat_message("/new"))
     await parts.bus.submit(chat_message("what about this?", **quoted))

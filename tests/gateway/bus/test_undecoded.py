@@ -1,4 +1,4 @@
-"""An update that cannot be decoded: kept, counted, logged without its words, decoded later."""
+"""Updates that cannot be decoded: stored, counted, logged without their text, decoded later."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ LOST = Undecoded("update:5", "KeyError: 'chat' (fields: message)", '{"text": "pr
 
 
 class Later(Platform):
-    """A channel that learns to decode what it could not decode before."""
+    """Channel that later learns to decode an update that it could not decode before."""
 
     batch = Batch((), [LOST])
 

@@ -14,7 +14,7 @@ BOT = RATES.all_traffic.bot
 
 
 class SimulatedTime:
-    """A clock that jumps to the next sleeper once everybody waits."""
+    """Clock that jumps to the next wake-up once every task waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -58,7 +58,7 @@ def gate(time: SimulatedTime) -> RateLimiter:
 async def send(
     gate: RateLimiter, time: SimulatedTime, chat: str, count: int, *, group: bool = False
 ) -> list[float]:
-    """When each of `count` finals, all wanted at once, may go out."""
+    """Return the times at which `count` finals, all requested at once, may be sent."""
     times: list[float] = []
 
     async def one() -> None:
@@ -220,7 +220,7 @@ async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
         await time.settle()
         tasks.create_task(final("quick"))
         await time.settle()
-        # An edit that was on its way before tells it.
+        # An edit that was already in flight reports the limit.
         gate.penalise("slow", 60.0)
         await time.run_until(120.0)
     assert passed["quick"] < 1.0
@@ -244,7 +244,7 @@ async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
     gate.note_refused("3", 10, group=False)
     assert not gate.try_acquire("7", group=False)
     assert await send(gate, time, "7", 1) == pytest.approx([10])
-    # Still refused: one more is enough.
+    # The chat is still refused, so a single further refusal is enough.
     gate.note_refused("7", 30, group=False)
     assert not gate.try_acquire("8", group=False)
 
@@ -290,7 +290,7 @@ async def test_idle_chats_are_forgotten(gate: RateLimiter, time: SimulatedTime) 
 async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
-    # A little more than the limits: two clocks that add up fractions differ in the last digit.
+    # Slightly above the limits: two clocks that add fractions differ in the last digit.
     keeper = Gatekeeper(Limits(private_burst=5.01, overall_burst=30.01, clock=time.clock))
     waits: dict[int, list[float]] = {}
 
@@ -299,7 +299,7 @@ async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
         for _ in range(4):
             began = time.now
             for _ in range(3):
-                # Typing, and edits of the growing answer.
+                # Typing indicators, and edits of the growing answer.
                 if gate.try_acquire(key, group=group):
                     assert keeper.retry_after(number) is None
                 await time.sleep(1.0)

@@ -15,7 +15,7 @@ KEY = ("chat", "bad")
 
 
 class Failing(Platform):
-    """Fails to receive as often as it has errors."""
+    """Platform whose `receive` fails once for each of its errors."""
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__("bad")
@@ -37,7 +37,10 @@ async def nowhere(channel: str, account: str, batch: Batch) -> None:
 async def receiving(
     bad: Failing, again_after_s: float = 3600
 ) -> AsyncIterator[tuple[ChannelSupervisor, Callable[[], bool]]]:
-    """A supervisor with a bad and a good channel; the callable tells if it still works."""
+    """Run a supervisor with a bad and a good channel.
+
+    The yielded callable returns whether the supervisor and the good channel still run.
+    """
     good = Failing()
     channels = {KEY: bad, ("chat", "good"): good}
     supervisor = ChannelSupervisor(channels, again_after_s=again_after_s)

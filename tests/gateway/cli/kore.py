@@ -1,4 +1,4 @@
-"""Runs the real program: as a process of its own, or, where only its words count, in this one."""
+"""Runner for the real program: in a process of its own, or in this process to check its output."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ def kore(
     stdin: str = "",
     timeout_s: float = fork_server.PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `kore` in `home`'s parent with next to nothing in the environment."""
+    """Run `kore` in `home`'s parent with an almost empty environment."""
     clean = _clean(home)
     env = {**clean, **postgres_server.environ_of(home), **(environ or {})}
     return fork_server.run(words, cwd=home.parent, env=env, stdin=stdin, timeout_s=timeout_s)
@@ -31,7 +31,7 @@ def kore(
 def kore_here(
     *words: str | Path, home: Path, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The same without a process: for a verb that refuses its input and touches nothing."""
+    """Run `kore` in this process, for a verb that rejects its input and changes nothing."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
         pytest.MonkeyPatch.context() as patch,

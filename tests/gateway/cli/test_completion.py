@@ -1,4 +1,4 @@
-"""What the shells are told, and what bash makes of it."""
+"""Shell completion scripts, and the completions that bash derives from them."""
 
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""A file that breaks its grammar, in the real program."""
+"""A file that crashes the parser of its language, in the real program."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ DEADLY_YAML = "- " * 300 + "a"
 
 
 def call_tool(home: Path, tool: str, **arguments: Any) -> str:
-    """Have the offline model call a tool; return its answer."""
+    """Make the offline model call a tool, and return its answer."""
     words = f"!tool {tool} {json.dumps(arguments)}"
     done = kore("agent", "-y", "-m", words, home=home, environ=OFFLINE)
     assert done.returncode == 0, done.stderr

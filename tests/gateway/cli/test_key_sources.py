@@ -1,4 +1,4 @@
-"""A key that is refused: the hint names the place where it really came from."""
+"""The hint about a rejected key names the place that the key came from."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Answers that are sent into a connection that dies with its gateway: each is told, and once."""
+"""Answers sent into a connection that breaks with its gateway: each is delivered exactly once."""
 
 import asyncio
 import sys
@@ -29,7 +29,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
 
 
 async def until_handed_out(service: Service) -> None:
-    """Until the gateway takes the answer for delivered."""
+    """Wait until the gateway considers the answer delivered."""
     async with asyncio.timeout(60):
         while True:
             status = await service.status()
@@ -44,8 +44,10 @@ async def until_handed_out(service: Service) -> None:
 
 
 async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Coroutine[Any, Any, str]]) -> str:
-    """What `ask` returns when its gateway is killed with the answer on the way, and started
-    again."""
+    """Return the result of `ask` when its gateway is killed with the answer in flight.
+
+    The gateway is then started again.
+    """
     socket, moved = setup.home / "kore.sock", setup.home / "moved.sock"
     setup.model.script(ReplyScript(text=ANSWER, waits_at=0))
     async with setup.gateway() as kill:

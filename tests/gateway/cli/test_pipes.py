@@ -1,4 +1,4 @@
-"""A folder full of pipes, in the real program: none of them makes anybody wait."""
+"""A folder full of named pipes, in the real program: none of them blocks."""
 
 import os
 import time
@@ -27,7 +27,7 @@ NAMES = (
     "pyproject.toml",
 )
 CONFIGURATION = ".kore/config.json"
-# A start takes one or two seconds; nobody ever writes into the pipes.
+# A start takes one or two seconds, and the pipes have no writers.
 TIMEOUT_S = 60.0
 
 

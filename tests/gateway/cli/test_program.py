@@ -81,7 +81,7 @@ def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
     assert len(wide.stdout.splitlines()) < len(narrow.stdout.splitlines())
 
 
-# The help of every verb, in one process: what a start costs is paid once.
+# Print the help of every verb in a single process, to pay the startup cost only once.
 _HELP = """
 import contextlib, io, json, sys
 from gateway.__main__ import main
@@ -100,7 +100,7 @@ print(json.dumps(texts))
 
 
 def help_of_all(home: Path, **environ: str) -> dict[str, tuple[int, str]]:
-    """The exit code and the text of `kore --help` and of each verb's."""
+    """Return the exit code and the text of `kore --help` and of each verb's help."""
     orders = [["--help"], *([verb.name, "--help"] for verb in VERBS)]
     done = subprocess.run(
         [sys.executable, "-c", _HELP, json.dumps(orders)],
@@ -402,7 +402,7 @@ def test_on_windows_one_sentence_names_the_way() -> None:
 
 
 def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    """It may name a stranger's file."""
+    """The error may contain the name of a stranger's file."""
     done = kore("trust", f"{tmp_path}/a\x1b]0;title\x07\u202e", home=tmp_path / "h")
     assert done.returncode != 0
     assert "no such folder" in done.stderr

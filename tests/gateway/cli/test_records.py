@@ -1,4 +1,4 @@
-"""The verbs that ask the process which owns the data, as programs beside a listening owner."""
+"""Verbs that query the process that owns the data, run as programs next to a listening owner."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.gateway.cli.kore import kore
 
 
 class Place:
-    """A home with one session in it and its owner listening."""
+    """Home with a single session and a listening owner."""
 
     def __init__(self, home: Path, service: MemoryService, session: str) -> None:
         self.home, self.service, self.session = home, service, session
@@ -40,7 +40,7 @@ async def test_sessions_are_listed_in_columns(place: Place) -> None:
     assert head.split() == ["id", "status", "messages", "last", "active", "where", "name"]
     assert {row.split()[0] for row in rows} == {place.session, other}
     assert {"telegram:main:5", "cli:local:主"} <= {row.split()[5] for row in rows}
-    # A one-shot run has left its lane for good.
+    # A one-shot run never returns to its lane, so the lane is not listed.
     await place.service.bind_session("cli:local:once-12345678", place.session)
     assert "once-" not in (await place.kore("sessions", "list")).stdout
     listed = json.loads((await place.kore("sessions", "list", "--json")).stdout)

@@ -1,4 +1,4 @@
-"""What argparse refuses is said in the language that is spoken."""
+"""Errors of argparse appear in the person's language."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Kore in a real terminal: tmux moves lines as other terminals do."""
+"""Kore in a real terminal; tmux reflows lines as other terminals do."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
 
 
 class Tmux:
-    """A window with `kore agent` in it, or another verb."""
+    """Window that runs `kore agent` or another verb."""
 
     def __init__(self, home: Path) -> None:
         self._socket = str(home / "tmux")
@@ -37,7 +37,7 @@ class Tmux:
         return (await ran.communicate())[0].decode()
 
     async def see(self, is_there: Callable[[str], bool]) -> str:
-        """All lines, those above the window too, once they are as wanted."""
+        """Return all lines, including those above the window, once they satisfy the condition."""
         shown = ""
         try:
             async with asyncio.timeout(DEADLINE_S):

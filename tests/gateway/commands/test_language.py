@@ -1,4 +1,4 @@
-"""Each person is spoken to in their own language, also by what they did not ask for."""
+"""Language of messages to each person, including messages they did not ask for."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ async def test_a_language_is_known_by_its_usual_names(tmp_path: Path) -> None:
 
 
 async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) -> None:
-    """The owner is told of a stranger in the language that the owner's app had."""
+    """The owner gets the notice about a stranger in the language of the owner's app."""
     platform = Platform()
     async with running(tmp_path, [], platform=platform, allow=("7",), owner="chat:7") as parts:
         await answer_to(parts, chat_message("/stop", chat="7", language=HANS))

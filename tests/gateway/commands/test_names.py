@@ -1,4 +1,4 @@
-"""Titles, paths and names come out of every command as they are: in Telegram's own messages."""
+"""Titles, paths and names appear verbatim in the reply of every command, as Telegram shows it."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ NAMES = [
 ]  # fmt: skip
 SIGNS = "[]()$|*_~`<>#&;\\!-+=.:1x {^}\"'?%@,é字名"
 ODD = st.text(st.sampled_from(SIGNS), min_size=3, max_size=16)
-# What is not the same in two runs: ids, times, and how much was counted.
+# Text that differs between two runs: ids, times, and counts.
 _VARIES = re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}|\d{8}_\w+|\d[\d.,]*|[█░▏▎▍▌▋▊▉]+")
 Shown = list[tuple[str, list[str]]]
 
 
 class TelegramLike(Platform):
-    """A platform that is shown what Telegram would be; `parts` is all of it."""
+    """Platform that renders messages as Telegram does; `parts` collects all of them."""
 
     trace: Trace | None = "full"
 
@@ -65,7 +65,7 @@ class TelegramLike(Platform):
 
     @property
     def code(self) -> str:
-        """What a stranger was told to tell the owner."""
+        """Pairing code that the stranger was sent for the owner."""
         (found,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", self.chats["8"][-1].text)
         return str(found)
 
@@ -78,10 +78,10 @@ def calling(tool: str, **arguments: object) -> Message:
 
 
 async def everything(folder: Path, name: str, path: str) -> Shown:
-    """All that a chat is shown by all commands, with one name and one path wherever there is one.
+    """Return everything that a chat shows after all commands, with this name and this path.
 
-    The name is the title of a conversation, a job, a task, and a person's name; it is also what
-    every command is given as an argument.
+    The name is the title of a session, a job, a task and a person's name; it is also the argument
+    of every command.
     """
     platform = TelegramLike()
     provider = ScriptedProvider(
@@ -132,13 +132,13 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
 
 
 def bare(entity: Entity, text: str) -> str:
-    """What the entity covers."""
+    """Return the text that the entity covers."""
     data = text.encode("utf-16-le")
     return data[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le")
 
 
 class Speaker:
-    """Says something in private and waits for the answer."""
+    """Sender of private messages that waits for each answer."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -154,7 +154,10 @@ class Speaker:
 
 
 def is_answered(tx: Transaction, before: int) -> bool:
-    """More than so many parts are there, all are sent, and nothing waits but for an approval."""
+    """Return whether all work is done, apart from open approvals.
+
+    The outbox then has more than `before` parts, and all of them are sent.
+    """
     return (
         stored.count(tx, "outbox") > before
         and not any(stored.count(tx, "outbox", state=state) for state in ("pending", "inflight"))
@@ -167,12 +170,12 @@ def is_answered(tx: Transaction, before: int) -> bool:
 
 @cache
 def plain(name: str, path: str) -> Shown:
-    """The same with a name and a path that nothing could be made of."""
+    """Return the same messages for a name and a path without any markup."""
     return visible_texts(name, path)
 
 
 def stand_ins(name: str, path: str) -> tuple[str, str]:
-    """As many words, of as many letters."""
+    """Return a name and a path with as many words and characters, but no markup."""
     return re.sub(r"\S", "Q", name), re.sub(r".", "W", path)
 
 
@@ -187,7 +190,7 @@ def check(name: str, path: str) -> None:
 
     def as_shown(text: str) -> str:
         for stand_in, real in replaced.items():
-            # Messages of errors quote what was typed as Python does.
+            # Error messages quote input with Python's repr.
             text = text.replace(repr(stand_in), repr(real)).replace(stand_in, real)
         return _VARIES.sub("0", text)
 

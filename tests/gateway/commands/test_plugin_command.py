@@ -1,4 +1,4 @@
-"""`/plugin` in chats, and a gateway that takes in what has changed."""
+"""`/plugin` in chats, and a gateway that loads the changes."""
 
 import json
 from pathlib import Path

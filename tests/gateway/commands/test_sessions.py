@@ -1,4 +1,4 @@
-"""`/sessions`, `/resume`, `/fork` and `/rename`: whose conversations somebody sees, and where."""
+"""`/sessions`, `/resume`, `/fork` and `/rename`: access to other people's sessions and chats."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tests.gateway.stored import like
 
 
 async def tell(parts: Parts, text: str, chat: str = "1", **more: Any) -> str:
-    """The newest message of the chat once it has answered."""
+    """Return the newest message of the chat once it has answered."""
     before = len(parts.platform.texts(chat))
     await parts.bus.accept("chat", "bot", Batch([chat_message(text, chat, **more)]))
     return (await parts.platform.answers(chat, before + 1))[-1]
@@ -50,7 +50,7 @@ async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
             parts, f"/resume {hers}", "2", **bob
         )
         assert "Nothing found" in await tell(parts, "/sessions secret", "2", **bob)
-        # Nor does she carry it into a group.
+        # Neither may she open it in a group.
         assert "secret" not in await tell(parts, "/sessions", "-5", private=False)
         assert "None of your conversations match" in await tell(
             parts, f"/resume {hers}", "-5", private=False
@@ -83,7 +83,7 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         count = await parts.count("message", session=new)
         assert count == 4
         assert f"`{new}` one (2)" in await tell(parts, "/sessions")
-        # A copy is named after the conversation that it was made of.
+        # A copy is named after its original.
         assert "is called" in await tell(parts, "/rename")
         await tell(parts, "/rename the plan")
         assert f"`{new}` the plan" in await tell(parts, "/sessions")

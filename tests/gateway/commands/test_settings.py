@@ -1,4 +1,4 @@
-"""Choosing how much runs without a question, from a chat and from the terminal."""
+"""Approval mode chosen from a chat and from the terminal."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`/style`: a conversation's output style, a person's own or a plugin's."""
+"""`/style`: a session's output style, from the person or from a plugin."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_a_style_is_chosen_told_and_taken_back(
         assert "There is no output style" in await say(parts, "/style nosuch", 3)
         assert "from now on" in await say(parts, "/style SHORT", 4)
         assert await say(parts, "Hello", 5) == "one"
-        # The person's own, and not the plugin's of the same name.
+        # The person's own style takes precedence over the plugin's style of the same name.
         assert "Be BRIEF." in model.requests[-1].system
         assert "STOLEN" not in model.requests[-1].system
         assert "`Short`" in await say(parts, "/style", 6)
@@ -63,7 +63,7 @@ async def test_a_plugins_style_is_a_strangers_word(
     async with running(tmp_path, model) as parts:
         await say(parts, "/style poet", 1)
         await say(parts, "Hello", 2)
-        # Though its text ends like the name of a file, it is no file.
+        # The text ends like a file name, but is not a file.
         assert "Speak in VERSE, see notes.md" in model.requests[-1].system
         (taint,) = await parts.until_stored("session", "taint")
         assert "untrusted" in taint

@@ -1,4 +1,4 @@
-"""A command with a slip of the finger."""
+"""Suggestions for mistyped commands."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What runs in the background of a conversation, seen and ended from its chat."""
+"""Background tasks of a session, listed and stopped from its chat."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def start(command: str) -> Message:
 
 
 class Console:
-    """Says something and waits for the answer."""
+    """Console client that sends a message and waits for the answer."""
 
     def __init__(self, parts: Parts, watched: AsyncIterator[WatchEvent]) -> None:
         self._parts = parts
@@ -46,7 +46,7 @@ async def console(folder: Path, model: ScriptedProvider) -> AsyncIterator[Consol
 
 
 async def expect_killed(say: Console, command: str) -> None:
-    """Wait until Kore knows of the end: a killed process is gone a moment before."""
+    """Wait until Kore notices the end: a killed process disappears slightly earlier."""
     async with asyncio.timeout(30):
         while f"{command}: killed" not in await say("/tasks"):
             pass
@@ -67,7 +67,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         await expect_killed(say, command)
         assert await has_ended(command)
         assert await say("and now?") == "gone"
-        # What was said before stays as it was, byte for byte.
+        # Earlier messages are unchanged, byte for byte.
         *before, last = model.requests[-1].messages
         assert [m for m in before if m.role == "user"][-1] == model.requests[-2].messages[-1]
         assert f"background process 1 ({command}): killed" in str(last.content)

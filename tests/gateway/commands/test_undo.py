@@ -16,7 +16,7 @@ def writing(content: str, path: str = "a.txt") -> list[Message | str]:
 
 
 async def write_contents(parts: Parts, *contents: str) -> Path:
-    """The file, after a turn for each content."""
+    """Run a turn for each content, and return the file."""
     await answer_to(parts, chat_message("/auto"))
     for _ in contents:
         assert await answer_to(parts, chat_message("write")) == "Done."
@@ -168,7 +168,7 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         assert fork != session
         assert fork in parts.platform.chats["1"][-1].text
         assert await parts.count("session") == 2
-        # Up to its answer the first turn is there, and what it changed can still be undone.
+        # The fork contains the first turn up to its answer, and its change can still be undone.
         assert await parts.count("message", session=fork) == 4
         assert "a copy does not include the original's" in await answer_to(
             parts, chat_message("/rewind")

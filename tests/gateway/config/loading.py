@@ -1,4 +1,4 @@
-"""Loads settings from given layers, each in its real place."""
+"""Loader for settings from given layers, each in its real place."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,10 @@ def load(
     environ: Mapping[str, str] | None = None,
     **overrides: Any,
 ) -> Settings:
-    """Overrides are named with a double underscore between section and key."""
+    """Load the settings.
+
+    Names of overrides have a double underscore between section and key.
+    """
     home, cwd = root / "home", root / "work"
     home.mkdir(exist_ok=True)
     (cwd / ".kore").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A file is written whole or not at all, and a killed writer leaves nothing for long."""
+"""Atomic file writes, and removal of the temporary files of killed writers."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from gateway.config.editing import ConfigEdit
 from gateway.config.references import read_secrets
 from gateway.config.sources import Sources
 
-# Ends itself by SIGKILL at the moment when the new file is whole, before it takes its place.
+# Kills itself with SIGKILL once the new file is complete, before the rename.
 KILLED = (
     "import os, signal, sys\n"
     "from pathlib import Path\n"
@@ -30,7 +30,7 @@ KILLED = (
 
 
 def kill_while_writing(file: Path) -> Path:
-    """The new file that it leaves."""
+    """Return the temporary file that the killed writer leaves behind."""
     before = set(file.parent.iterdir())
     assert subprocess.run([sys.executable, "-c", KILLED, file]).returncode == -signal.SIGKILL
     (left,) = set(file.parent.iterdir()) - before

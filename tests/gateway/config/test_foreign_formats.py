@@ -190,7 +190,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
     assert settings.model_list[0].temperature == 0.0
     assert "llm.flavour: no equivalent in Kore" in (read_foreign(file) or ForeignConfig()).notes
     assert settings.context.max_tokens == 64_000
-    # What is blocked anyway stays so: their list may only add to it.
+    # The default blocked paths remain; a foreign list may only add to them.
     assert settings.security.blocked_paths == (*Settings().security.blocked_paths, ".secret")
     assert {"rm", "sudo", "dd"} <= {*settings.security.blocked_commands}
     assert settings.security.restrict_to_workspace
@@ -299,7 +299,7 @@ def test_what_is_read_of_a_trusted_file_is_what_was_found_to_be_trusted(
     opened: list[str] = []
 
     def swap(event: str, args: tuple[Any, ...]) -> None:
-        """Another file stands there as soon as it was opened once."""
+        """Replace the file with another when it is opened for the second time."""
         if event == "open" and args[0] in (file, str(file)):
             opened.append(event)
             if len(opened) == 2:

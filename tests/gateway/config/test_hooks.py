@@ -1,4 +1,4 @@
-"""The key `hooks`: which are there, and whose."""
+"""The `hooks` key: its hooks and their origin."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_project_cannot_have_python_run_in_kore(tmp_path: Path) -> None:
 
 
 def trust_after(root: Path, name: str, content: object) -> Path:
-    """A file of the project, written and trusted."""
+    """Write a file of the project and trust it."""
     file = root / "work" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content))
@@ -127,7 +127,7 @@ def test_what_cannot_be_a_hook_is_an_error(tmp_path: Path, hooks: object) -> Non
     ],
 )
 def test_a_matcher_that_would_take_for_ever_is_left_out(tmp_path: Path, matcher: str) -> None:
-    """While it is compared nothing else goes on: no stop, and no other conversation."""
+    """Matching blocks everything else, including stops and other sessions."""
     table, notes = hooks_in(
         {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
     )

@@ -37,7 +37,7 @@ keys = st.sampled_from(
 
 
 def complaint(act: Callable[[], object]) -> str | None:
-    """What was complained about, if anything was; any other exception gets through."""
+    """Return the text of the configuration error, if any; other exceptions propagate."""
     try:
         act()
     except ConfigError as exc:

@@ -1,4 +1,4 @@
-"""Language servers in the settings, in plugins, and in what `kore doctor` says of them."""
+"""Language servers in the settings, in plugins and in `kore doctor`."""
 
 import json
 import stat
@@ -61,7 +61,7 @@ def test_servers_of_plugins(tmp_path: Path) -> None:
     assert servers[0].command == ("gopls", "serve")
     assert servers[1].command == (f"{tmp_path}/copies/d/bin/ls",)
     assert servers[1].extensions == (".x",)
-    # Without a sandbox it does not run by itself.
+    # Servers of a plugin are not started automatically without a sandbox.
     assert not any(one.configured for one in servers)
 
 
@@ -80,7 +80,7 @@ def test_doctor_names_the_programs_and_those_that_are_missing(
     monkeypatch.setenv("PATH", f"{own}:{programs}")
     home = DataDir(tmp_path / "home")
     check = check_language_servers(_settings(project), home)
-    # Not the project's own ones.
+    # Programs from the project's own folder are not found.
     assert (check.state, check.detail) == ("ok", f"ty ({programs / 'ty'})")
     missing = _settings(project, lsp_servers={"zls": {"command": "zls", "extensions": [".zig"]}})
     check = check_language_servers(missing, home)

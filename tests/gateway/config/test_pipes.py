@@ -1,4 +1,4 @@
-"""A pipe in place of a file that a folder brings along makes nobody wait."""
+"""A pipe in place of a file in a foreign folder does not block any reader."""
 
 import os
 from pathlib import Path

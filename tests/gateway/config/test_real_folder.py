@@ -1,4 +1,4 @@
-"""A link in the path of a folder that the configuration names is refused."""
+"""A symbolic link in the path of a configured folder is rejected."""
 
 import os
 from dataclasses import replace
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make_link(tmp_path: Path, folder: Path, kind: str) -> Path:
-    """Return a path that leads to the folder."""
+    """Return a path that leads to the folder through a link."""
     link = tmp_path / "link"
     if kind == "end":
         link.symlink_to(folder)

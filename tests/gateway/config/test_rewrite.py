@@ -1,4 +1,4 @@
-"""What is written leaves everything else as it was, and no half of a file."""
+"""Rewriting a file leaves everything else unchanged and never leaves it half-written."""
 
 import json
 from pathlib import Path

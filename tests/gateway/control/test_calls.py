@@ -1,4 +1,4 @@
-"""The table of calls: what it reads from `Service`, and what it says about bad input."""
+"""The table of calls: its derivation from `Service`, and its errors for invalid input."""
 
 import hashlib
 import json
@@ -18,13 +18,13 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
 from gateway.core.records import Delivered, NewJob, SessionEvent, WatchEvent
 
-# After a change to the calls or to a record: raise PROTOCOL, then put the new digest here.
+# After a change to the calls or to a record, raise PROTOCOL, then put the new digest here.
 TABLE_DIGEST = {15: "d0f9127436d3"}
 
 
 def fingerprint(kind: Any, seen: set[Any]) -> str:
-    """A type with the fields of the records in it."""
-    # Messages and events have documented forms of their own.
+    """Return a description of a type that includes the fields of its records."""
+    # Messages and events have documented formats of their own.
     if kind is Message or kind in (WatchEvent, SessionEvent):
         return "a documented form"
     if kind in seen:
@@ -35,7 +35,7 @@ def fingerprint(kind: Any, seen: set[Any]) -> str:
         parts = [f"{part.name}: {fingerprint(hints[part.name], seen)}" for part in fields(kind)]
         return f"{kind.__name__}({', '.join(parts)})"
     parts = [fingerprint(part, seen) for part in get_args(kind)]
-    # Versions of Python call a union, and what is in it, by different names.
+    # Python versions use different names for a union and its members.
     name = "Union" if isinstance(kind, UnionType) else getattr(kind, "__name__", repr(kind))
     return f"{name}[{', '.join(parts)}]"
 

@@ -138,7 +138,7 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
 
 @dataclass
 class Away(Running):
-    """One whose database is away: its work is not cut off before that is back."""
+    """Operations whose database is unavailable: `status` cannot be cancelled until it is back."""
 
     is_back: asyncio.Event = field(default_factory=asyncio.Event)
     asked_count: int = 0
@@ -154,7 +154,7 @@ async def test_a_database_that_is_away_holds_up_no_page(monkeypatch: pytest.Monk
     running = Away()
     try:
         async with health_server(running) as (session, url):
-            # More than there may be connections at once.
+            # More requests than the allowed number of simultaneous connections.
             for _ in range(40):
                 async with session.get(f"{url}/healthz") as response:
                     assert response.status == 503

@@ -1,4 +1,4 @@
-"""The control socket itself: its file, its guards, its failures."""
+"""Control socket: its file, its access checks and its failures."""
 
 import asyncio
 import json
@@ -139,7 +139,7 @@ async def test_a_watcher_that_is_killed_is_forgotten_without_a_word(
     path = tmp_path / "kore.sock"
     body = json.dumps({"lane": LANE}).encode()
     async with ControlServer(owner, path):
-        # What a socket has not read when it is closed resets the connection.
+        # Closing a socket with unread data resets the connection.
         with socket.socket(socket.AF_UNIX) as killed:
             killed.connect(str(path))
             killed.sendall(

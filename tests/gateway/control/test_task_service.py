@@ -1,4 +1,4 @@
-"""What goes on beside a session, for clients that look at it from elsewhere."""
+"""Background work of a session, for clients that watch it from another process."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def test_a_command_is_listed_read_and_stopped(tmp_path: Path) -> None:
         output = await parts.service.read_task(session, "1")
         assert output == {"text": "one\ntwo\n", "begin": 0, "end": 8}
         assert (await parts.service.read_task(session, "1", 4))["text"] == "two\n"
-        # What a person reads is still told to the model.
+        # Output that a person reads is still reported to the model.
         (process,) = parts.agent.toolbox.tasks(session)
         assert process.is_running
         other = await parts.service.create_session()

@@ -31,14 +31,14 @@ from gateway.core.records import SessionNews, WatchEvent
 
 
 async def read(watcher: Subscription) -> list[WatchEvent]:
-    """Everything, once it was closed."""
+    """Close the subscription and return all its events."""
     watcher.close()
     async with asyncio.timeout(30):
         return [event async for event in watcher]
 
 
 async def read_to_end(watcher: Subscription) -> list[WatchEvent]:
-    """What it had not read yet; then it is told why there is no more."""
+    """Return the unread events, up to the error that the subscription has fallen behind."""
     seen = []
 
     async def to_the_end() -> None:
@@ -205,7 +205,7 @@ async def test_who_follows_all_sessions_is_told_whose_events_they_are() -> None:
                 hub.publish(lane, TextDelta("a"))
                 hub.publish(lane, TextDelta("b"))
             hub.end_turn(session)
-        # Of no turn, so of no session.
+        # An event outside of a turn belongs to no session.
         hub.publish("x", TextDelta("later"))
         hub.close()
         told = [event async for event in overview]

@@ -1,4 +1,4 @@
-"""Who asks for a level gets what matters at least so much."""
+"""Event levels: a subscriber receives events of the requested level and above."""
 
 from agent import events
 from agent.types import user

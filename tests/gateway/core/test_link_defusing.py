@@ -1,4 +1,4 @@
-"""Every field of everything that goes out passes one function, and none of them is a link."""
+"""A single function processes every text field of outgoing messages and defuses all links."""
 
 import dataclasses
 import re
@@ -25,7 +25,7 @@ __all__ = ["db"]
 ROUTE = Route("chat", "bot", "1")
 LINK = "https://evil.example/?d=secret"
 BARE = "www.secret.evil.example"
-# What no reader is shown: where a file lies, what is in it, and what comes back from a button.
+# Fields that readers never see: the path and content of a file, and the data of a button.
 HIDDEN = {
     (OutboundFile, "path"),
     (OutboundFile, "text"),
@@ -37,7 +37,7 @@ HIDDEN = {
 
 
 def outgoing_part(db: Transaction, part: OutboundPart, **more: Any) -> OutboundPart:
-    """What the outbox hands to a channel of this part."""
+    """Return this part as the outbox passes it to a channel."""
     route = more.pop("route", ROUTE)
     outbox.put(db, None, [OutgoingReply("d", route, [part], **more)], 1.0)
     due = outbox.head(db, route.lane, 10.0)
@@ -51,7 +51,7 @@ def dangerous(db: Transaction, lane: str = ROUTE.lane) -> None:
 
 
 def texts_of(kind: type) -> Iterator[tuple[type, str]]:
-    """Every field of text of a kind of message, and of what it is made of."""
+    """Yield every text field of a kind of message and of its nested records."""
     for name, found in typing.get_type_hints(kind).items():
         within = [one for one in typing.get_args(found) if dataclasses.is_dataclass(one)]
         for one in within:
@@ -61,7 +61,7 @@ def texts_of(kind: type) -> Iterator[tuple[type, str]]:
 
 
 def message_with_text(kind: type, name: str, text: str) -> OutboundPart:
-    """A message with this text in that field."""
+    """Return a message with this text in that field."""
     file = OutboundFile("a.txt", text="x")
     match kind.__name__:
         case "OutboundPart":
@@ -76,7 +76,7 @@ def message_with_text(kind: type, name: str, text: str) -> OutboundPart:
 
 
 def links(part: OutboundPart) -> list[str]:
-    """What a screen would make a link of."""
+    """Return the pieces of text that a client would turn into links."""
     units, code = offsets(part.text), set[int]()
     for one in part.entities:
         if one.type in ("code", "pre"):

@@ -1,4 +1,4 @@
-"""Names and titles in replies of commands come out as they are."""
+"""Names and titles appear verbatim in replies of commands."""
 
 import pytest
 from hypothesis import given

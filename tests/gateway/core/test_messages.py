@@ -42,7 +42,7 @@ def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> No
 
 
 def everything_set() -> InboundMessage:
-    """A message in which no field has its default."""
+    """Return a message in which no field has its default."""
     fields: dict[str, Any] = {
         "thread_id": "5",
         "message_id": "9",

@@ -1,4 +1,4 @@
-"""What a question shows: everything, visibly, and what each answer grants."""
+"""Content of a question: all details, made visible, and the scope of each answer."""
 
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,7 @@ def test_a_question_is_put_in_the_current_language() -> None:
 
 
 def test_no_face_computes_a_question_of_its_own() -> None:
-    """Whoever draws a question has the lines and labels from here."""
+    """Every front end takes the lines and labels from `question_view`."""
     faces = [*Path("gateway").rglob("*.py"), *Path("gateway/server/web/static/app").glob("*.mjs")]
     texts = {path: path.read_text("utf-8") for path in faces}
     owners = {str(path) for path, text in texts.items() if '"Always allow exactly this"' in text}

@@ -1,4 +1,4 @@
-"""Whose time zone holds, and when it is quiet."""
+"""Effective time zone of a person, and quiet hours."""
 
 from datetime import datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A conversation as a page: whatever is said in it, nothing of it runs or is loaded."""
+"""Transcript as an HTML page: none of its content runs or loads anything."""
 
 import asyncio
 from dataclasses import replace
@@ -11,7 +11,7 @@ from gateway.core.records import SessionInfo
 from gateway.core.transcript_page import transcript_page
 
 INFO = SessionInfo("20260101_100000", "The plan", "idle", None, "cli:1", 2, 0.0, 1_800_000_000.0)
-# Each is put wherever words of others get into a page.
+# Each is inserted at every place where foreign text gets into a page.
 ATTACKS = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -50,7 +50,7 @@ ATTRIBUTES = frozenset(
 
 
 class Checker(HTMLParser):
-    """Collects what is in a page that should not be there."""
+    """Parser that collects forbidden content of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def test_what_was_said_is_there_and_what_only_the_model_read_is_not() -> None:
         Message("user", (Text("**Read** it"), Context("only for the model"))),
         assistant("I will.", (call,)),
         Message("tool", (Text("1\tx = 1"),), tool_call_id="c1"),
-        # The same id, as some vendors do.
+        # Some vendors repeat an id.
         assistant("", (replace(call, raw="again"),)),
         Message("tool", (Text("No such file"),), tool_call_id="c1", is_error=True),
         assistant("```python\nx = 1\n```\n\n| a |\n|---|\n| b |"),
@@ -121,7 +121,7 @@ def test_what_was_said_is_there_and_what_only_the_model_read_is_not() -> None:
     assert '<span class="mi">1</span>' in page
     assert "<td>b</td>" in page
     assert "data:image/png;base64,iVBORw==" in page
-    # All of a turn stands in one article.
+    # A whole turn is in a single article.
     assert page.count('<article class="kore">') == 1
     assert page.count("<article") == page.count("</article>") == 3
 

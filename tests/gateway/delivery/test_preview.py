@@ -34,7 +34,7 @@ async def parts(tmp_path: Path, platform: StreamingPlatform) -> AsyncIterator[Pa
 
 @asynccontextmanager
 async def running_preview(parts: Parts) -> AsyncIterator[StreamingPreview]:
-    """A preview without waits, at work; closed and ended behind the block."""
+    """Run a preview without waits; it is closed and ended after the block."""
     assert isinstance(parts.platform, StreamingPlatform)
     preview = StreamingPreview(
         database=parts.database, channel=parts.platform, turn=1, reply=LETTER, timing=QUICK

@@ -34,7 +34,7 @@ from tests.gateway.stored import above
 
 
 class Jumping:
-    """A clock that jumps over every rest, and remembers how long each was to be."""
+    """Clock that skips every sleep and records its length."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -50,7 +50,7 @@ class Jumping:
 
 
 class ProbedPlatform(Platform):
-    """A `Platform` that can be asked whether it answers; the next `down_for` times it does not."""
+    """`Platform` that can be probed; it fails the next `down_for` probes."""
 
     down_for = 0
 
@@ -77,7 +77,7 @@ def outgoing_reply(text: str, chat: str = "1", *more: str) -> OutgoingReply:
 async def sent(
     folder: Path, clock: Jumping, platform: Platform, *letters: OutgoingReply
 ) -> list[tuple[str, str | None]]:
-    """Post the letters and work until all mail is sent or dead: the letters' ends and reasons."""
+    """Post the replies, work until all are sent or dead, and return their states and reasons."""
     timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
     async with opened(folder, Gated(), platform=platform, timing=timing) as parts:
         for one in letters:
@@ -252,7 +252,7 @@ async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock:
 
 
 class NoticingPlatform(Platform):
-    """A `Platform` that can say that it answers again."""
+    """`Platform` that can report that it answers again."""
 
     def when_reachable(self, call: Callable[[], None]) -> None:
         self.is_back = call
@@ -276,7 +276,7 @@ async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
             await parts.until_count(2, "outbox", attempts=1)
             platform.is_back()
             assert await platform.answers("1", 1) == ["x"]
-        # Who was asked to wait waits.
+        # A chat that the platform asked to wait still waits.
         assert platform.texts("2") == []
 
 
@@ -412,7 +412,7 @@ def _put_and_take(tx: Transaction, reply: OutgoingReply) -> PendingPart | None:
 
 
 async def _send_first(parts: Parts, platform: Platform) -> None:
-    """The sender works, and the route rests."""
+    """Send a first reply, so that the sender runs and the route is idle."""
     await parts.sender.post(outgoing_reply("first"))
     await platform.answers("1", 1)
     await parts.sender.flush()
@@ -478,7 +478,7 @@ async def test_what_was_taken_when_the_process_ended_is_marked(
 
 
 async def _streaming(parts: Parts, provider_message_id: str) -> None:
-    """A reply whose preview is shown, and whose final waits to be sent."""
+    """Store a reply whose preview is shown and whose final waits to be sent."""
     await parts.add("turn", id=1, lane="x", state="done", created_at=0)
     final = outgoing_reply("final")
     await parts.database.transact(outbox.begin_stream, 1, final, 0, 0.0)
@@ -547,7 +547,10 @@ async def test_chat_that_refuses_files_and_text_is_unreachable(
 
 
 class TextPlatform(CarryingPlatform):
-    """A `CarryingPlatform` whose chats refuse files; a long answer can be a message for a line."""
+    """`CarryingPlatform` whose chats refuse files.
+
+    It can render a long answer as a message for each line.
+    """
 
     async def send_files(self, message: OutboundMessage) -> str:
         raise ChatUnreachable("not enough rights to send documents")
@@ -598,7 +601,7 @@ async def test_rest_of_an_answer_belongs_to_its_turn(tmp_path: Path) -> None:
 
 
 def reply_with_copy(folder: Path) -> tuple[Path, OutgoingReply]:
-    """A copy of a file, and a letter that takes it along."""
+    """Return a copy of a file and a reply that carries it."""
     copy = folder / FOLDER / "c0ffee"
     copy.parent.mkdir()
     copy.write_bytes(b"content")
@@ -642,7 +645,7 @@ async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
 
 
 class ReactingPlatform(Platform):
-    """A `Platform` that takes for ever to say that a message was answered, or breaks over it."""
+    """`Platform` whose clearing of reactions never returns, or raises an error."""
 
     def __init__(self, breaks: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a preview shows already is not sent again, also not by the process that comes after."""
+"""Text that a preview already shows is not sent again, even by the next process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ BEGUN = "All of it."
 
 
 class Lingering:
-    """A model that says a text, and ends later, with `rest` behind it."""
+    """Model that streams a text and ends later, with `rest` appended."""
 
     name = "lingering"
 
@@ -43,7 +43,7 @@ async def test_after_a_restart_only_what_is_not_shown_is_edited(
 ) -> None:
     platform, model = StreamingPlatform(), Lingering(rest)
     async with opened(tmp_path, model, platform=platform) as parts:
-        # Nothing is delivered in this life.
+        # Nothing is delivered before the restart.
         work = asyncio.create_task(parts.bus.run())
         await parts.transaction_ends()
         await parts.bus.accept("chat", "bot", Batch([chat_message("go")]))

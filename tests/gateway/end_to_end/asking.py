@@ -1,4 +1,4 @@
-"""What tests of approvals do: look at questions, and press their buttons."""
+"""Helpers for tests of approvals: read questions and press their buttons."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ NOTES = "notes.txt"
 
 
 def write(content: str, path: str = NOTES) -> tuple[Call, Call]:
-    """The whole file, after a look at it."""
+    """Return the calls that read a file and then replace its whole content."""
     look = Call("read_file", {"path": path})
     return look, Call("write_file", {"path": path, "content": content})
 
@@ -21,7 +21,7 @@ def run(command: str) -> Call:
 
 
 def questions(gateway: GatewayProcess, chat: int = OWNER) -> list[ChatMessage]:
-    """The questions that still have buttons, oldest first."""
+    """Return the questions that still have buttons, oldest first."""
     return [shown for shown in gateway.api.chat(chat) if shown.from_bot and shown.reply_markup]
 
 
@@ -38,7 +38,7 @@ async def wait_for_questions(
 
 
 async def press(gateway: GatewayProcess, shown: ChatMessage, label: str, **who: int) -> str:
-    """Press a button; what the presser is told."""
+    """Press a button, and return the text that the presser sees."""
     return await push(gateway, shown, button(shown, label), **who)
 
 

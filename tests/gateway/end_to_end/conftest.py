@@ -1,4 +1,4 @@
-"""Gateways to test: one for a whole module, or one for a test that kills or breaks it."""
+"""Gateways to test: shared by a module, or separate for a test that kills or breaks it."""
 
 from collections.abc import AsyncIterator, Generator
 from itertools import count
@@ -18,7 +18,7 @@ _FAILED = pytest.StashKey[bool]()
 
 @pytest.fixture
 def chat() -> int:
-    """A private chat that no other test has used; its person has the same id."""
+    """Return a private chat that no other test has used; its person has the same id."""
     return next(_chats)
 
 
@@ -36,7 +36,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gate
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fixtures are told whether their test has failed."""
+    """Record whether the test has failed, for its fixtures."""
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
@@ -46,9 +46,9 @@ def pytest_runtest_makereport(
 async def gateway(
     shared: GatewayProcess, request: pytest.FixtureRequest
 ) -> AsyncIterator[GatewayProcess]:
-    """The module's gateway, running; without the faults and scripts of the test before.
+    """Return the module's running gateway, without the faults and scripts of the previous test.
 
-    A test that fails may leave it busy or dead: the next one finds it begun anew.
+    A failed test may leave it busy or dead, so it is then restarted.
     """
     shared.model.requests.clear()
     yield shared
@@ -67,7 +67,7 @@ async def gateway(
 async def alone(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> AsyncIterator[GatewayProcess]:
-    """A gateway for one test, not started yet; what still runs in the end is killed."""
+    """Return a gateway for a single test, not started yet; afterwards it is killed if it runs."""
     process = GatewayProcess(tmp_path, bot_api, model_server)
     yield process
     if process.runs:

@@ -1,10 +1,10 @@
-"""A real `kore gateway` in a process of its own, between stand-in servers.
+"""A real `kore gateway` in a process of its own, between fake servers.
 
     async with GatewayProcess(folder, api, model) as gateway:
         await gateway.answers_to(7, "hi")
         assert api.answers(7) == ["echo: hi"]
 
-Whatever it writes, to its output or its files, must hold no traceback and no secret.
+Its output and its files must contain no traceback and no secret.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _LOOK_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProcessOutput:
-    """How a `kore` beside the gateway ended."""
+    """Exit code and output of a `kore` run next to the gateway."""
 
     code: int
     out: str
@@ -46,10 +46,11 @@ class ProcessOutput:
 
 
 class GatewayProcess:
-    """Starts, stops, kills and restarts the gateway of one folder.
+    """Controller of the gateway of a folder: start, stop, kill and restart.
 
-    `sections` are laid over the configuration, key by key. Entered, it runs; left, it has been
-    stopped with SIGTERM and has ended with 0. What is not `forked` imports everything itself.
+    `sections` are merged into the configuration, key by key. Entering the context starts the
+    gateway; leaving it stops it with SIGTERM and requires exit code 0. A gateway that is not
+    `forked` imports everything itself.
     """
 
     def __init__(
@@ -73,9 +74,9 @@ class GatewayProcess:
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
         self.config = self.home / "config.json"
-        # Of SQLite; on PostgreSQL it names the database that stands for it.
+        # The SQLite file; with PostgreSQL, the path identifies the database used instead.
         self.database = self.home / "kore.db"
-        # Beside the folder: what it prints must reach the test even when the folder is full.
+        # Outside of the folder: the output must reach the test even when the folder is full.
         self._output = folder.with_name(f"{folder.name}.out")
         self._process: ForkedProcess | asyncio.subprocess.Process | None = None
         self._tracebacks = 0
@@ -83,7 +84,7 @@ class GatewayProcess:
         self.configure(sections or {})
 
     def configure(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the configuration anew; what can change at once does so soon."""
+        """Rewrite the configuration; settings that can change at runtime soon take effect."""
         config = {**_config(self.api, self.model), **store_section(self.database)}
         for name, values in sections.items():
             config[name] = {**config.get(name, {}), **values}
@@ -91,7 +92,7 @@ class GatewayProcess:
         self.config.chmod(0o600)
 
     def use_empty_database(self) -> None:
-        """Where only one that is empty can be restored into: another server's database."""
+        """On PostgreSQL, switch to an empty database, because a restore requires one."""
         if postgres_server.engine() == "postgres":
             self.database = self.home / "empty.db"
             config = json.loads(self.config.read_text())
@@ -116,7 +117,7 @@ class GatewayProcess:
         return self._process is not None and self._process.returncode is None
 
     async def launch(self) -> None:
-        """Start it and do not wait for anything."""
+        """Start the process without waiting for anything."""
         assert not self.runs
         with self._output.open("ab") as output:
             if self.forked:
@@ -134,13 +135,13 @@ class GatewayProcess:
             )
 
     async def start(self) -> None:
-        """Start it; returns once it polls."""
+        """Start the process, and wait until it polls."""
         polls = self.api.polls_done
         await self.launch()
         await self.until(lambda: self.api.polling or self.api.polls_done > polls)
 
     async def stop(self) -> None:
-        """SIGTERM; it must end with 0."""
+        """Stop the process with SIGTERM; it must exit with 0."""
         self.signal(signal.SIGTERM)
         code = await self.ended()
         assert code == 0, f"a clean stop ended with {code}:\n{self.log_text()}"
@@ -154,19 +155,19 @@ class GatewayProcess:
         self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Its exit code, once its connections are gone, too."""
+        """Return the exit code once the connections are closed too."""
         assert self._process is not None
         code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
         await self.api.wait_for(lambda: not self.api.polling)
         return code
 
     async def exit_code(self) -> int:
-        """How it ended, beside another gateway that polls."""
+        """Return the exit code while another gateway polls."""
         assert self._process is not None
         return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
 
     async def until(self, reached: Callable[[], object]) -> None:
-        """Wait for it as long as the process runs."""
+        """Wait for the condition for as long as the process runs."""
         deadline = time.monotonic() + PATIENCE_S
         while not reached():
             assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
@@ -176,7 +177,7 @@ class GatewayProcess:
             await self.api.news(_LOOK_S)
 
     async def idle(self) -> None:
-        """Returns when all that people wrote is answered and sent."""
+        """Wait until all messages of people are answered and the answers are sent."""
         deadline = time.monotonic() + PATIENCE_S
         while self.api.pending_updates or await self._is_busy():
             assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
@@ -184,24 +185,24 @@ class GatewayProcess:
             await self.api.news(_LOOK_S)
 
     async def posted(self) -> None:
-        """Returns when all that it has to send is sent and noted; a turn may still run."""
+        """Wait until all outgoing messages are sent and recorded; a turn may still run."""
         deadline = time.monotonic() + PATIENCE_S
         while (await self.status())["routes_with_mail"]:
             assert time.monotonic() < deadline, f"never posted; {self.api.summary()}"
             await self.api.news(_LOOK_S)
 
     async def answers_to(self, chat: int, text: str, **more: Any) -> list[str]:
-        """Somebody writes; returns what the bot shows in that chat when all is answered."""
+        """Send a message as a person, and return the bot's messages in the chat once it is idle."""
         await self.api.user_says(chat, text, **more)
         await self.idle()
         return self.api.answers(chat)
 
     def effects(self, chat: int) -> list[Effect]:
-        """What the bot did in this chat, in order."""
+        """Return the bot's actions in this chat, in order."""
         return [effect for effect in self.api.sent if effect.chat_id == chat]
 
     def methods(self, chat: int) -> list[str]:
-        """The names of it, without typing, repetitions in one."""
+        """Return the methods of the bot's actions, without typing and with repetitions merged."""
         names = [e.method for e in self.effects(chat) if e.method != "sendChatAction"]
         return [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
 
@@ -211,13 +212,13 @@ class GatewayProcess:
         return await client.status()
 
     async def channel(self) -> Mapping[str, Any]:
-        """How the bot's channel is, in the words of `kore status`."""
+        """Return the state of the bot's channel, as in `kore status`."""
         (channel,) = (await self.status())["channels"].values()
         assert isinstance(channel, dict)
         return channel
 
     async def until_channel(self, state: str) -> Mapping[str, Any]:
-        """Wait until the channel's state is this."""
+        """Wait until the channel has this state."""
         deadline = time.monotonic() + PATIENCE_S
         while (channel := await self.channel())["state"] != state:
             assert time.monotonic() < deadline, f"{channel}\n{self.log_text()}"
@@ -225,10 +226,10 @@ class GatewayProcess:
         return channel
 
     async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        """Rows of its database, as they are now (see `tests.gateway.stored.read`)."""
+        """Return current rows of its database (see `tests.gateway.stored.read`)."""
         if postgres_server.engine() == "postgres":
             return stored.read_file(self.database, table, *columns, **where)
-        # The file has one owner: a backup holds what is in it.
+        # The file has a single owner, so read a backup of it.
         copy = self.home / "stored.db"
         ran = await self.kore("backup", copy)
         assert ran.code == 0, ran.err
@@ -246,17 +247,19 @@ class GatewayProcess:
         return ran
 
     def output(self) -> str:
-        """What it printed so far, in all its lives."""
+        """Return the output so far, across restarts."""
         return self._output.read_text() if self._output.exists() else ""
 
     def log_text(self) -> str:
-        """All that it wrote so far: its output and its log files."""
+        """Return the output and the log files so far."""
         logs = sorted((self.home / "logs").glob("*"))
         return "\n".join([self.output(), *(file.read_text() for file in logs)])
 
     def check_clean(self) -> None:
-        """Neither a traceback nor a secret has been written since this was asked last: what one
-        test has found is not held against the next one."""
+        """Raise if a traceback or secret was written since the last check.
+
+        Findings of an earlier test do not count against the next.
+        """
         text = self.log_text()
         seen, self._tracebacks = self._tracebacks, text.count("Traceback")
         assert self._tracebacks <= seen, text
@@ -279,14 +282,14 @@ class GatewayProcess:
             "PYTHONPATH": str(ROOT),
             "PYTHONUTF8": "1",
             **self._more_environ,
-            # Where bubblewrap is missing root runs no command at all, unless it is told to.
+            # Without bubblewrap, root runs commands only if the configuration allows it.
             **({"XDG_RUNTIME_DIR": str(self._runtime_dir)} if self._runtime_dir else {}),
             **({} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}),
         }
 
 
 def store_section(database: Path) -> dict[str, Any]:
-    """What a configuration says of the store; nothing for the file where it is by default."""
+    """Return the `store` section, which is empty for the SQLite file at its default path."""
     if postgres_server.engine() == "sqlite":
         return {}
     return {"store": {"url": postgres_server.database_of(database)}}
@@ -308,7 +311,7 @@ def _config(api: BotApi, model: ModelServer) -> dict[str, Any]:
             "base_url": api.base_url,
             "allow_from": ["*"],
             "rate_limits": "none",
-            # What is counted here is one answer for each message.
+            # Tests count a single answer for each message.
             "queue": "queue",
         },
         "access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "general"}},

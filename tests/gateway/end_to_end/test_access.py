@@ -1,4 +1,4 @@
-"""Who is answered, and what the owner's log says about it."""
+"""Access of strangers, and its entries in the owner's log."""
 
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
@@ -24,5 +24,5 @@ async def test_a_listed_number_is_let_in_and_no_other(alone: GatewayProcess) -> 
         assert await alone.answers_to(78, "b") == ["echo: b"]
         (answer,) = await alone.answers_to(79, "c")
         assert "I don't recognize you yet" in answer
-        # A group is no way around the list.
+        # A group does not bypass the allow list.
         assert await alone.answers_to(-100_1, "@kore_test_bot d", user_id=79) == []

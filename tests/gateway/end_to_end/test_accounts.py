@@ -1,4 +1,4 @@
-"""What is recorded of a running gateway: decisions and money, also through a kill."""
+"""Audit trail and costs of a running gateway, including after a kill."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ def usage(tokens: int) -> dict[str, Any]:
 
 
 def price_settings(model: ModelServer, **limits: float) -> dict[str, Any]:
-    """Settings: a million tokens cost a dollar."""
+    """Return settings in which a million tokens cost a dollar."""
     entry = {
         "model_name": "stand-in",
         "model": "openai/fake",
@@ -33,7 +33,7 @@ def configure(gateway: GatewayProcess, sections: dict[str, Any]) -> None:
 async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("write_file", {"path": "new.txt", "content": f"the key is {KEY}"})
-    # It is refused for its secret.
+    # The call is refused because of its secret.
     run = Call("exec", {"command": "touch x; echo hi"})
     alone.model.script(ReplyScript(tool_calls=(write, run)), "Done.")
     assert await alone.answers_to(7, "go") == ["Done."]

@@ -1,4 +1,4 @@
-"""`/agent`: who answers in a conversation, in any chat."""
+"""`/agent`: the agent that answers in a session, in any chat."""
 
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -19,7 +19,7 @@ async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
     assert "write_file" not in tools
     await alone.kill()
     await alone.start()
-    # Whom it sends out is held to its mode, too.
+    # The mode also applies to its sub-agents.
     errand = {"description": "d", "prompt": "write it", "subagent_type": "general"}
     write = {"path": "made.txt", "content": "x"}
     alone.model.script(
@@ -30,7 +30,7 @@ async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
     )
     assert (await alone.answers_to(OWNER, "do it"))[-1] == "It may not."
     assert not (alone.workspace / "made.txt").exists()
-    # Nobody takes the place of the main one, whoever wrote the file.
+    # A file cannot replace the main agent, regardless of its author.
     other = alone.workspace / ".kore" / "agents" / "other.md"
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_text("---\nname: Main\ndescription: d\n---\nYou are another.")

@@ -1,4 +1,4 @@
-"""A text is answered where it was asked, as Telegram shows things."""
+"""Answers arrive in the chat and topic of the question, formatted for Telegram."""
 
 import json
 

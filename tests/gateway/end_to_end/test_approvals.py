@@ -28,7 +28,7 @@ GROUP = -100
 
 
 def last_result(gateway: GatewayProcess) -> str:
-    """What the model was told of the last call."""
+    """Return the result of the last call, as the model received it."""
     results = [
         str(message["content"])
         for request in gateway.model.requests
@@ -46,7 +46,7 @@ async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     told = await press(gateway, question, "Allow once", user_id=8)
     assert told == "Only the owner may answer this question."
     assert notes(gateway) == "old\n"
-    # The owner's private chat is another place.
+    # The owner's private chat is a different session.
     said = await gateway.api.user_says(OWNER, "hi")
     await gateway.until(lambda: gateway.api.answers(OWNER))
     copy = gateway.api.chats.get(OWNER, said.message_id)
@@ -103,7 +103,7 @@ async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayPr
     gateway.model.script(ReplyScript(tool_calls=write("new\n")), "I see.")
     await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
     (question,) = await wait_for_questions(gateway, GROUP)
-    # Another person's reply is a message like any other.
+    # A reply by another person is an ordinary message.
     await gateway.api.user_says(GROUP, "no!", user_id=8, reply_to=question.message_id)
     await gateway.until(lambda: gateway.api.answers(GROUP)[-1].startswith("⏸"))
     assert questions(gateway, GROUP) == [question]

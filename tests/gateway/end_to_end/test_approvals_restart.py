@@ -27,7 +27,7 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
     (question,) = await wait_for_questions(alone)
     assert "-old" in question.text
     assert "+new" in question.text
-    # A turn that waits for a person holds no lane; and what was sent is noted.
+    # A turn that waits for a person does not occupy a lane, and sent messages are recorded.
     await alone.idle()
     await alone.kill()
     data = button(question, "Allow once")
@@ -41,7 +41,7 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
     assert f"Allowed once by Person {OWNER} (telegram:{OWNER})" in shown
     assert not questions(alone)
     assert len(alone.model.requests) == 2
-    # A second press comes too late, and changes nothing.
+    # A second press is too late and has no effect.
     (alone.workspace / NOTES).write_text("mine\n")
     assert "Too late" in await push(alone, question, data)
     await alone.idle()

@@ -1,4 +1,4 @@
-"""Nonsense from Telegram and from the model: one sentence where it belongs, and on it goes."""
+"""Invalid input from Telegram and the model: a single error message, and work continues."""
 
 import json
 import re
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def update(chat: int, text: str, message_id: int = 900) -> str:
-    """A message as raw JSON; `text` stands in it verbatim."""
+    """Return a message as raw JSON, with `text` inserted verbatim."""
     person = {"id": chat, "is_bot": False, "first_name": "P"}
     message = {
         "message_id": message_id,
@@ -168,7 +168,7 @@ async def test_a_refusal_is_one_sentence_with_a_code(
     assert f"({code})" in answer
     assert "sk-other" not in answer
     assert "Traceback" not in answer
-    # Nobody else learns why.
+    # Other people do not learn the reason.
     (answer,) = await gateway.answers_to(chat, "hi")
     assert answer.startswith("⚠️ The model did not answer. ")
     assert code not in answer
@@ -186,7 +186,7 @@ async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, ch
     gateway.model.mind = lambda body: refusal(500, "boom")
     answer = (await gateway.answers_to(OWNER, "hi"))[-1]
     assert "(unavailable)" in answer
-    # Each try is followed by one without optional parts (ADR 0146).
+    # Each attempt is followed by another without optional parts (ADR 0146).
     assert len(gateway.model.requests) == 6
 
 

@@ -1,4 +1,4 @@
-"""What is wrong from the start is said in a sentence, and nothing is damaged further."""
+"""Errors at startup are reported in a sentence, and cause no further damage."""
 
 import json
 import sqlite3
@@ -42,7 +42,7 @@ async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> No
     assert "another program polls" in channel["last_error"]
     shown = await alone.kore("status")
     assert "conflict" in shown.out
-    # The pause after a conflict does not hold up a stop.
+    # The pause after a conflict does not delay a stop.
     await alone.stop()
 
 
@@ -70,10 +70,10 @@ async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -
 async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(7, "hi")
-    # Only after an unclean end the whole file is looked through.
+    # The whole file is checked only after an unclean shutdown.
     await alone.kill()
     file = alone.database
-    # What stands in the log beside the file would mend it: let that go into the file first.
+    # The write-ahead log next to the file would repair the damage, so merge it into the file first.
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = file.read_bytes()

@@ -1,4 +1,4 @@
-"""A configuration that is broken beside a gateway that goes on with the last good one."""
+"""A configuration that breaks while the gateway runs on with the last valid version."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ _BROKEN = "config.json: line 1"
 
 
 async def break_configuration(gateway: GatewayProcess, text: str = "{ broken") -> None:
-    """The gateway runs, and has kept the configuration that it runs with."""
+    """Start the gateway, wait until it has saved its configuration, and break the file."""
     await gateway.start()
     good = gateway.home / "config.good.json"
     while not good.exists():
@@ -47,7 +47,7 @@ async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
     await break_configuration(alone)
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("quits.")
-        # A long path breaks the line of the terminal somewhere.
+        # A long path wraps somewhere in the terminal.
         assert _BROKEN in " ".join(terminal.text.split())
         terminal.type("hello\r")
         await terminal.see("echo: hello")
@@ -78,7 +78,7 @@ _SECRETS = ("{ broken", '["a list"]', '{"MODEL_KEY": 7}', '{"MODEL_KEY": "k-1"}'
 
 
 def break_secrets(gateway: GatewayProcess, text: str) -> None:
-    """The file is not readable as it should be: by its text, else by its mode."""
+    """Make the secrets file unusable: by its text, or else by its mode."""
     secrets = gateway.home / "secrets.json"
     secrets.write_text(text)
     secrets.chmod(0o644 if "k-1" in text else 0o600)

@@ -1,4 +1,4 @@
-"""Bursts of messages and kill -9: each message is answered once, together or apart."""
+"""Bursts of messages and kill -9: each message is answered once, together or separately."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ BURST = ("job 1", "job 2", "job 3 slow")
 
 
 def _is_asked_for(alone: GatewayProcess, count: int) -> bool:
-    """Whether the model was asked with so many messages of the burst at once."""
+    """Return whether the model received exactly this number of burst messages in a request."""
     return any(
         sum(text in str(request.body["messages"]) for text in BURST) == count
         for request in alone.model.requests
     )
 
 
-# How many messages come before the kill, and what is seen at its moment.
+# Number of messages before the kill, and the condition that triggers it.
 _MOMENTS: Mapping[str, tuple[int, Callable[[GatewayProcess], object]]] = {
     "handed out": (1, lambda alone: not alone.api.polling),
     "stored": (1, lambda alone: not alone.api.pending_updates),
@@ -74,7 +74,7 @@ async def test_a_kill_in_a_burst_loses_and_repeats_nothing(
     await alone.idle()
     answers = alone.api.answers(CHAT)
     if moment == "shown in part" and _UNSURE in answers[-1]:
-        # The kill came before the gateway had heard the number of its first message.
+        # The kill came before the gateway received the id of its first message.
         del answers[-2]
     done = [n for answer in answers for n in re.findall(r"done (\d)", answer)]
     assert sorted(done) == ["1", "2", "3"], answers

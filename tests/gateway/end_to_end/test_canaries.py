@@ -1,4 +1,4 @@
-"""A canary in every secret, a whole run, and not one of them in anything that came out of it."""
+"""A canary in every secret during a whole run, and no canary in any output."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ EVERYTHING = " ".join(CANARIES.values())
 
 
 class Recorder:
-    """Keeps the body of every request to the Bot API, and its path without the bot's own token."""
+    """Recorder of requests to the Bot API: the body, and the path without the bot's own token."""
 
     def __init__(self, api: BotApi) -> None:
         self.requests: list[str] = []
@@ -61,7 +61,7 @@ class Recorder:
 
 
 class Canaries(GatewayProcess):
-    """A gateway whose every secret is a canary."""
+    """Gateway in which every secret is a canary."""
 
     def _environ(self) -> Mapping[str, str]:
         return {**super()._environ(), **ENVIRON}
@@ -99,7 +99,7 @@ def _spellings(value: str) -> set[str]:
     found = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1]}
     for before in ("", "x", "xy"):
         whole = base64.b64encode(f"{before}{value}".encode()).decode()
-        # Without the ends, which also hold bits of what stands around.
+        # Cut both ends, which also encode bits of the surrounding text.
         core = whole[4:-4]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return found
@@ -115,7 +115,7 @@ def _canaries_in(text: str) -> list[str]:
 
 
 def _leaky_file(workspace: Path) -> None:
-    """A file that the user has put all secrets into, in several spellings."""
+    """Write a file of the user's with all secrets in several spellings."""
     lines = [EVERYTHING, quote(EVERYTHING), quote(EVERYTHING, safe=""), json.dumps([EVERYTHING])]
     for before in ("", "x", "xy"):
         lines.append(base64.b64encode(f"{before}{EVERYTHING}".encode()).decode())
@@ -126,7 +126,7 @@ def _leaky_file(workspace: Path) -> None:
 
 
 async def _chat(gateway: Canaries) -> None:
-    """What a model and a platform could bring out in a chat."""
+    """Provoke leaks through a model and a platform in a chat."""
     model, api = gateway.model, gateway.api
     home = gateway.home
     said = ReplyScript(
@@ -160,9 +160,9 @@ async def _chat(gateway: Canaries) -> None:
 
 
 async def _beside(gateway: Canaries) -> str:
-    """What the command line shows, and what commands find; returns all that was printed."""
+    """Run the command line and shell commands, and return everything printed."""
     model, printed = gateway.model, ""
-    # So long that its output is kept in a file, though little of each line is shown.
+    # Long enough for the output to be saved in a file, though little of each line is shown.
     (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 1_000)
     commands = [
         "env; cat /proc/self/environ /proc/$PPID/environ; ps axeww",
@@ -193,7 +193,7 @@ async def _beside(gateway: Canaries) -> str:
 
 
 def _files(home: Path) -> list[Path]:
-    """All that Kore wrote; not what the test has put there itself, nor the kept copy of it."""
+    """Return all files that Kore wrote, without configuration and without the test's own files."""
     own = {
         home / "config.json",
         home / "config.good.json",
@@ -205,7 +205,7 @@ def _files(home: Path) -> list[Path]:
 
 
 def _open_to_others(home: Path) -> list[str]:
-    """What of Kore's own files others may read; the workspace is the user's."""
+    """Return Kore's own files that others may read; the workspace belongs to the user."""
     paths = [home, *home.rglob("*")]
     ours = [
         path
@@ -221,7 +221,7 @@ def _open_to_others(home: Path) -> list[str]:
 
 @pytest.fixture
 def umask() -> None:
-    """The usual one, which makes files that everybody can read."""
+    """Set the usual umask, which makes files world-readable."""
     os.umask(0o022)
 
 

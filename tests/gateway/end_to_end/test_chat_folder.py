@@ -1,4 +1,4 @@
-"""A chat that the configuration gives a folder works in that project."""
+"""A chat with a configured folder works in that project."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -69,7 +69,7 @@ async def test_the_project_is_shown_once_then_its_changes_also_over_a_kill(
     await gateway.kill()
     await gateway.start()
     await gateway.answers_to(OWNER, "still there?")
-    # Another process tells what has changed since whole, and what has not not at all.
+    # After a restart, changed files are described in full, and unchanged files are not repeated.
     assert requests(gateway).count("total = 1") == 0
     assert question(gateway).count("new.py (5 B)") == 1
 

@@ -1,4 +1,4 @@
-"""What can be typed in a chat, and what an edit of a message does."""
+"""Commands in a chat, and edits of messages."""
 
 import shutil
 from dataclasses import replace
@@ -42,7 +42,7 @@ async def test_stop_before_the_first_word(gateway: GatewayProcess, chat: int) ->
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess) -> None:
-    # Only the terminal may run commands; its messages come through the control socket.
+    # Only the terminal may run commands; its messages arrive through the control socket.
     command = lasting_command()
     sleep = Call("exec", {"command": f"exec {command}"})
     gateway.model.script(ReplyScript(tool_calls=(sleep,)))

@@ -1,4 +1,4 @@
-"""A long conversation with a real gateway: its summary, its cost, and a kill while it is told."""
+"""Compaction of a long conversation: its summary, its cost, and a kill during the summary."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,14 +9,14 @@ from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 SMALL = {"context": {"max_tokens": 12_000}}
-# So short that several messages fit between the mark and the end of the window: who writes on while
-# a summary begins must not come to wait for it.
+# Short enough for several messages to fit between the threshold and the end of the window, so that
+# people who write while a summary is made do not have to wait for it.
 LONG = "word " * 100
 TOLD = "They sent the same words again and again."
 
 
 def is_summary(body: Mapping[str, Any]) -> bool:
-    """Whether it is the conversation with the request for a summary behind it, or a transcript."""
+    """Return whether the request is for a summary of its own conversation or of a transcript."""
     is_behind = load_prompt("summarise_here") in str(body["messages"][-1]["content"])
     return is_behind or body["messages"][0]["content"] == load_prompt("summarise")
 
@@ -38,13 +38,13 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     count = 0
     while not summaries():
         count += 1
-        # Whoever writes does not wait for the summary.
+        # A person who writes does not wait for the summary.
         assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count
         assert count < 100
     await alone.kill()
     told[0] = ReplyScript(text=TOLD)
     await alone.start()
-    # How the model counts is learned anew: the mark may lie a little higher now.
+    # The model's token counts are learned again, so the threshold may now be slightly higher.
     while summaries() == 1:
         count += 1
         assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count
@@ -81,7 +81,7 @@ async def test_what_people_wrote_outlives_compactions_commands_and_a_kill(
         return sum(is_summary(request.body) for request in alone.model.requests)
 
     def lost(count: int) -> list[int]:
-        """The conditions that the newest request of a turn does not hold."""
+        """Return the conditions missing from the newest request of a turn."""
         asked = next(one for one in reversed(alone.model.requests) if not is_summary(one.body))
         return [n for n in range(count) if f"condition {n} is kept" not in str(asked.body)]
 
@@ -95,7 +95,7 @@ async def test_what_people_wrote_outlives_compactions_commands_and_a_kill(
         count += 1
         assert lost(count) == []
         assert count < 200
-    # Killed in the middle of one that a person asked for: the old state holds.
+    # A kill during a requested compaction leaves the old state in force.
     held[0] = True
     before = summaries()
     await alone.api.user_says(7, "/compact")

@@ -1,4 +1,4 @@
-"""Pictures and voices that a running gateway makes, as they arrive in a chat."""
+"""Pictures and voices that a running gateway generates, as they arrive in a chat."""
 
 from tests.fakes.bot_chats import Effect
 from tests.fakes.listener import Listener
@@ -50,11 +50,11 @@ async def test_a_voice_message_is_answered_in_writing_and_by_voice(alone: Gatewa
         (request,) = studio.requests
         assert request["input"] == "All is well."
         assert (request["voice"], request["response_format"]) == ("coral", "opus")
-        # What was written is answered in writing only.
+        # A written message gets only a written answer.
         assert await alone.answers_to(OWNER, "thanks")
         await alone.idle()
         assert len(studio.requests) == 1
-        # A service that fails costs the voice and nothing else.
+        # A failing service costs only the voice.
         studio.answers.append((500, {"error": "busy"}))
         alone.model.script("Second.")
         await alone.api.user_sends(OWNER, "voice", b"OggS")

@@ -1,4 +1,4 @@
-"""A gateway whose model is dead, as its operator sees it."""
+"""A gateway whose model is unreachable, as its operator sees it."""
 
 import json
 from pathlib import Path

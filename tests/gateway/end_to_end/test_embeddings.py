@@ -1,4 +1,4 @@
-"""A gateway with a model of embeddings finds what was said in other words."""
+"""A gateway with an embedding model finds statements in other words."""
 
 from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -26,7 +26,7 @@ async def test_what_means_the_same_is_found_in_memory_and_conversations(
         alone.model.embedded.clear()
         alone.model.script(search, "Momo.")
         await alone.answers_to(OWNER, "And again?")
-        # What was asked about once is not asked about again, not even the question.
+        # Known texts are not embedded a second time, not even the query.
         fresh = {text for batch in alone.model.embedded for text in batch}
         assert fresh
         assert not fresh & known

@@ -1,4 +1,4 @@
-"""What a conversation has seen of files is known after a restart."""
+"""File contents seen in a session are remembered after a restart."""
 
 from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess

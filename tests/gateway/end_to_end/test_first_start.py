@@ -1,4 +1,4 @@
-"""A gateway that nobody has written a file for: from the environment alone, or with a way out."""
+"""First start without a configuration file: from the environment alone, or with instructions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A full disk: nothing is confirmed that is not stored, and it goes on when there is room."""
+"""A full disk: unstored messages are not confirmed, and work resumes once there is space."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from tests.fakes.model import ModelServer
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.postgres_server import only_sqlite
 
-# Kore takes in nothing below 50 MB of free disk; the file system must have room for more.
+# Kore accepts nothing below 50 MB of free disk space, so the file system must be larger.
 SIZE_MB = 56
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, in memory."""
+    """Mount a separate file system in memory."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = f"size={SIZE_MB}m,mode=0700"
@@ -58,7 +58,7 @@ async def test_what_cannot_be_written_at_all_is_not_lost(
         model_server.latency_s = 0.5
         await bot_api.user_says(7, "hi")
         await gateway.until(lambda: model_server.requests)
-        # Full to the last byte, while the answer is on its way and has to be stored.
+        # Fill the disk to the last byte while the answer is in flight and must be stored.
         filler = small_disk / "filler"
         _fill(filler)
         await gateway.until(lambda: "disk is full" in gateway.output())

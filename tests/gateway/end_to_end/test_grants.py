@@ -1,4 +1,4 @@
-"""What was allowed for longer than once can be seen, and taken back."""
+"""Lasting grants are listed and revoked."""
 
 import json
 from typing import Any
@@ -60,13 +60,13 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
         assert (told.code, f"write_file {NOTES}" in told.out) == (0, True)
         reason = list(entries(alone.home / "audit"))[-1]["reason"]
         assert reason.startswith(f"grant {always['id']}: taken back by cli:")
-        # From the next call on it is asked again.
+        # The next call is asked about again.
         seed(alone)
         await allow(alone, "Always allow exactly this", change)
         unknown = await alone.kore("policy", "revoke", "99")
         assert (unknown.code, "no grant 99" in unknown.err) == (1, True)
         assert (await alone.kore("policy", "revoke", "both")).code == 1
-    # Nothing runs any more: the verbs work on what is stored.
+    # Without a gateway, the verbs work on the database.
     assert len(await grants(alone)) == 2
     assert (await alone.kore("policy", "revoke", "all")).out.startswith("2 revoked")
     assert await grants(alone) == []

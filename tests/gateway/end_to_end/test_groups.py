@@ -1,4 +1,4 @@
-"""Groups that the bot comes into and leaves, and topics that are closed while it works."""
+"""Groups that the bot joins and leaves, and topics that are closed while it works."""
 
 import pytest
 
@@ -94,7 +94,7 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
     assert shown.thread_id is None
     (italic,) = shown.entities
     assert shown.text[italic["offset"] :][: italic["length"]] == "answer"
-    # A file tells it, too, with or without a caption.
+    # A file has the notice too, with or without a caption.
     (gateway.workspace / "r.txt").write_text("hello")
     call = Call("send_file", {"path": "r.txt"})
     gateway.api.chats.closed_threads.clear()
@@ -106,7 +106,7 @@ async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
         "↪ From a closed or deleted topic:",
         "↪ From a closed or deleted topic:\nDone.",
     ]
-    # The topic's conversation is still its own.
+    # The topic's session is still separate.
     gateway.api.chats.closed_threads.clear()
     await gateway.answers_to(group, "@kore_test_bot again", thread_id=5)
     assert "go" in gateway.model.requests[-1].raw.decode()

@@ -1,4 +1,4 @@
-"""A gateway that starts is given the data by the terminal that owns it, and the other way round."""
+"""Handover of the data between a terminal that owns it and a gateway that starts, and back."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from tests.gateway.stored import unlike
 
 _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 _EFFECTS = "effects/ran"
-# Has its effect, and lasts until the test lets it end.
+# Has its effect, then waits until the test releases it.
 _LASTING = f"echo once >> {_EFFECTS}; while [ ! -e effects/go ]; do sleep 0.05; done"
 
 
@@ -76,7 +76,7 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     alone: GatewayProcess, words: tuple[str, ...]
 ) -> None:
     (alone.workspace / "effects").mkdir(parents=True)
-    # The second call is planned when the data is let go, and runs in the gateway.
+    # The second call is planned when the data is released, and runs in the gateway.
     second = run("echo twice >> effects/ran")
     alone.model.script(
         ReplyScript(tool_calls=(run(_LASTING),)), ReplyScript(tool_calls=(second,)), "Done."
@@ -101,7 +101,7 @@ async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
     ):
         await first.see("quits.")
         async with kore_agent(alone.home, environ=_ENVIRON) as second:
-            # Once it asks for a line it also watches the conversation.
+            # The prompt means that the terminal also watches the session.
             await second.see("quits.")
             await second.see(PROMPT)
             await alone.start()
@@ -165,7 +165,7 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
         while (await alone.status())["messages_waiting"] or (await alone.status())["lanes_busy"]:
             await alone.api.news(0.01)
         await alone.kill()
-    # A kill between sending and storing that it was sent leaves a repeat, which says so.
+    # A kill between sending and recording leaves a repeated message, marked as such.
     answers = [one for one in alone.api.answers(OWNER) if not one.startswith("↻")]
     assert answers == [f"done {100 + n}" for n in range(rounds)]
     effects = done.read_text().split() if done.exists() else []
@@ -175,7 +175,7 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
 
 
 async def release_when_asked(gateway: GatewayProcess) -> None:
-    """The step that runs ends as soon as the gateway has asked for the data."""
+    """Finish the running step as soon as the gateway has asked for the data."""
     while "asks for the data" not in gateway.log_text():
         await asyncio.sleep(0.01)
     (gateway.workspace / "effects/go").touch()

@@ -1,4 +1,4 @@
-"""Hooks of a running gateway, also through a kill."""
+"""Hooks of a running gateway, including through a kill."""
 
 import os
 

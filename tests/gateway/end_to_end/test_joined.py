@@ -1,4 +1,4 @@
-"""Messages of several people that one turn answers, as the model reads them."""
+"""Messages of several people answered in a single turn, as the model reads them."""
 
 from typing import Any
 

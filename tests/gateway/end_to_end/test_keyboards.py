@@ -1,4 +1,4 @@
-"""Buttons below what commands answer."""
+"""Buttons below the replies of commands."""
 
 import json
 
@@ -12,7 +12,7 @@ GROUP = -300
 
 
 async def menu(gateway: GatewayProcess, command: str, chat: int = OWNER) -> ChatMessage:
-    """The newest message with buttons, once the command is answered."""
+    """Return the newest message with buttons, once the command is answered."""
     before = len(gateway.api.chat(chat)) + 1
     await gateway.api.user_says(chat, command, user_id=OWNER)
     await gateway.until(lambda: len(gateway.api.chat(chat)) > before)
@@ -35,7 +35,7 @@ async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -
     await alone.start()
     assert await press(alone, shown, "plan", user_id=OWNER) == "/mode plan"
     assert "Mode of this conversation: plan" in await answer(alone)
-    # What was pressed keeps its text and loses its buttons.
+    # A pressed message retains its text and loses its buttons.
     text = shown.text
     await alone.until(lambda: not shown.reply_markup)
     assert shown.text == text

@@ -1,4 +1,4 @@
-"""What people hear while a vendor's limit lasts."""
+"""Messages to people while a vendor's rate limit lasts."""
 
 from tests.fakes.model_script import rate_limited
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -13,6 +13,6 @@ async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
         assert "/model" in answer
         assert "(rate-limited)" in (await alone.answers_to(OWNER, "next"))[-1]
         assert len(alone.model.requests) == 1
-        # The account has been topped up: choosing the model again asks it at once.
+        # The account has been topped up: choosing the model again sends a request at once.
         await alone.answers_to(OWNER, "/model stand-in")
         assert (await alone.answers_to(OWNER, "now?"))[-1] == "echo: now?"

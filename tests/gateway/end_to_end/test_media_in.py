@@ -1,4 +1,4 @@
-"""Files that people send by Telegram: on disk, shown to the model, and never lost."""
+"""Files that people send by Telegram: stored on disk, shown to the model, and never lost."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def png(shade: int, extra: int = 0) -> bytes:
-    """A picture of one dot, as small as they are, and `extra` bytes that nobody looks at."""
+    """Return a PNG of a single pixel, with `extra` bytes of ignored data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checked = zlib.crc32(kind + data)
@@ -32,12 +32,12 @@ def png(shade: int, extra: int = 0) -> bytes:
 
 
 def last_user_message(gateway: GatewayProcess) -> str:
-    """The newest user message, as the model got it."""
+    """Return the newest user message, as the model received it."""
     return json.dumps(gateway.model.requests[-1].body["messages"][-1], ensure_ascii=False)
 
 
 def inbox(gateway: GatewayProcess, chat: int) -> list[Path]:
-    """The files that came from somebody, the oldest first."""
+    """Return the files received in this chat, oldest first."""
     folder = gateway.workspace / "inbox" / "telegram" / str(chat)
     return sorted(folder.iterdir(), key=os.path.getmtime) if folder.is_dir() else []
 
@@ -111,7 +111,7 @@ async def test_nothing_that_is_sent_meets_silence(
 
 async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_sends(chat, "photo", png(1), album="9", caption="my cats")
-    # Not in the same poll as the first.
+    # The other pictures must not arrive in the same poll as the first.
     await gateway.until(lambda: not gateway.api.pending_updates)
     for shade in (2, 3):
         await gateway.api.user_sends(chat, "photo", png(shade), album="9")

@@ -1,4 +1,4 @@
-"""Files that the model sends: by Telegram, once, also over a kill, and only what may leave."""
+"""Files that the model sends by Telegram: once, even over a kill, and only permitted files."""
 
 import json
 
@@ -136,7 +136,7 @@ class TestRunning:
     async def test_after_strangers_words_a_private_file_asks_before_others_get_it(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
-        """Anybody but the owner alone: the model may have been talked into it."""
+        """Applies to every recipient but the owner, because the model may have been manipulated."""
         name = put(gateway, "plan.txt", b"the plan")
         await gateway.answers_to(OWNER, "hi")
         gateway.model.script(

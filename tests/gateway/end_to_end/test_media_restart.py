@@ -1,4 +1,4 @@
-"""Files and a gateway of their own: a kill loses nothing, and takes nothing in twice."""
+"""Media across restarts: a kill loses nothing, and no file is received twice."""
 
 import base64
 import json
@@ -85,7 +85,7 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
         assert alone.api.answers(7) == ["echo: [voice]"]
         assert 'transcription: \\"buy milk\\"' in last_user_message(alone)
         assert [one.data for one in listener.requests] == [b"OggS"] * 2
-        # It was fetched once: only the listening was tried again.
+        # The file was fetched once; only the transcription was retried.
         assert alone.api.calls.count("file") == 1
     assert "sk-voice" not in alone.log_text()
 
@@ -100,7 +100,7 @@ async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayPr
         alone.config.write_text(json.dumps({**config, "model_list": free}))
         await alone.start()
         alone.model.latency_s = 60.0
-        # The stand-in tells of three seconds.
+        # The fake server reports a length of three seconds.
         await alone.api.user_sends(7, "voice", b"OggS")
         await alone.until(lambda: alone.model.requests)
         await alone.kill()

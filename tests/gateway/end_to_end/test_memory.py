@@ -1,4 +1,4 @@
-"""How the gateway's process keeps its memory."""
+"""Memory allocation of the gateway's process."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from gateway.runtime.libc import function
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
-# What glibc reserves for an arena beside the first, on 64-bit systems, at a multiple of it.
+# Size and alignment that glibc reserves for each further arena on 64-bit systems.
 _ARENA_BYTES = 64 * 2**20
 
 
@@ -25,7 +25,10 @@ async def test_all_threads_share_one_arena(alone: GatewayProcess) -> None:
 
 
 def _arenas(maps: str) -> int:
-    """Counted by what is in use of each, and the rest of it."""
+    """Return the number of further arenas.
+
+    Each is a used mapping followed by an unused mapping.
+    """
     rows = [line.split(maxsplit=2) for line in maps.splitlines()]
     places = [tuple(int(end, 16) for end in row[0].split("-")) for row in rows]
     return sum(

@@ -1,4 +1,4 @@
-"""Before a conversation is summarized the model is asked, once, what to keep in memory."""
+"""Before a conversation is summarized, the model is asked once to save important facts."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def asked_count(body: Mapping[str, Any]) -> int:
 
 
 def mind(body: Mapping[str, Any]) -> ReplyScript:
-    """Remembers when it is asked to."""
+    """Remember a fact when asked to."""
     if is_summary(body):
         return ReplyScript(text="They sent words.")
     last = body["messages"][-1]
@@ -41,7 +41,7 @@ async def test_what_it_keeps_is_in_memory_before_the_summary(alone: GatewayProce
             assert count < 100
         before = requests[: _first_summary(requests)]
         assert "sends words all day" in memory.read_text()
-        # Once, and with a message: what was sent before stays as it was.
+        # Asked once, in a message, so that earlier messages stay unchanged.
         counts = [asked_count(request.body) for request in before]
         assert counts == sorted(counts)
         assert (counts[0], counts[-1]) == (0, 1)

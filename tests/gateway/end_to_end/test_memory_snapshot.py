@@ -1,4 +1,4 @@
-"""The memory that a session began with stays in its prompt, so that the prompt cache holds."""
+"""A session's prompt retains the memory from its start, so that the prompt cache stays valid."""
 
 from itertools import pairwise
 from typing import Any

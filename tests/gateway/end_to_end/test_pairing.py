@@ -1,4 +1,4 @@
-"""From a stranger to somebody who is answered: over Telegram, the command line and the chat."""
+"""Pairing of a stranger over Telegram, the command line and the chat."""
 
 import re
 
@@ -16,14 +16,14 @@ OWNED = {"telegram": {"allow_from": []}}
 
 
 async def code_for(gateway: GatewayProcess, person: int) -> str:
-    """The code that this person is sent."""
+    """Return the code that this person receives."""
     answer = (await gateway.answers_to(person, "hello?"))[-1]
     (code,) = CODE.findall(answer)
     return str(code)
 
 
 def database_text(gateway: GatewayProcess) -> str:
-    """All that is in the database, read while nobody owns it."""
+    """Return all text in the database, read while it has no owner."""
     assert not gateway.runs
     return database_content(gateway.database).decode("latin-1")
 
@@ -47,7 +47,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         assert alone.api.answers(77)[-1] == "echo: thanks"
         assert "telegram:77" in (await alone.kore("pair", "list", "--json")).out
 
-        # The second one asks the owner, who is told and needs no terminal.
+        # The second person asks the owner, who gets a message and needs no terminal.
         other = await code_for(alone, 78)
         await alone.until(lambda: any(other in text for text in alone.api.answers(77)))
         assert "78" in (await alone.answers_to(77, f"/pair approve {other}"))[-1]
@@ -58,7 +58,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
     assert code not in alone.log_text()
     assert other not in alone.log_text()
 
-    # Both are still let in after a restart, and revoking one takes effect at once.
+    # Both still have access after a restart, and a revocation takes effect at once.
     async with alone:
         assert (await alone.answers_to(78, "again"))[-1] == "echo: again"
         assert (await alone.kore("pair", "revoke", "telegram:78")).code == 0
@@ -106,7 +106,7 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         (letter,) = await wait_for_questions(alone)
         assert code in letter.text
         approve = button(letter, "Approve")
-        # Neither somebody else's press counts nor one in another chat.
+        # A press by another person or in another chat does not count.
         assert await push(alone, letter, approve, user_id=77) == "Only my owner can do that."
         await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=OWNER)
         (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
@@ -186,7 +186,7 @@ async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
     async with alone:
         assert "Too many wrong codes" in (await alone.answers_to(OWNER, f"/pair {code}"))[-1]
         assert await alone.answers_to(77, "hi") == alone.api.answers(77)
-        # It is the owner's chat that is locked; the machine's user did not guess.
+        # Only the owner's chat is locked; the machine's user made no wrong guess.
         assert (await alone.kore("pair", "approve", code)).code == 0
 
 
@@ -214,7 +214,7 @@ async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
         await alone.idle()
         await alone.until(lambda: alone.api.answers(66))
         assert "I don't recognize you yet" in alone.api.answers(66)[-1]
-        # What the owner is told of the stranger carries the number, whatever the name says.
+        # The notice to the owner contains the stranger's id, regardless of the name.
         assert any("(telegram:66)" in text for text in alone.api.answers(OWNER))
         assert (await alone.answers_to(66, "/pair list"))[1:] == []
         assert len(alone.model.requests) == 1

@@ -1,6 +1,6 @@
-"""One person tries to read and to poison what others told Kore; the model does all they ask.
+"""A person tries to read and to poison memories of others, and the model does all that they ask.
 
-The proof does not need a good model: this one makes every call that the attacker writes.
+The proof does not need a good model: the fake model makes every call that the attacker writes.
 """
 
 import json
@@ -43,9 +43,9 @@ def obey(body: Mapping[str, Any]) -> ReplyScript:
 
 
 async def run_calls(gateway: GatewayProcess, person: int, *calls: tuple[str, Any]) -> str:
-    """Have the model make these calls, some at a time; returns what this person is then shown.
+    """Have the model make these calls in batches, and return the text shown to this person.
 
-    What needs the owner's consent does not get it.
+    Calls that need the owner's consent do not get it.
     """
     known = len(gateway.api.answers(person))
     for some in batches(calls, 12):
@@ -57,8 +57,10 @@ async def run_calls(gateway: GatewayProcess, person: int, *calls: tuple[str, Any
 
 
 def open_question(gateway: GatewayProcess) -> tuple[int, str] | None:
-    """The first question in the owner's chat, as its message and what its last button (Deny)
-    sends."""
+    """Return the first question in the owner's chat.
+
+    It is the message id and the data of its last button, Deny.
+    """
     for shown in gateway.api.chat(OWNER):
         rows = (shown.reply_markup or {}).get("inline_keyboard")
         if shown.from_bot and rows:
@@ -72,7 +74,7 @@ def batches(calls: Sequence[tuple[str, Any]], size: int) -> Iterator[Sequence[tu
 
 
 def spellings(path: str) -> list[str]:
-    """Other names for the same file."""
+    """Return other names for the same file."""
     folder, _, name = path.rpartition("/")
     return [
         path,
@@ -87,7 +89,7 @@ def spellings(path: str) -> list[str]:
 
 
 def tell_from_everybody(gateway: GatewayProcess) -> None:
-    """The owner, Alice and a group each told Kore something; Bob did."""
+    """Write memories of the owner, Alice, a group and Bob."""
     gateway.configure(
         {
             "telegram": {"allow_from": [OWNER, ALICE, BOB]},
@@ -100,7 +102,7 @@ def tell_from_everybody(gateway: GatewayProcess) -> None:
         file = gateway.workspace / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"- 2025-01-01: {text}\n")
-    # Links that were there before.
+    # Links that existed before.
     (gateway.workspace / "way").symlink_to(".")
     (gateway.workspace / "alias.md").symlink_to(f"memory/telegram/{ALICE}/MEMORY.md")
 
@@ -145,27 +147,27 @@ async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
         edit = {"old_string": "2025", "new_string": POISON}
         await run_calls(alone, BOB, *calls, *(("edit_file", {"path": t, **edit}) for t in targets))
 
-        # Bob was shown nothing of the others, nor was the model while it worked for him.
+        # Neither Bob nor the model, while it worked for him, saw anything of the others.
         texts = "\n".join(alone.api.answers(BOB))
         asked = "\n".join(json.dumps(request.body) for request in alone.model.requests)
         for canary in CANARIES:
             assert canary not in texts
             assert canary not in asked
 
-        # What he planted reaches nobody else: no file that others' prompts are made of changed.
+        # Bob's text reaches no other person: the files that make up their prompts are unchanged.
         assert {path: (alone.workspace / path).read_bytes() for path in VICTIMS} == before
         for person, group in ((OWNER, OWNER), (ALICE, ALICE), (ALICE, GROUP)):
             alone.model.requests.clear()
             text = "hi" if group > 0 else "@kore_test_bot hi"
             await alone.answers_to(group, text, user_id=person)
             assert POISON not in json.dumps(alone.model.requests[-1].body)
-        # That the test can see what a prompt holds: Bob's own memory is in his.
+        # Check that the test can see the content of a prompt: Bob's own memory is in his.
         await alone.answers_to(BOB, "/new")
         await alone.answers_to(BOB, "hi")
         assert OF_BOB in json.dumps(alone.model.requests[-1].body)
     files = [path for path in alone.workspace.rglob("*") if path.is_file()]
     planted = {path for path in files if POISON in path.read_text(errors="replace")}
-    # An ordinary file is common ground; nothing that a prompt is made of may hold it.
+    # An ordinary file is shared, but files that make up prompts must not contain the text.
     assert planted <= {alone.workspace / OWN / "MEMORY.md", alone.workspace / "common.md"}
     assert alone.workspace / "common.md" in planted
 
@@ -206,13 +208,13 @@ async def test_what_one_person_said_and_noted_is_found_by_nobody_else(
         shown = await run_calls(alone, OWNER, search)
         assert f"it is {OF_OWNER}" in shown
         assert not [canary for canary in (OF_ALICE, OF_BOB, OF_GROUP) if canary in shown]
-        # An id that somebody has seen or guessed opens it to its owner alone.
+        # A session id, seen or guessed, opens the session only for its owner.
         (hit,) = re.findall(r"(\d{8}_\w+:\d+), \S+ the person: it is", shown)
         opened = ("memory_search", {"query": hit})
         assert f"it is {OF_OWNER}" in await run_calls(alone, OWNER, opened)
         assert OF_OWNER not in await run_calls(alone, BOB, opened)
 
-        # In a group the owner finds what the group noted, and nothing of their own.
+        # In a group, the owner finds the group's notes but not their own.
         await alone.answers_to(GROUP, f"@kore_test_bot {json.dumps([search])}", user_id=OWNER)
         shown = "\n".join(alone.api.answers(GROUP))
         assert f"2025-01-01: {OF_GROUP}" in shown

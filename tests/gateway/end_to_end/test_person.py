@@ -1,4 +1,4 @@
-"""What is kept of one person is given out, and done away with, to the last byte."""
+"""Stored data of a person: exported, and deleted to the last byte."""
 
 import json
 import os
@@ -15,7 +15,7 @@ WORDS = ("Zebrafinch", "Quokkafield", "Axolotlpond")
 
 
 def places_with(gateway: GatewayProcess, word: str) -> list[str]:
-    """Files in its home with these letters in them, in any common encoding, and its database."""
+    """Return the database and the files that contain this word in any common encoding."""
     forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
     contents = {
         str(path.relative_to(gateway.home)): path.read_bytes()
@@ -27,7 +27,7 @@ def places_with(gateway: GatewayProcess, word: str) -> list[str]:
 
 
 async def talk_in_chats(gateway: GatewayProcess) -> None:
-    """Somebody talks in private and in a group, others do too."""
+    """Have this person and others write in private chats and in a group."""
     await gateway.answers_to(OWNER, "the owner says Hollyhock")
     await gateway.answers_to(PERSON, f"my word is {WORDS[0]}")
     await gateway.answers_to(PERSON, "/new")
@@ -82,7 +82,7 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
         assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
         gone = await alone.kore("user", "show", f"telegram:{PERSON}")
         assert (gone.code, "no data is stored about" in gone.err) == (1, True)
-        # They may come again, and begin anew.
+        # The person may return and start from the beginning.
         assert (await alone.answers_to(PERSON, "hello"))[-1] == "echo: hello"
     assert places_with(alone, WORDS[0]) == []
 
@@ -105,7 +105,10 @@ async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProces
 
 
 def is_record(name: str) -> bool:
-    """The audit log and the gateway's log tell who did what; they stay."""
+    """Return whether the file is a record of actions, which is not deleted.
+
+    These are the audit log and the gateway's log.
+    """
     return name.startswith(("audit", "logs"))
 
 

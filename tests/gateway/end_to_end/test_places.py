@@ -1,4 +1,4 @@
-"""One chat is spoken to otherwise than another, by the configuration."""
+"""Settings of individual chats, such as persona and model."""
 
 from collections.abc import AsyncIterator
 

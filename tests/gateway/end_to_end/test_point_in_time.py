@@ -1,4 +1,4 @@
-"""The drill of docs/postgresql.md: a base backup and archived WAL, restored to a moment."""
+"""The drill of docs/postgresql.md: a base backup and archived WAL, restored to a point in time."""
 
 import os
 import pwd
@@ -32,7 +32,7 @@ def server() -> Iterator[PostgresServer]:
 
 
 def run(program: str, *words: str | Path) -> None:
-    """As the user that PostgreSQL runs as."""
+    """Run the program as the user of PostgreSQL."""
     folder = postgres_server.programs()
     assert folder is not None
     entry = pwd.getpwnam("postgres") if os.getuid() == 0 else None
@@ -49,7 +49,7 @@ def run(program: str, *words: str | Path) -> None:
 
 
 def sql(address: str, statement: str) -> str:
-    # As any program: a server in recovery takes no connection of Kore's, all of which may write.
+    # Connect without Kore's settings, which require a writable server and so exclude recovery.
     with closing(psycopg.connect(address, autocommit=True)) as connection:
         cursor = connection.execute(statement.encode())
         row = cursor.fetchone() if cursor.description else None
@@ -87,7 +87,7 @@ async def test_a_database_is_restored_to_a_moment(server: PostgresServer, tmp_pa
             where = ("-h", server.folder, "-U", "kore", "-D", base)
             run("pg_basebackup", *where, "-X", "none", "-c", "fast")
             assert await gateway.answers_to(1, "kept") == ["echo: before", "echo: kept"]
-            # In the middle of a turn, whose call has its effect after the moment.
+            # Stop in the middle of a turn whose call has its effect after the restore point.
             effect = Call("append_file", {"path": "effect.txt", "content": "once\n"})
             model.script(ReplyScript(tool_calls=(effect,), waits_at=0), "Done.")
             await api.user_says(7, "do it")
@@ -100,7 +100,7 @@ async def test_a_database_is_restored_to_a_moment(server: PostgresServer, tmp_pa
             sql(address, "SELECT pg_switch_wal()::text")
             gateway.signal(signal.SIGKILL)
             await gateway.ended()
-            # Orderly, so that the last of the WAL is archived; then the disk is lost.
+            # Shut down cleanly, so that the last WAL segment is archived; then the disk is lost.
             server.stop("fast")
             shutil.rmtree(server.data)
 
@@ -120,7 +120,7 @@ async def test_a_database_is_restored_to_a_moment(server: PostgresServer, tmp_pa
             asked = len(model.requests)
             await gateway.start()
             await gateway.idle()
-            # Nothing under way goes on: its effect is there already.
+            # The interrupted turn is not resumed, because its effect already exists.
             assert len(model.requests) == asked
             assert (gateway.workspace / "effect.txt").read_text() == "once\n"
             assert api.answers(7)[-1].startswith("⚠️ A backup was restored")

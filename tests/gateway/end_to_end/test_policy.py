@@ -1,11 +1,11 @@
-"""The policy as people in a chat meet it."""
+"""The policy as people in a chat experience it."""
 
 from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
 def result(gateway: GatewayProcess) -> str:
-    """What the model was told of its last call."""
+    """Return the result of the last call, as the model received it."""
     return str(gateway.model.requests[-1].body["messages"][-1]["content"])
 
 

@@ -1,4 +1,4 @@
-"""A folder that one works in, from the command line to the model."""
+"""A project folder, from the command line to the model."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ async def test_a_folder_is_told_once_in_a_conversation(
     await alone.start()
 
     async def ask(text: str) -> str:
-        """The last message as it was sent."""
+        """Return the last message as it was sent."""
         ran = await alone.kore("agent", "-c", "-m", text, "--cwd", project)
         assert ran.code == 0, ran.err
         return str(alone.model.requests[-1].body["messages"][-1]["content"])
@@ -93,7 +93,7 @@ async def test_instructions_further_down_come_with_what_is_read_there(
     reading = ReplyScript(tool_calls=(Call("read_file", {"path": "barn/hay.py"}),))
 
     async def result() -> str:
-        """What the model is shown of the file."""
+        """Return the file's content as the model sees it."""
         alone.model.script(reading, "Read.")
         ran = await alone.kore("agent", "-m", "look", "--cwd", project)
         assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""A reaction says that a message was taken in, and goes with its answer."""
+"""A reaction confirms that a message was received, and disappears with the answer."""
 
 from tests.fakes.faults import status
 from tests.fakes.model_script import ReplyScript
@@ -37,7 +37,7 @@ async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayPro
     await alone.until(lambda: reactions_in(alone, 7).get(second.message_id) == ["👀"])
     await alone.until(lambda: alone.api.answers(7) == ["One."])
     await alone.until(lambda: reactions_in(alone, 7)[first.message_id] == [])
-    # Somebody "types" for the second: all that follows the first answer is done by then.
+    # "Typing" for the second message means that all work after the first answer is done.
     typing = alone.api.calls.count("sendChatAction")
     await alone.until(lambda: alone.api.calls.count("sendChatAction") > typing)
     assert reactions_in(alone, 7)[second.message_id] == ["👀"]
@@ -46,7 +46,7 @@ async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayPro
 async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
-    # Slow enough for a reaction to be there before it is taken away.
+    # Slow enough for a reaction to appear before it is removed.
     alone.model.latency_s = 1.0
     said = await alone.api.user_says(7, "go")
     await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: ["👀"]})

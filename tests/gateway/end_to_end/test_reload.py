@@ -1,4 +1,4 @@
-"""The configuration changes while the gateway runs."""
+"""Configuration changes while the gateway runs."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, PATIENCE_S, GatewayP
 
 
 def change_section(gateway: GatewayProcess, section: str, **values: Any) -> None:
-    """The file as an editor leaves it, with other values."""
+    """Rewrite the file with other values, as an editor would."""
     config = json.loads(gateway.config.read_text())
     config[section] = {**config.get(section, {}), **values}
     gateway.config.write_text(json.dumps(config))
@@ -26,7 +26,7 @@ async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:
 
 
 async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
-    """What is known of the configuration, as soon as somebody watches it."""
+    """Return the reported state of the configuration, once it is watched."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := (await gateway.status())["config"]) is None:
         assert time.monotonic() < deadline, gateway.log_text()
@@ -52,7 +52,8 @@ async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
         change_section(alone, "telegram", allow_from=[8])
-        # By then it holds, whether this has brought it or the gateway's own look at the file.
+        # The setting is now in force, through this command or through the gateway's own check of
+        # the file.
         ran = await alone.kore("reload", "--json")
         assert set(json.loads(ran.out)["changed"]) <= {"telegram.allow_from"}
         before = len(alone.model.requests)

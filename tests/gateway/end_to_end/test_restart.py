@@ -1,4 +1,4 @@
-"""What people see when the gateway dies in the middle, or is told to stop there."""
+"""Messages to people when the gateway is killed or stopped in the middle of its work."""
 
 import signal
 
@@ -13,7 +13,7 @@ async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess)
     # Longer than any test waits.
     alone.model.script(ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.2))
     await alone.api.user_says(7, "go")
-    # The second version proves that the first one's id came back and was kept.
+    # The second version proves that the id of the first was received and stored.
     await alone.until(lambda: "editMessageText" in alone.methods(7))
     await alone.kill()
     alone.model.script("The whole answer.")
@@ -32,7 +32,7 @@ async def test_a_kill_in_a_second_page_loses_and_repeats_nothing(alone: GatewayP
     alone.model.script(slow)
     await alone.api.user_says(7, "go")
     await alone.until(lambda: len(alone.api.answers(7)) == 2)
-    # The second version of the second page proves that its id came back and was kept.
+    # The second version of the second page proves that its id was received and stored.
     second = alone.api.chat(7)[-1].message_id
     await alone.until(
         lambda: any(e.message_id == second for e in alone.effects(7) if "edit" in e.method)
@@ -52,7 +52,7 @@ async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayP
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     await alone.api.user_says(7, "go")
     await alone.until(lambda: any("⏳" in answer for answer in alone.api.answers(7)))
-    # The script of the second call is used up by then.
+    # The script of the second call is now used up.
     await alone.until(lambda: len(alone.model.requests) == 2)
     await alone.kill()
     alone.model.script("Found.")
@@ -67,7 +67,7 @@ async def test_a_kill_before_the_first_word_leaves_nothing_but_a_draft(
     await alone.start()
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     await alone.api.user_says(7, "go")
-    # The script is used up by then.
+    # The script is now used up.
     await alone.until(lambda: alone.api.chats.drafts.get(7) and alone.model.requests)
     await alone.kill()
     assert alone.api.answers(7) == []
@@ -101,7 +101,7 @@ async def test_a_stop_between_two_steps_is_finished_after_the_start(alone: Gatew
     await alone.api.user_says(7, "go")
     await alone.until(lambda: alone.model.waiting)
     alone.signal(signal.SIGTERM)
-    # It has heard of the stop before the model calls the tool.
+    # The stop is noticed before the model calls the tool.
     await alone.api.wait_for(lambda: not alone.api.polling)
     alone.model.let_go()
     assert await alone.ended() == 0
@@ -149,7 +149,7 @@ async def test_a_tool_that_has_run_does_not_run_again_after_a_kill(alone: Gatewa
     await alone.idle()
     assert (alone.workspace / "log.txt").read_text() == "once\n"
     assert alone.api.answers(7) == ["echo: go"]
-    # The model is asked again with the very request whose answer was lost.
+    # The request whose answer was lost is repeated byte for byte.
     assert alone.model.requests[2].raw == alone.model.requests[1].raw
 
 

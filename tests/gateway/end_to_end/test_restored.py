@@ -1,4 +1,4 @@
-"""A backup that is restored holds work that was finished after it was made."""
+"""A restored backup contains work that was finished after the backup was made."""
 
 from tests.fakes.faults import status
 from tests.fakes.model_script import Call, ReplyScript
@@ -42,7 +42,7 @@ async def test_a_restored_backup_repeats_no_effect_and_no_answer_unmarked(
     assert told.startswith("⚠️ A backup was restored")
     assert "kore replay 2" in told
     await alone.stop()
-    # That is said once.
+    # The notice appears only once.
     before = len(alone.api.sends)
     await alone.start()
     assert await alone.answers_to(7, "and now?") == [*alone.api.answers(7)[:-1], "echo: and now?"]

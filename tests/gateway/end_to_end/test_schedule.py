@@ -1,4 +1,4 @@
-"""Jobs of a real gateway, over kills of it."""
+"""Scheduled jobs of a real gateway, across kills."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ async def test_a_kill_while_a_task_runs_goes_on_with_it_and_answers_once(
 ) -> None:
     alone.model.latency_s = 60
     await alone.start()
-    # Not `told`: it may come due before the answer to this is seen, and then lasts.
+    # Do not wait for the reply: the job may start before it arrives, and then takes long.
     await alone.api.user_says(OWNER, "/cron ask in 1s count")
     await alone.until(lambda: alone.model.requests)
     await alone.kill()
@@ -91,7 +91,7 @@ async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_sp
     await alone.start()
     await alone.answers_to(OWNER, "buy gold for me tomorrow")
     assert len(await jobs(alone)) == 1
-    # Everybody in a group is a stranger.
+    # In a group, everyone counts as a stranger.
     await alone.api.user_says(-100_7, "@kore_test_bot buy gold for us", user_id=OWNER)
     (question,) = await wait_for_questions(alone, -100_7)
     assert "schedule" in question.text

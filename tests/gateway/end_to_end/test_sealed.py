@@ -1,4 +1,4 @@
-"""A real gateway whose stored messages are sealed: keys given, wrong, changed and taken away."""
+"""Encrypted message storage in a real gateway: keys added, wrong, changed and removed."""
 
 import base64
 import secrets
@@ -18,7 +18,7 @@ KEYS = {
 
 
 class Sealed(GatewayProcess):
-    """A gateway with keys in its environment."""
+    """Gateway with keys in its environment."""
 
     keys: Mapping[str, str] = KEYS
 
@@ -29,7 +29,7 @@ class Sealed(GatewayProcess):
         self.configure({"store": {"encryption_key_env": name}})
 
     def stored(self) -> bytes:
-        """All that is in the database and in its copies."""
+        """Return the content of the database and of its copies."""
         files = sorted(self.home.glob("*.db*"))
         return database_content(self.database) + b"".join(file.read_bytes() for file in files)
 
@@ -57,7 +57,7 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     assert (refused.code, "a different key from the one in ONE_KEY" in refused.err) == (1, True)
     gateway.seal_with("TWO_KEY")
     async with gateway:
-        # The model is shown the whole conversation: it was opened with the new key.
+        # The model receives the whole conversation, decrypted with the new key.
         await gateway.answers_to(CHAT, "canary three")
         told = model_server.requests[-1].raw.decode()
         assert all(word in told for word in ("canary one", "canary two", "canary three"))

@@ -84,7 +84,7 @@ async def test_print_shows_the_answer_while_it_is_being_written(gateway: Gateway
     gateway.model.script(ReplyScript(text=text, pieces=4, waits_at=3))
     environ = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
     async with kore_there(gateway.home, "-p", "say it", environ=environ) as terminal:
-        # The rest comes only after that.
+        # The rest of the answer follows only after that.
         await terminal.see("alpha")
         assert "delta" not in terminal.text
         gateway.model.let_go()

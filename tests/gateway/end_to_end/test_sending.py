@@ -1,4 +1,4 @@
-"""What is promised when sending fails, each way of failing."""
+"""Delivery guarantees for each kind of failure while sending."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What MCP servers ask, in a chat with the real program: buttons, a reply, and a kill between."""
+"""Questions from MCP servers in a chat with the real program: buttons, a reply, and a kill."""
 
 import sys
 from pathlib import Path
@@ -43,12 +43,12 @@ async def test_a_form_is_answered_by_a_button_and_a_reply_across_a_kill(
     (question,) = await wait_for_questions(alone)
     assert "the MCP server shop asks" in question.text
     data = button(question, "small")
-    # That it was sent is noted: else it is sent once more.
+    # Wait until the send is recorded; otherwise the question would be sent again.
     await alone.posted()
     await alone.kill()
     await alone.start()
     await alone.until(lambda: "Withdrawn: I was restarted" in alone.api.answers(OWNER)[0])
-    # The model calls again, and this answer is not for that call.
+    # The model calls again, and the earlier answer does not apply to that call.
     (second,) = await wait_for_questions(alone)
     assert second.message_id != question.message_id
     assert "Too late" in await push(alone, question, data)

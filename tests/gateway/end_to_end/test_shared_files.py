@@ -1,4 +1,4 @@
-"""Two machines, one after the other, with one database and one `store.files`."""
+"""Two machines in succession, with a shared database and a shared `store.files`."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ from tests.gateway.end_to_end.test_media_out import files, put, sends
 
 @dataclass
 class SharedPlace:
-    """A value of `store.files`, and what a process needs to reach it."""
+    """Value of `store.files`, and the environment that a process needs to access it."""
 
     address: str
     server: S3Server | None = None
@@ -63,7 +63,7 @@ class Machines:
 
 @pytest.fixture
 async def machines(tmp_path: Path, place: SharedPlace) -> AsyncIterator[Machines]:
-    """Each has a home and a workspace of its own."""
+    """Yield two machines, each with a home and a workspace of its own."""
     store = {"url": postgres_server.create_database(), "files": place.address}
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         made = []
@@ -81,7 +81,7 @@ async def machines(tmp_path: Path, place: SharedPlace) -> AsyncIterator[Machines
 
 
 def share_workspace(machines: Machines, folder: Path) -> Path:
-    """Changes of files can be undone where the files are."""
+    """Share a workspace between the machines, because undo needs the files themselves."""
     workspace = folder / "workspace"
     workspace.mkdir()
     for one in (machines.first, machines.second):

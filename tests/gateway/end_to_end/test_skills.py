@@ -1,4 +1,4 @@
-"""Skills in Telegram: called for by name, also through a kill."""
+"""Skills in Telegram: invoked by name, including through a kill."""
 
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.asking import (

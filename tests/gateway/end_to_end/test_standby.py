@@ -1,4 +1,4 @@
-"""Two gateways on one PostgreSQL database: one works, the other stands by, and either may die."""
+"""Two gateways on a PostgreSQL database: one works, the other waits, and either may die."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ STANDS_BY = "standing by"
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    """Two machines, as far as Kore can tell: each with a home of its own."""
+    """Yield two machines, as far as Kore can tell: each with a home of its own."""
     store = {"url": postgres_server.create_database(), "lease_s": 2}
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         gateways = []
@@ -37,14 +37,14 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def stand_by(gateway: GatewayProcess) -> None:
-    """Start it while the other one is at work."""
+    """Start the gateway while the other is at work, and wait until it is on standby."""
     told = gateway.log_text().count(STANDS_BY)
     await gateway.launch()
     await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > told)
 
 
 async def kill_at_work(first: GatewayProcess, second: GatewayProcess, words: str) -> None:
-    """In the middle of a turn; the other one answers."""
+    """Kill the first gateway in the middle of a turn, which the second then answers."""
     model, api = first.model, first.api
     count = len(model.requests)
     model.latency_s = 60.0

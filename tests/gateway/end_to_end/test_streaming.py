@@ -1,4 +1,4 @@
-"""An answer that takes a while is one message that grows."""
+"""A slow answer is a single message that grows."""
 
 import pytest
 
@@ -84,7 +84,7 @@ async def test_a_long_answer_goes_on_in_further_messages_while_it_streams(
     effects = gateway.effects(chat)
     sent = [e.message_id for e in effects if e.method == "sendMessage"]
     assert [shown.message_id for shown in gateway.api.chat(chat) if shown.from_bot] == sent
-    # None was refused because it changed nothing.
+    # No edit was rejected as unchanged.
     edits = [e for e in effects if e.method == "editMessageText"]
     assert gateway.api.calls.count("editMessageText") - begun == len(edits)
 

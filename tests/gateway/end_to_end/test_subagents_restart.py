@@ -48,7 +48,7 @@ async def test_a_kill_while_a_sub_agent_waits_for_an_answer_costs_nothing(
 
 
 def busy(latency_s: float) -> Mind:
-    """A model that sends somebody out in the background; that one takes so long."""
+    """Return a model that starts a background sub-agent, which answers after this time."""
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         last = body["messages"][-1]
@@ -84,7 +84,7 @@ async def test_a_kill_while_background_work_runs_loses_and_repeats_nothing(
     await alone.api.user_says(OWNER, "and now?")
     await alone.until(lambda: "echo: and now?" in alone.api.answers(OWNER))
     await alone.idle()
-    # The kill may have come between the platform's effect and our note of it.
+    # The kill may have come between the platform's effect and our record of it.
     answers = [text for text in alone.api.answers(OWNER) if not text.startswith("↻")]
     assert answers == ["It works on it.", "The sub-agent looked.", "echo: and now?"]
     last = json.dumps(alone.model.requests[-1].body)
@@ -92,7 +92,10 @@ async def test_a_kill_while_background_work_runs_loses_and_repeats_nothing(
 
 
 def in_a_row(hanging: int) -> Mind:
-    """A model that has a sub-agent run a command; its request of this number gets no answer."""
+    """Return a model that has a sub-agent run a command.
+
+    Request number `hanging` gets no answer.
+    """
     numbers = count(1)
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:

@@ -1,4 +1,4 @@
-"""A group becomes a supergroup: the conversation goes on in it, whatever happens meanwhile."""
+"""A group becomes a supergroup: its session continues there, regardless of concurrent events."""
 
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
@@ -29,7 +29,7 @@ async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
     alone.model.script(ReplyScript(text=TEXT, pieces=40, waits_at=20))
     await alone.api.user_says(GROUP, "@kore_test_bot go", chat_type="group")
     await alone.until(lambda: "sendMessage" in alone.methods(GROUP))
-    # Of the new id only a refused send tells, and what is shown stands in the old group.
+    # Only a rejected send reveals the new id, and the preview is in the old group.
     alone.api.group_becomes(GROUP, SUPER, tell=False)
     alone.model.let_go()
     await alone.until(lambda: alone.api.answers(SUPER))

@@ -1,4 +1,4 @@
-"""The gateway dies with work open, and terminals own its data until it is back."""
+"""A gateway dies with unfinished work, and terminals own its data until it is back."""
 
 import shutil
 
@@ -25,11 +25,14 @@ _EFFECTS = "effects/ran"
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProcess) -> None:
-    """One chat is in the middle of its turn, one waits behind a download, one for an approval, one
-    for its answer to be sent, one for a reminder."""
+    """Each chat has different unfinished work.
+
+    The chats are in the middle of a turn, or wait behind a download, for an approval, for an answer
+    to be sent, or for a reminder.
+    """
     await alone.start()
     (alone.workspace / "effects").mkdir()
-    # What needs an approval when its turn goes on.
+    # A call that needs approval when its turn continues.
     alone.model.script(ReplyScript(tool_calls=(run(f"echo once >> {_EFFECTS}"),)))
     await alone.api.user_says(OWNER, "run it")
     (question,) = await wait_for_questions(alone)
@@ -98,7 +101,7 @@ async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
     await wait_for_questions(alone)
     await alone.idle()
     await alone.kill()
-    # Longer than the question's time.
+    # Longer than the question's timeout.
     alone.model.script(ReplyScript(tool_calls=(run("sleep 3"),)), "slept", "As you wish.")
     ran = await alone.kore("agent", "-y", "-m", "sleep")
     assert (ran.code, ran.out) == (0, "slept\n"), ran.err

@@ -1,4 +1,4 @@
-"""A model's thoughts are stored with the conversation and go back to it, whatever happens."""
+"""A model's thoughts are stored with the session and sent back to it, in every situation."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LOOKED = Call("append_file", {"path": "log.txt", "content": "once\n"})
 
 @pytest.fixture
 def thinking(alone: GatewayProcess) -> GatewayProcess:
-    """A gateway with two models of Anthropic's format and one of OpenAI's."""
+    """Return a gateway with two Anthropic models and an OpenAI model."""
     base = {"api_base": alone.model.base_url, "api_key": KEY}
     names = {"claude": "anthropic/claude-opus-5", "fable": "anthropic/claude-fable-5-1"}
     names["other"] = "openai/other"
@@ -28,7 +28,7 @@ def thinking(alone: GatewayProcess) -> GatewayProcess:
 
 
 def thoughts(gateway: GatewayProcess, n: int = -1) -> tuple[int, int]:
-    """How many thoughts request `n` held, and how many of them the vendor keeps to itself."""
+    """Return the numbers of readable and of redacted thoughts in request `n`."""
     raw = gateway.model.requests[n].raw.decode()
     return raw.count(SIGNATURE), raw.count(REDACTED)
 
@@ -55,7 +55,7 @@ async def test_thoughts_of_a_turn_that_was_killed_go_back_unchanged(
 async def test_thoughts_live_through_another_model_and_a_summary(thinking: GatewayProcess) -> None:
     async with thinking:
         for n in range(5):
-            # What people write stays word for word; what the model says becomes a summary.
+            # Text by people is preserved verbatim; the model's text becomes a summary.
             text = f"answer {n} " + "x " * 1_500
             thinking.model.script(ReplyScript(reasoning=f"thought {n}", text=text))
             await thinking.answers_to(OWNER, f"question {n}")
@@ -67,7 +67,7 @@ async def test_thoughts_live_through_another_model_and_a_summary(thinking: Gatew
         assert thoughts(thinking) == (5, 5)
         await thinking.answers_to(OWNER, "/compact")
         assert (await thinking.answers_to(OWNER, "still there?"))[-1] == "echo: still there?"
-        # The last three rounds stay as they were; the other two thoughts went with their rounds.
+        # The last three rounds are unchanged; the other two thoughts went with their rounds.
         assert 0 < thoughts(thinking)[0] < 5
 
 
@@ -87,5 +87,5 @@ async def test_thoughts_that_a_model_refuses_never_end_a_conversation(
         asked = len(thinking.model.requests)
         for text in ("one", "two", "three"):
             assert (await thinking.answers_to(OWNER, text))[-1] == f"echo: {text}"
-        # Refused once, and from then on left out before it is asked.
+        # The request is rejected once; from then on, thoughts are left out in advance.
         assert len(thinking.model.requests) - asked == 4

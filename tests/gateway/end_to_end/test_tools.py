@@ -1,4 +1,4 @@
-"""What people may have done from a chat, whose memory is whose, and what the model is sent."""
+"""Tools that people may use from a chat, the owner of each memory, and the model's input."""
 
 import shutil
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def result(gateway: GatewayProcess) -> str:
-    """What the model was told of its last call."""
+    """Return the result of the last call, as the model received it."""
     last: Mapping[str, str] = gateway.model.requests[-1].body["messages"][-1]
     assert last["role"] == "tool"
     return last["content"]

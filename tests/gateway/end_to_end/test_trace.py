@@ -1,4 +1,4 @@
-"""What was done stays below an answer, where somebody wants that."""
+"""The trace of a turn's actions stays below the answer, if enabled."""
 
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -31,7 +31,7 @@ async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> N
     await alone.answers_to(OWNER, "/verbose off")
     work(alone, "c.txt")
     assert (await alone.answers_to(OWNER, "go"))[-1] == "Done."
-    # The model is told nothing of it.
+    # The trace is not sent to the model.
     assert all("🔧" not in asked.raw.decode() for asked in alone.model.requests)
 
 

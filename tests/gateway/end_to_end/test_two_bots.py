@@ -1,4 +1,4 @@
-"""Two bots of one Kore, in one group and apart."""
+"""Two bots of the same Kore, in a group and in private chats."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ SECTIONS = {"telegram": {"accounts": [ACCOUNT], "chats": {str(GROUP): {"listen":
 
 
 def group_messages(pair: BotPair) -> list[list[str]]:
-    """What each of the two has said in the group, the first one's before the second's."""
+    """Return the messages of both bots in the group, the first bot's before the second's."""
     return [
         [one.text or "" for one in journal if one.chat_id == GROUP]
         for journal in (pair.sends, pair.second.sends)
@@ -43,7 +43,7 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         await pair.all_hear(GROUP, "@second_test_bot you?", user_id=7)
         await gateway.idle()
         assert group_messages(pair) == [["one"], ["two"]]
-        # Each has heard all that was not for it, and nothing of the other's conversation.
+        # Each bot heard all messages not addressed to it, but nothing of the other's session.
         asked = model_server.requests[-1].raw.decode()
         assert "Person 7: people talk" in asked
         assert "Person 7: @kore_test_bot you?" in asked

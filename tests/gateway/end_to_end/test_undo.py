@@ -1,4 +1,4 @@
-"""Undoing in Telegram, across deaths of the gateway."""
+"""Undo in Telegram, across kills of the gateway."""
 
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
@@ -25,7 +25,7 @@ async def test_an_undo_during_which_the_gateway_dies_happens_once(alone: Gateway
     file = alone.workspace / "a.txt"
     assert file.read_text() == "one\ntwo\nthree\n"
     await alone.api.user_says(OWNER, "/undo")
-    # As soon as the file has changed: the answer is perhaps stored, perhaps not.
+    # As soon as the file has changed; the answer may or may not be stored yet.
     await alone.until(lambda: file.read_text() != "one\ntwo\nthree\n")
     await alone.kill()
     await alone.start()

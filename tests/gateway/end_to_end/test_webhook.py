@@ -1,4 +1,4 @@
-"""Telegram calls a real gateway, through a proxy as it would stand in front of it."""
+"""Telegram's webhook calls to a real gateway, through a reverse proxy."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 
 class Proxy(LoopbackServer):
-    """Passes calls on to whatever port the gateway has; 502 while it has none."""
+    """Proxy that forwards calls to the gateway's current port; without a gateway it answers 502."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Proxy(LoopbackServer):
 
 @asynccontextmanager
 async def in_front(gateway: GatewayProcess) -> AsyncIterator[Proxy]:
-    """The gateway by webhook, with Telegram calling; it is not started yet."""
+    """Configure the gateway for a webhook called by Telegram; it is not started yet."""
     async with Proxy() as proxy, asyncio.TaskGroup() as group:
         hook = {"mode": "webhook", "webhook_url": proxy.url}
         gateway.configure({"telegram": hook})
@@ -49,7 +49,7 @@ async def in_front(gateway: GatewayProcess) -> AsyncIterator[Proxy]:
 
 
 async def begin(gateway: GatewayProcess, proxy: Proxy) -> None:
-    """Start it, and tell the proxy where it is."""
+    """Start the gateway and set its port in the proxy."""
     known = gateway.output().count("listening for webhooks at")
     await gateway.launch()
     await gateway.until(lambda: gateway.output().count("listening for webhooks at") > known)

@@ -1,4 +1,4 @@
-"""What an operator sees of workers and does with them: status, pages, drain, rolling upgrade."""
+"""Operation of workers: status, health pages, drain and rolling upgrade."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ _PAGES = re.compile(r"health and metrics at (http://127\.0\.0\.1:\d+)")
 
 @dataclass
 class Fleet:
-    """A gateway that leaves its turns to two workers, none of which runs yet."""
+    """Gateway that leaves its turns to two workers, neither of which runs yet."""
 
     front: GatewayProcess
     workers: list[GatewayProcess]
@@ -50,7 +50,10 @@ class Fleet:
         return list((await self.front.status())["workers"]["alive"])
 
     async def asks(self, chat: int, words: str) -> None:
-        """Returns once it is answered: a gateway is idle while a worker is at a turn."""
+        """Send a message and wait for its answer.
+
+        Waiting until the gateway is idle is not enough, because a worker may still run the turn.
+        """
         await self.front.api.user_says(chat, words)
         await self.front.until(lambda: f"echo: {words}" in self.front.api.answers(chat))
 
@@ -127,7 +130,7 @@ async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
 
 async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
     one, other = fleet.workers
-    # A worker may start only on tables that a gateway has made and leaves to it.
+    # A worker may start only once a gateway has created the tables and released them.
     await one.launch()
     await one.until(lambda: _PAGES.search(one.log_text()))
     async with aiohttp.ClientSession() as client:
@@ -137,7 +140,7 @@ async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
             503,
             '{"status": "degraded", "broken": ["gateway"]}',
         )
-        # An owner that has begun ends workers that joined before it.
+        # A new owner ends workers that joined before it.
         await fleet.front.start()
         await one.until(lambda: "taking turns" in one.log_text())
         await other.launch()
@@ -153,7 +156,7 @@ async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
         assert text.count("kore_worker_last_beat_seconds{") == 2
         handled = [(await page(client, each, "/metrics"))[1] for each in (one, other)]
         assert sorted("kore_turns_handled_total 1" in text for text in handled) == [False, True]
-        # It says that it is ending as soon as it is, and answers meanwhile.
+        # A draining worker reports it at once, and still answers requests.
         fleet.model.script(ReplyScript(text="late", waits_at=0))
         await fleet.front.api.user_says(2, "wait")
         await fleet.front.until(lambda: fleet.model.waiting)
@@ -178,7 +181,7 @@ async def test_a_killed_worker_is_counted(fleet: Fleet) -> None:
 
 async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet: Fleet) -> None:
     await fleet.start()
-    # Long enough for what each says of itself to be known.
+    # Wait until the state reported by each worker is known.
     await fleet.until_alive(2)
     gaps_s: list[float] = []
     for chat in range(1, 5):
@@ -203,8 +206,8 @@ async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet
         joined = busy.log_text().count("taking turns")
         await busy.launch()
         await busy.until(lambda b=busy, n=joined: b.log_text().count("taking turns") > n)
-    # Usually a tenth; what no hint told of would wait for a look of over a second. On a machine
-    # that is busy with other things not every one is as fast.
+    # Usually a tenth of a second; without a hint, the next poll would take over a second. On a busy
+    # machine, not every gap is as short.
     assert sorted(gaps_s)[1] < 1, gaps_s
 
 
@@ -213,21 +216,21 @@ async def test_workers_of_the_version_before_go_on_until_they_are_too_old(fleet:
     old, new = fleet.workers
     numbers = {one: number_of(one) for one in fleet.workers}
     (newest,) = stored.read_postgres(fleet.address, "migration", "max(number)")[0]
-    # A gateway that begins ends the one whose program is too old for its tables, and no other.
+    # A new gateway ends only the worker whose program is too old for its tables.
     change(fleet.address, "worker", {"schema": 1}, id=numbers[old])
     await fleet.front.stop()
     await fleet.front.start()
     assert await old.exit_code() == REPLACED
     await fleet.asks(1, "one")
     assert [one["number"] for one in await fleet.status()] == [numbers[new]]
-    # A gateway of the next version has made one migration more, which these understand.
+    # The next version's gateway has a further migration that these workers understand.
     with closing(connect(fleet.address)) as server:
         tx = PostgresTransaction(server)
         stored.add(tx, "migration", number=newest + 1, applied_at=time.time())
     await fleet.asks(1, "two")
     await old.launch()
     await fleet.until_alive(2)
-    # And one that they do not.
+    # And a migration that they do not understand.
     change(fleet.address, "owner", {"oldest_schema": newest + 1})
     new.signal(signal.SIGTERM)
     assert await new.exit_code() == 0
@@ -247,7 +250,7 @@ def change(address: str, table: str, values: dict[str, object], **where: object)
 
 @pytest.mark.slow
 async def test_a_call_that_lasts_is_cut_off_and_begun_again_elsewhere(fleet: Fleet) -> None:
-    """A drain waits for it for so long, and no longer."""
+    """A drain waits for the call for a limited time."""
     await fleet.start()
     await fleet.until_alive(2)
     fleet.model.script(ReplyScript(text="never", waits_at=0))

@@ -1,4 +1,4 @@
-"""The database is away from a gateway and its worker for longer than their leases on it."""
+"""The database is unavailable to a gateway and its worker for longer than their leases on it."""
 
 import asyncio
 import signal
@@ -18,14 +18,14 @@ pytestmark = [
     pytest.mark.slow,
 ]
 LEASE_S = 5.0
-# In `_LOOKS_S` the gateway looks for workers that have died.
+# Every `_LOOKS_S` the gateway looks for workers that have died.
 _AWAY_S, _LOOKS_S = 6.0, 1.5
 
 
 async def test_a_worker_that_the_database_was_away_from_goes_on_with_its_turn(
     tmp_path: Path,
 ) -> None:
-    """Also where the gateway has reached it again first."""
+    """This also applies if the gateway reconnects first."""
     front, beside = tmp_path / "front", tmp_path / "worker"
     front.mkdir()
     beside.mkdir()

@@ -1,4 +1,4 @@
-"""A Telegram channel in front of the stand-in Bot API, with waits short enough for tests."""
+"""Telegram channel in front of the fake Bot API, with waits short enough for tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ QUICK = TelegramSettings(
 
 
 class Store:
-    """What accept has put on disk."""
+    """Store of everything that `accept` has put on disk."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -59,7 +59,7 @@ def store() -> Store:
 
 @pytest.fixture
 async def channel(bot_api: BotApi) -> AsyncIterator[TelegramChannel]:
-    """A channel that only sends."""
+    """Yield a channel that only sends."""
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=RateLimiter(None))
     yield channel
     await channel.aclose()
@@ -67,7 +67,7 @@ async def channel(bot_api: BotApi) -> AsyncIterator[TelegramChannel]:
 
 @pytest.fixture
 def running(bot_api: BotApi, store: Store) -> Running:
-    """A channel that polls; keyword arguments change its settings."""
+    """Return a factory for a polling channel; keyword arguments change its settings."""
 
     @asynccontextmanager
     async def run(cursor: int | None = None, **changes: object) -> AsyncIterator[TelegramChannel]:

@@ -1,4 +1,6 @@
-"""What Telegram accepts as it stands: stricter than its server, which mends and drops in silence.
+"""Checks for messages that Telegram accepts unchanged.
+
+They are stricter than its server, which corrects and drops entities silently.
 
 https://core.telegram.org/bots/api#messageentity and the rules of its library,
 https://github.com/tdlib/td/blob/master/td/telegram/MessageEntity.cpp
@@ -20,7 +22,7 @@ KNOWN = CODE | QUOTES | STYLES | {"text_link"}
 
 
 def problems(part: OutboundPart) -> list[str]:
-    """Everything about the message that Telegram would refuse, mend or drop."""
+    """Yield every part of the message that Telegram would refuse, correct or drop."""
     return [*_of_text(part), *_of_entities(part), *_of_nesting(part.entities)]
 
 
@@ -64,7 +66,7 @@ def _of_entities(part: OutboundPart) -> Iterator[str]:
             yield f"splits a pair: {entity}"
             continue
         text = raw[first * 2 : last * 2].decode("utf-16-le")
-        # Code keeps its indentation, and with it the quotation that begins with it.
+        # Code keeps its indentation, and so does a quotation that starts with code.
         begins = any(e.type == "pre" and e.offset == first for e in part.entities)
         trimmed = text.rstrip() if begins else text.strip()
         if not trimmed.strip() or text != trimmed:

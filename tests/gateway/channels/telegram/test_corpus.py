@@ -1,4 +1,4 @@
-"""Awkward answers, one a file: whatever becomes of them is valid for Telegram and loses no text."""
+"""Awkward answers in one file each: their messages are valid for Telegram and lose no text."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from tests.gateway.channels.telegram.strict import problems
 
 CORPUS = Path(__file__).with_name("corpus")
 ANSWERS = sorted(path.name for path in CORPUS.iterdir() if path.name != "lost.json")
-# Words that may go, by file: LaTeX's commands, names of references, numbers that are counted anew.
+# Words that may be lost, by file: LaTeX commands, names of references, renumbered list numbers.
 LOST = json.loads((CORPUS / "lost.json").read_text())
 PREFIXES = 12
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _LONGEST = 3000
-# The parser's own: an entity of HTML is one character, and a mark of ours is not taken for one.
+# Handled by the parser: an HTML entity is a single character, and our own marks are not entities.
 _ENTITY = re.compile(r"&(?:#x?[0-9a-f]+|lt|gt|amp|quot|copy);", re.IGNORECASE)
 _HIDDEN = re.compile("[\ufdd0-\ufdd2\x00-\x08\x0b-\x1f\x7f]")
 
@@ -37,7 +37,7 @@ def answer(name: str) -> str:
 
 
 def visible_texts(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
-    """All that reaches the reader: the text, and what stands under words or beside code."""
+    """Yield all text that reaches the reader: message text, link targets and code languages."""
     for part in parts:
         yield part.text
         for entity in part.entities:
@@ -53,7 +53,7 @@ def letter_counts(of: Counter[str]) -> Counter[str]:
 
 
 def signs(text: str) -> Counter[str]:
-    """What is no word and no mark-up either: emoji, punctuation of other scripts, symbols."""
+    """Return characters that are neither words nor markup: emoji, symbols, punctuation."""
     text = _HIDDEN.sub("", mend(text).removeprefix("\ufeff"))
     return Counter(char for char in text if not char.isascii() and not char.isspace())
 
@@ -75,7 +75,7 @@ def test_no_text_is_lost(name: str) -> None:
     assert not signs(escape_invisible(markdown)) - signs(seen)
     wanted, found = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
-        # What fills a message without a blank is cut anywhere: its letters are looked for.
+        # Text that fills a message without a space is cut anywhere, so compare its characters.
         wanted, found = letter_counts(wanted), letter_counts(found)
     assert wanted - found == Counter(LOST.get(name, {}))
 

@@ -1,4 +1,4 @@
-"""Numbers that no server of Telegram's sends: each is read, refused or kept, and ends nothing."""
+"""Numbers that Telegram's servers never send: accepted or rejected without stopping the channel."""
 
 import json
 from typing import Any

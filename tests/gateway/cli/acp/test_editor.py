@@ -1,4 +1,4 @@
-"""`kore acp` with the client side of the official library."""
+"""`kore acp` driven by the client side of the official library."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ async def test_a_prompt_is_answered_and_the_folder_is_known(setup: EditorSetup) 
         assert await setup.ask(connection, session, words("hi")) == "end_turn"
         assert editor.text() == "Hello **there**"
         assert "a.py (10 B)" in setup.question()
-        # What Kore itself says comes too.
+        # Kore's own messages arrive too.
         editor.updates.clear()
         assert await setup.ask(connection, session, words("/status")) == "end_turn"
         assert "openai/fake" in editor.text()
@@ -48,7 +48,7 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) 
         (asked, options) = editor.questions[-1]
         assert "+total = 2" in str(asked.content)
         assert options == ["once", "session", "always", "deny"]
-        # The question, the call and its result are about one call.
+        # The question, the call and its result refer to the same call.
         states = editor.calls()
         assert {one for one, _ in states} == {asked.tool_call_id}
         assert [state for _, state in states] == ["pending", "in_progress", "completed"]
@@ -64,7 +64,7 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) 
             "1",
             "2",
         )
-        # Three calls that may have had one id from the vendor are three to the editor.
+        # The vendor may reuse an id for the three calls, but the editor gets three different ids.
         assert len({question.tool_call_id for question, _ in editor.questions}) == 3
 
 
@@ -111,7 +111,7 @@ async def test_files_and_pictures_come_with_a_prompt(setup: EditorSetup) -> None
         assert "unsaved = True" in body
         assert "The person points at the file" in body
         assert base64.b64encode(PNG).decode() in body
-        # What a file says is no word of the person's: it is marked in the store as private.
+        # Blocks with invalid base64, or with sound, are rejected.
         for wrong in (acp.image_block("no base64!", "image/png"), acp.audio_block("AAAA", "a/b")):
             with pytest.raises(acp.RequestError, match=r"base64|sound"):
                 await setup.ask(connection, session, wrong)

@@ -1,4 +1,4 @@
-"""Files as the editor shows them: unsaved text is read and changed, and nothing else is shown."""
+"""Files as the editor shows them: unsaved text is read and changed, and no other file is shown."""
 
 import asyncio
 import sys
@@ -38,7 +38,7 @@ async def session_of(setup: EditorSetup, connection: Any, folder: Path | None = 
 
 
 def last_result(setup: EditorSetup) -> str:
-    """The result that the model was sent last."""
+    """Return the newest tool result sent to the model."""
     results = [one for one in setup.model.requests[-1].body["messages"] if one["role"] == "tool"]
     return str(results[-1]["content"])
 
@@ -53,7 +53,7 @@ async def test_the_model_reads_what_the_editor_shows(setup: EditorSetup) -> None
         assert "total = 7" in last_result(setup)
         assert "not saved" in last_result(setup)
         assert file.read_text() == "total = 1\n"
-        # What the editor has saved is no news.
+        # Once the editor has saved the file, its text is not reported as unsaved.
         del editor.buffers[str(file)]
         setup.model.script(READ, "One.")
         await setup.ask(connection, session, words("and now?"))
@@ -76,7 +76,7 @@ async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
         assert file.read_text() == "total = 8\nmore = 1\n"
         assert editor.file_requests[-1] == ("write", str(file))
         assert str(file) not in editor.buffers
-        # The file is what the model wrote: it may go on without reading it again.
+        # The file is as the model wrote it, so the model may write again without reading it first.
         setup.model.script(write("total = 9\n"), "Done.")
         await setup.ask(connection, session, words("replace it"))
         assert file.read_text() == "total = 9\n"

@@ -37,7 +37,7 @@ def calls(tool: str, **arguments: Any) -> ReplyScript:
 
 
 def results(setup: EditorSetup) -> list[str]:
-    """What the tools of the last turn answered, as the model reads it."""
+    """Return the results of the last turn's tools, as the model reads them."""
     messages = setup.model.requests[-1].body["messages"]
     return [str(one["content"]) for one in messages if one["role"] == "tool"]
 
@@ -49,7 +49,7 @@ def offered(setup: EditorSetup) -> set[str]:
 
 @asynccontextmanager
 async def http_server(*transport: str) -> AsyncIterator[str]:
-    """The address of a real MCP server over HTTP, from the moment that it answers."""
+    """Run a real MCP server over HTTP, and yield its address once it answers."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", mcp_listener.__file__, str(port), *transport),
@@ -72,7 +72,7 @@ async def http_server(*transport: str) -> AsyncIterator[str]:
 
 
 def servers_alive() -> list[str]:
-    """The stand-in servers that run on this machine with this test's secret."""
+    """Return the ids of processes on this machine that have this test's secret."""
     alive = []
     for folder in Path("/proc").iterdir():
         try:
@@ -95,7 +95,8 @@ async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[stdio()])
         setup.model.script(calls("mcp__stand__where"), "There.")
         assert await setup.ask(connection, opened.session_id, words("where?")) == "end_turn"
-        # Asked before it ran, and with the variables that the editor gave, which nobody is shown.
+        # The call was confirmed before it ran. The editor's variables reach the server but not the
+        # model.
         assert [one[0].title for one in editor.questions]
         assert '"token": "' in results(setup)[-1]
         assert SECRET not in setup.model.requests[-1].raw.decode()
@@ -103,7 +104,7 @@ async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
         setup.model.script(calls("mcp__stand__echo", text="hello"), "No then.")
         await setup.ask(connection, opened.session_id, words("say hello"))
         assert "hello" not in results(setup)[-1]
-        # Another session of the same editor has none.
+        # Another session of the same editor does not have the server.
         other = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         setup.model.script("Nothing.")
         await setup.ask(connection, other.session_id, words("and you?"))
@@ -169,7 +170,7 @@ async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
         assert "mcp__mine__echo" in offered(setup)
         assert text.count("Kore has an MCP server mine of its own") == 1
         assert not servers_alive()
-        # Said once.
+        # The notice appears only once.
         setup.model.script("Again.")
         await setup.ask(connection, opened.session_id, words("hi again"))
         assert editor.text().count("cannot be used") == 1

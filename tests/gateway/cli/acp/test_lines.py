@@ -1,4 +1,4 @@
-"""The check of lines, which every other test of `kore acp` relies on."""
+"""The line check that every other test of `kore acp` relies on."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which of the things that an editor sends count as the person's own words."""
+"""Parts of an editor's prompt that count as the person's own words."""
 
 import base64
 from pathlib import Path
@@ -67,7 +67,7 @@ STRANGE = [
 def test_anything_else_is_untrusted(
     own: Path, uri: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A relative address is none of a file here, whatever lies in the working folder.
+    # A relative address does not name a local file, even if the working folder contains a match.
     monkeypatch.chdir(own)
     (own / "link.py").symlink_to("/etc/hostname")
     (own / "a https:" / "evil.example").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What MCP servers ask a person at an editor, and questions that end without the editor."""
+"""Questions from MCP servers to a person at an editor, and questions that end unanswered."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def question(schema: dict[str, Any], message: str = "Which one?") -> ReplyScript
 
 
 async def answer_of(setup: EditorSetup, connection: Any, script: ReplyScript) -> dict[str, Any]:
-    """What the server was told, as it says to the model."""
+    """Return the answer that the server received, as it reports it to the model."""
     opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
     setup.model.script(script, "So it is.")
     assert await setup.ask(connection, opened.session_id, words("ask me")) == "end_turn"
@@ -55,7 +55,7 @@ async def test_a_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
         assert "the MCP server stand asks" in message
         assert "Which one?" in message
         assert mode.requested_schema.properties["answer"].enum == ["red", "blue"]
-        # A text, and one that is not among the choices.
+        # A free text, and a value that is not among the choices.
         editor.elicited = {"action": "accept", "content": {"answer": "Ann"}}
         answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer == {"action": "accept", "content": {"value": "Ann"}}

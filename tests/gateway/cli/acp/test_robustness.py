@@ -1,4 +1,4 @@
-"""Editors that die, that are two, and that send too much."""
+"""Editors that crash, that share a session, or that send too much."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSet
         setup.model.script(TOUCH, "Made.")
         prompt = asyncio.create_task(setup.ask(connection, session, words("make it")))
         await asyncio.wait_for(editor.wait_at_question.wait(), 60)
-        # What is left of an editor after kill -9: a closed pipe.
+        # The state after kill -9 of an editor: a closed pipe.
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), 60) == 0
         with pytest.raises(ConnectionError):
@@ -39,7 +39,7 @@ async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSet
         setup.model.script("Here I am.")
         async with asyncio.timeout(60):
             assert await setup.ask(connection, session, words("are you there?")) == "end_turn"
-        # What the first one asked was asked here, and answered with yes.
+        # The first editor's question was asked here, and answered with yes.
         assert len(editor.questions) == 1
         assert (setup.project / "made").exists()
         assert editor.text().endswith("Here I am.")
@@ -75,6 +75,6 @@ async def test_a_huge_prompt_is_answered_or_refused_in_a_sentence(
         for blocks in ([words("x " * 2_500_000)], [words("a")] * 10_000):
             setup.model.script("Much.")
             assert await setup.ask(connection, session, *blocks) == "end_turn"
-        # What the first one made shorter may have taken the second answer.
+        # A summary of the first prompt may have used up the second scripted answer.
         assert editor.text().startswith("Much.")
         assert process.returncode is None

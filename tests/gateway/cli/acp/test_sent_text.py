@@ -1,4 +1,4 @@
-"""Words of a reply that begins anew."""
+"""Text of a reply that starts over."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def take_all(sent: SentText, *pieces: str) -> str:
 
 
 def begin_anew(*pieces: str) -> SentText:
-    """A reply that begins anew after these words."""
+    """Return the state of a reply that starts over after these words."""
     sent = SentText()
     assert take_all(sent, *pieces) == "".join(pieces)
     sent.begin_again()
@@ -42,7 +42,7 @@ def test_fewer_words_come_at_the_end() -> None:
     sent = begin_anew("One two three")
     assert take_all(sent, "One", " two") == ""
     assert sent.end_reply() == "\n\nOne two"
-    # What follows is another reply.
+    # Further text belongs to another reply.
     assert take_all(sent, "One", " two") == "One two"
 
 

@@ -1,4 +1,4 @@
-"""Model and mode of a session, as an editor's menus choose them."""
+"""Model and mode of a session, chosen from an editor's menus."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -41,7 +41,7 @@ async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -
         assert values_of(answer.config_options)["model"] == "big"
         await setup.ask(connection, session, words("hi"))
         assert setup.model.requests[-1].body["model"] == "large"
-        # A command changes the same choice, and the editor hears of it once.
+        # A command changes the same option, and the editor is notified once.
         editor.updates.clear()
         await setup.ask(connection, session, words("/model quick"))
         await setup.ask(connection, session, words("hi"))

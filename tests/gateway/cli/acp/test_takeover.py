@@ -1,4 +1,4 @@
-"""Editors while the data changes its owner."""
+"""Editors while another process takes over the data."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -59,7 +59,7 @@ async def test_menus_and_lists_work_while_a_gateway_takes_over(setup: EditorSetu
             callers = [group.create_task(list_and_choose()) for _ in range(3)]
             async with setup.gateway():
                 calls = 0
-                # Some more, by the new owner.
+                # Wait for further calls, answered by the new owner.
                 await wait_until(lambda: calls >= 6, 100)
                 for caller in callers:
                     caller.cancel()

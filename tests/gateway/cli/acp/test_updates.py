@@ -1,4 +1,4 @@
-"""What an editor shows of calls."""
+"""Updates about tool calls in an editor."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Long work as people run it: real processes, and a stand-in model that goes by the files."""
+"""Long tasks in real processes, with a fake model that acts according to the files."""
 
 import asyncio
 import json
@@ -23,9 +23,9 @@ def checklist(passing: list[bool]) -> str:
 
 
 class Worker:
-    """Plans three features, and has one more pass in each session; with a team of two, two.
+    """Fake model that plans three features and completes one in each session, or two with a team.
 
-    A member writes a file for its feature, after `member_s` seconds.
+    A team member writes a file for its feature after `member_s` seconds.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -97,22 +97,22 @@ class Place:
         )
 
     def trust(self) -> None:
-        """Take what lies in the folder for the owner's own words."""
+        """Mark the folder as trusted."""
         config = self.home / "config.json"
         trusted = {"security": {"trusted_folders": [str(self.work)]}}
         config.write_text(json.dumps(json.loads(config.read_text()) | trusted))
 
     def plan(self, *, done: bool = False) -> None:
-        """What `--init` leaves, or all features done."""
+        """Write the files that `--init` creates; with `done`, all features pass."""
         (self.work / "feature_list.json").write_text(checklist([done] * len(FEATURES)))
         (self.work / "PROGRESS.md").write_text("Nothing yet.")
 
     async def start(self, *words: str) -> PipedProcess:
-        """`kore agent` in the folder."""
+        """Start `kore agent` in the folder."""
         return await self._kore("agent", "-y", "--cwd", str(self.work), *words)
 
     async def serve(self) -> PipedProcess:
-        """A `kore gateway`, once it can be spoken to."""
+        """Start a `kore gateway`, and return once its control socket answers."""
         process = await self._kore("gateway", "--quiet")
         async with asyncio.timeout(30):
             while await ControlClient.connect(self.home / "kore.sock") is None:
@@ -121,7 +121,7 @@ class Place:
         return process
 
     async def wait_for_request(self, process: PipedProcess) -> None:
-        """Returns once the process has asked the model."""
+        """Wait until the process has sent a request to the model."""
         before = len(self.server.requests)
         async with asyncio.timeout(30):
             while len(self.server.requests) == before and process.returncode is None:
@@ -129,13 +129,13 @@ class Place:
 
     async def _kore(self, *words: str) -> PipedProcess:
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
-        # What runs here is ours, on every machine.
+        # Commands in this test are our own, so they need no sandbox on any machine.
         own = {"KORE_HOME": str(self.home), "KORE_SECURITY_SANDBOX": "none"}
         own |= postgres_server.environ_of(self.home)
         return await start_piped(words, cwd=self.home.parent, env=clean | own)
 
     async def run(self, *words: str) -> tuple[int, str]:
-        """The exit code of `kore agent`, and what stood on stderr."""
+        """Run `kore agent`, and return its exit code and its stderr."""
         process = await self.start(*words)
         async with asyncio.timeout(60):
             _, err = await process.communicate()
@@ -143,7 +143,7 @@ class Place:
         return process.returncode, err.decode()
 
     async def run_verb(self, *words: str) -> tuple[int, str]:
-        """The exit code of another verb, and what stood on stdout."""
+        """Run another verb, and return its exit code and its stdout."""
         process = await self._kore(*words)
         async with asyncio.timeout(60):
             out, _ = await process.communicate()
@@ -151,6 +151,6 @@ class Place:
         return process.returncode, out.decode()
 
     def first_messages(self) -> list[str]:
-        """What each session began with."""
+        """Return the first message of each session."""
         bodies = [one.body["messages"] for one in self.server.requests]
         return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]

@@ -1,4 +1,4 @@
-"""The command line of `kore agent`: what it takes, and what it refuses in one sentence."""
+"""Command line of `kore agent`: accepted options, and errors in one sentence."""
 
 import io
 import os

@@ -1,5 +1,7 @@
-"""`kore agent --full-access`: everything runs, without a sandbox and without a question, and
-nothing but the flag gives it."""
+"""`kore agent --full-access`: everything runs without a sandbox and without questions.
+
+Only the flag enables it.
+"""
 
 import asyncio
 import json
@@ -23,7 +25,7 @@ PROGRAMS = ("sh", "bash", "git", "python3", "curl", "rm", "mkdir", "cat", "ls", 
 
 
 class Terminal:
-    """A git repository, and a machine without bubblewrap."""
+    """Git repository on a machine without bubblewrap."""
 
     def __init__(self, place: Place, folder: Path) -> None:
         self.place, self.work, self.home = place, place.work, place.home
@@ -35,7 +37,7 @@ class Terminal:
                 (self.programs / name).symlink_to(program)
 
     async def run(self, *words: str, **environ: str) -> tuple[int, str, str]:
-        """The exit code of `kore agent -m go`, and what stood on stdout and stderr."""
+        """Run `kore agent -m go`, and return its exit code, stdout and stderr."""
         process = await self.start("agent", "--cwd", str(self.work), "-m", "go", *words, **environ)
         async with asyncio.timeout(60):
             out, err = await process.communicate()
@@ -48,7 +50,7 @@ class Terminal:
         return await start_piped(words, cwd=self.work, env=clean | own)
 
     def results(self) -> list[str]:
-        """What the calls came to, as the model read it."""
+        """Return the results of the calls, as the model reads them."""
         messages = self.place.server.requests[-1].body["messages"]
         return [str(one["content"]) for one in messages if one["role"] == "tool"]
 
@@ -109,7 +111,7 @@ async def test_ten_commands_run_without_a_sandbox_and_without_a_question(
     assert (outside / "there.txt").read_text() == "out\n"
     assert (outside / "too.txt").read_text() == "written"
     assert (terminal.work / "AGENTS.md").read_text() == "Use tabs."
-    # What other programs are to find, but no key.
+    # Variables for other programs are passed on, but keys are not.
     assert "secret= lib=/opt/lib" in results[9]
     assert "Full access: everything runs as" in err
 
@@ -128,7 +130,7 @@ async def test_the_model_and_the_audit_log_are_told_of_it(
 
 
 async def test_nothing_is_remembered(terminal: Terminal, model_server: ModelServer) -> None:
-    """Neither by the session nor by the data: the next run asks again."""
+    """Neither the session nor the data remembers it: the next run asks again."""
     model_server.script(*commands("rm -f x"), "done")
     assert (await terminal.run("--full-access"))[0] == 0
     model_server.script(*commands("rm -rf /nowhere-at-all"), "done")
@@ -142,7 +144,7 @@ async def test_nothing_is_remembered(terminal: Terminal, model_server: ModelServ
 async def test_what_it_has_taken_in_counts_for_the_next_run(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
-    """Its commands may have read anything: the session says so, once rules hold again."""
+    """Its commands may have read anything, so the session is tainted once rules apply again."""
     model_server.script(*commands("echo strangers"), "done")
     await terminal.run("--full-access")
     model_server.script(*commands("ls"), "done")
@@ -208,7 +210,7 @@ async def test_a_kore_that_runs_keeps_its_rules(
 async def test_neither_a_project_nor_the_environment_can_give_it(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
-    """Every way that a repository might try; what is no setting is refused as one or ignored."""
+    """A repository tries every way; attempts that are not settings are rejected or ignored."""
     config = {"security": {"full_access": True}}
     (terminal.work / "config.json").write_text(json.dumps(config))
     (terminal.work / ".env").write_text(
@@ -263,7 +265,7 @@ async def test_a_word_in_the_conversation_cannot_give_it(
 async def test_a_stored_token_is_worth_nothing_to_another_process(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
-    """A run that was killed in the middle leaves its message: whoever goes on has rules."""
+    """A killed run leaves its message behind; the process that resumes it applies the rules."""
     model_server.script(ReplyScript(text="never", latency_s=3600.0))
     process = await terminal.start(
         "agent", "--full-access", "--cwd", str(terminal.work), "-m", "go"

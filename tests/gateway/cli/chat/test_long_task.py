@@ -1,4 +1,4 @@
-"""Long work, from its plan to its ends."""
+"""Long tasks, from planning to each kind of end."""
 
 import json
 
@@ -82,7 +82,7 @@ async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> Non
     code, err = await place.run("--auto-continue", "an account page", "--max-hours", "0.0005")
     assert code == 5
     assert "time limit reached; no valid feature_list.json" in err
-    # The server may hear of the broken connection later than we of the end of the process.
+    # The server may notice the broken connection only after we notice the end of the process.
     await place.server.wait_for(lambda: place.server.abandoned == len(place.first_messages()))
     assert len(place.first_messages()) <= 1
 
@@ -166,7 +166,7 @@ async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     assert "all 3 features pass, after 2 sessions" in err
     asked = place.first_messages()
     assert "Work as a team: general, review" in asked[0]
-    # Its members are told what the one who sends them out tells them.
+    # Team members get their instructions from the model that started them.
     (member,) = {one for one in asked if one.startswith("Build: 1")}
     assert "Long work" not in member
 

@@ -1,4 +1,4 @@
-"""Long work whose processes are killed."""
+"""Long tasks whose processes are killed."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ from tests.gateway.cli.chat.long_task_scene import FEATURES, Place, checklist
 
 
 async def kill_after(lines: int, process: PipedProcess) -> int | None:
-    """Kill it at this line of what it tells; its exit code if it ends before."""
+    """Kill the process after this many lines of stderr; return its exit code if it ends before."""
     async with asyncio.timeout(60):
         for _ in range(lines):
             if not await process.stderr.readline():
@@ -40,7 +40,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
     assert code == 0
     assert lines > 3
     assert all(one["passes"] for one in place.mind.features())
-    # No progress file is left, no half-written file and no running session.
+    # No progress file, partly written file or running session is left behind.
     assert not [*place.home.glob("long/*.json"), *place.home.glob("long/*.new")]
     names = {path.name for path in place.work.iterdir() if path.suffix != ".kore-new"}
     assert names == {"feature_list.json", "PROGRESS.md", ".kore"}
@@ -57,7 +57,7 @@ async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Plac
 
 
 class Slow(MemoryService):
-    """Works until it is stopped, whatever it is told."""
+    """Service that works on every message until it is stopped."""
 
     async def submit(self, message: InboundMessage) -> None:
         await super().submit(replace(message, content="slow"))
@@ -74,7 +74,7 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
             task = asyncio.create_task(work.run(asyncio.Event()))
             while progress_file.read().worked_s == 0:
                 await asyncio.sleep(0)
-            # As a kill leaves it: on its lane, with the time so far.
+            # The record as a kill leaves it: on its lane, with the time so far.
             left = progress_file.read()
             task.cancel()
             await asyncio.wait({task})
@@ -103,7 +103,7 @@ async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) ->
 
 
 class Planner(MemoryService):
-    """Writes the checklist, whatever it is told."""
+    """Service that writes the checklist in response to every message."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

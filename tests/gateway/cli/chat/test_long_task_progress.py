@@ -1,4 +1,4 @@
-"""What a killed command leaves of its count."""
+"""Progress counters after a killed command."""
 
 from pathlib import Path
 

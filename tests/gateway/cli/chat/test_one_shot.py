@@ -1,4 +1,4 @@
-"""One turn for scripts: what goes to stdout, what to stderr, and the exit code."""
+"""Single turns for scripts: stdout, stderr and the exit code."""
 
 import asyncio
 import io
@@ -206,7 +206,7 @@ async def test_a_streamed_answer_is_printed_while_it_is_being_written(
         task = group.create_task(running.run(interrupted))
         while not out.getvalue():
             await asyncio.sleep(0.005)
-        # The turn ends only when it is told to.
+        # The turn ends only when it is interrupted.
         assert (out.getvalue(), task.done()) == ("working", False)
         interrupted.set()
     assert task.result() == 130

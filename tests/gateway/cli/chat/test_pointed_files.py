@@ -1,4 +1,4 @@
-"""`kore agent -f PATH`: how the model is shown pictures, folders and files that do not fit."""
+"""`kore agent -f PATH`: pictures, folders and files that are too large, as the model sees them."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.gateway.end_to_end.test_media_in import png
 
 
 async def run(place: Place, *words: str) -> tuple[int, str]:
-    """The exit code of `kore agent -m look`, and what stood on stderr."""
+    """Run `kore agent -m look`, and return its exit code and its stderr."""
     own = {"KORE_HOME": str(place.home), **postgres_server.environ_of(place.home)}
     environ = {"PATH": os.environ["PATH"], "HOME": str(place.work.parent)} | own
     words = ("agent", "--cwd", str(place.work), "-m", "look", *words)
@@ -24,7 +24,7 @@ async def run(place: Place, *words: str) -> tuple[int, str]:
 
 
 def question(model_server: ModelServer) -> str:
-    """The last user message, as the model got it."""
+    """Return the last user message, as the model received it."""
     return json.dumps(model_server.requests[-1].body["messages"][-1], ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Where `kore agent` works without `--cwd`."""
+"""Working folder of `kore agent` without `--cwd`."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from gateway.runtime.paths import DataDir
 
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home folder, with Kore's own in it."""
+    """Return the home folder, which contains Kore's own folder."""
     folder = tmp_path / "person"
     (folder / ".kore" / "workspace").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(folder))
@@ -47,7 +47,8 @@ def test_no_home_and_no_place_of_kore_is_a_project(
     person: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     assert _start(person, person / name, monkeypatch) is None
-    # A home folder that is a repository, of dotfiles for example, is none either.
+    # A home folder that is a repository, of dotfiles for example, does not count as a project
+    # either.
     (person / ".git").mkdir()
     assert _start(person, person / name, monkeypatch) is None
     (person / "letters").mkdir()

@@ -16,6 +16,6 @@ async def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def owner(home: Path) -> AsyncIterator[MemoryService]:
-    """A service that owns the data of this home."""
+    """Run a service that owns the data of this home."""
     async with MemoryService() as service, ControlServer(service, home / "kore.sock"):
         yield service

@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a real `kore agent` in it."""
+"""Pseudo-terminal that runs a real `kore agent`."""
 
 import asyncio
 import fcntl
@@ -23,7 +23,7 @@ _CONTROLS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[@-Z\\-_=>])|
 
 
 class Terminal:
-    """What the program wrote is `raw`; `text` is that without control codes."""
+    """Terminal with the program's output: `raw` as written, `text` without control codes."""
 
     def __init__(self, master: int, process: ForkedProcess | asyncio.subprocess.Process) -> None:
         self._master = master
@@ -44,7 +44,7 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
-        # A terminal answers when it is asked where its cursor stands.
+        # A terminal reports its cursor position on request.
         for _ in range(data.count(b"\x1b[6n")):
             os.write(self._master, b"\x1b[9;1R")
         self.raw += data.decode(errors="replace")
@@ -60,7 +60,7 @@ class Terminal:
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
     async def see(self, text: str) -> None:
-        """Wait until the text has appeared since the last one that was seen."""
+        """Wait until the text appears in the output after the last text seen."""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while (at := self.text.find(text, self._mark)) < 0:
@@ -71,8 +71,11 @@ class Terminal:
         self._mark = at + len(text)
 
     async def interrupt(self, text: str) -> None:
-        """Press Ctrl-C until the text appears: what comes between a prompt and its reading is only
-        seen at the next key, here as with every program that reads lines."""
+        """Press Ctrl-C until the text appears.
+
+        A signal between a prompt and its read is noticed only at the next key, as in every program
+        that reads lines.
+        """
         async with asyncio.timeout(DEADLINE_S):
             while text not in self.text[self._mark :]:
                 self.process.send_signal(signal.SIGINT)
@@ -94,7 +97,7 @@ def resize(master: int, rows: int, columns: int) -> None:
 def kore_agent(
     home: Path, *words: str, environ: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> AbstractAsyncContextManager[Terminal]:
-    """`kore agent` in a terminal of 24 lines of 80 columns."""
+    """Run `kore agent` in a terminal of 24 lines and 80 columns."""
     return kore_there(home, "agent", *words, environ=environ, cwd=cwd)
 
 
@@ -102,15 +105,15 @@ def kore_agent(
 async def kore_there(
     home: Path, *words: str, environ: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> AsyncIterator[Terminal]:
-    """Any verb in such a terminal."""
+    """Run any verb in a terminal of 24 lines and 80 columns."""
     master, slave = pty.openpty()
-    # Before anything is written: the first lines are wrapped, too.
+    # Set the size before anything is written, because the first lines are wrapped too.
     resize(master, 24, 80)
     env = {"PATH": os.environ["PATH"], "KORE_HOME": str(home), "TERM": "xterm-256color"}
     env |= postgres_server.environ_of(home)
-    # The time that a question waits is shown as soon as keys count.
+    # The remaining time of a question appears as soon as keys count.
     env["KORE_SECURITY_APPROVAL_TIMEOUT_S"] = "300"
-    # The folder of the shell is that of the source, which is a project.
+    # The shell's folder is the source folder, which is a project.
     env["KORE_AGENT_START_IN"] = "workspace"
     env |= environ or {}
     process: ForkedProcess | asyncio.subprocess.Process

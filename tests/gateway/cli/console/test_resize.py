@@ -1,4 +1,4 @@
-"""The console in a real terminal whose window changes: tmux moves lines as other terminals do."""
+"""Console in a real terminal whose window is resized; tmux reflows lines as other terminals do."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def test_a_window_that_narrows_after_ctrl_l_copies_nothing(window: Tmux) -
     await window("send-keys", "C-l")
     await window("send-keys", "draft")
     await window.see(lambda shown: shown.count("› draft") == 1)
-    # Never shorter than the status line: the terminal wraps that before Kore hears of it.
+    # Stay wider than the status line: the terminal wraps the line before Kore learns of the resize.
     for columns in range(95, 60, -5):
         await window("resize-window", "-x", str(columns), "-y", "30")
     await window("send-keys", "ed")
@@ -46,7 +46,7 @@ async def test_a_draft_of_several_rows_leaves_no_copy_when_the_window_narrows(
     await window.see(lambda shown: "\n›" in shown)
     lines = [word for n in range(30) for word in (f"line{n}", "C-j")]
     await window("send-keys", *lines, "last", "Enter")
-    # Below a full window: what has left it at its top is nobody's to erase.
+    # Fill the window first: lines that have scrolled off the top cannot be erased.
     await window.see(lambda shown: shown.count("last") == 2 and " tokens in" in shown)
     await window("send-keys", "draft " + "数字 and words " * 15 + "tail")
     await window.see(lambda shown: "tail" in shown)
@@ -62,7 +62,7 @@ def test_going_up_further_is_for_terminals_that_wrap_anew() -> None:
     assert rewraps({"TMUX": "/tmp/tmux-0/default,1,0"})
     assert rewraps({"TERM_PROGRAM": "iTerm.app"})
     assert not rewraps({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
-    # What a terminal tells of itself is told inside of GNU Screen, too.
+    # Inside GNU Screen, the variables of the outer terminal are set too.
     assert not rewraps({"STY": "1.pts-0", "VTE_VERSION": "7400"})
 
 

@@ -1,4 +1,4 @@
-"""A folder that `kore agent` starts in for the first time."""
+"""First start of `kore agent` in a folder."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_a_person_is_asked_once_whether_a_project_is_trusted(
 async def test_a_folder_s_name_says_nothing_to_the_terminal(
     home: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """It may be a stranger's: no escape sequence works, no line is forged."""
+    """The name may come from a stranger: no escape sequence takes effect, and no line is forged."""
     project = tmp_path / "a\x1b]0;title\x07\nforged\u202e"
     (project / ".git").mkdir(parents=True)
     (project / ".kore").mkdir()

@@ -1,4 +1,4 @@
-"""What is typed and pasted at a real prompt, and what becomes of it."""
+"""Text typed and pasted at a real prompt."""
 
 from hashlib import sha256
 from pathlib import Path

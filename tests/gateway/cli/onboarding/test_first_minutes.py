@@ -1,4 +1,4 @@
-"""The first five minutes, typed into a real terminal, against a stand-in model and Bot API."""
+"""The first five minutes, typed into a real terminal, with a fake model and Bot API."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ OTHER = "another OpenAI-compatible server"
 
 
 async def choose(terminal: Terminal, label: str, question: str) -> None:
-    """Type the number that a list gives to an entry."""
+    """Answer the question with the number of the entry with this label."""
     began = len(terminal.text)
     await terminal.see(question)
     lines = terminal.text[max(0, began - 1500) :].splitlines()

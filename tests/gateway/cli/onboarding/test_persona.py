@@ -1,4 +1,4 @@
-"""Answers find their places in the starter's files, and in files that people wrote."""
+"""Answers are inserted in the starter's files and in files that people wrote."""
 
 from pathlib import Path
 

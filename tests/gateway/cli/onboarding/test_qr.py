@@ -1,4 +1,4 @@
-"""What is drawn is read back module by module, as a camera would see it on a dark screen."""
+"""QR codes read back module by module, as a camera would see them on a dark screen."""
 
 import re
 

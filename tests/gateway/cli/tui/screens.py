@@ -1,4 +1,4 @@
-"""`kore tui` with a real service behind it, and its keys."""
+"""Driver for `kore tui` with a real service behind it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,7 +31,7 @@ class Screens:
 
     @property
     def feed_text(self) -> str:
-        """All of the feed in front."""
+        """Whole text of the feed in front."""
         return self.tab.feed.plain_text()
 
     @property
@@ -39,7 +39,7 @@ class Screens:
         return [str(tab.title_text) for tab in self.full_screen.query(SessionTab)]
 
     async def write(self, text: str) -> None:
-        """Into the line, and Enter."""
+        """Type the text into the input line and press Enter."""
         self.tab.input.insert(text)
         await self.pilot.press("enter")
 
@@ -49,7 +49,7 @@ class Screens:
                 await self.pilot.pause()
 
     async def see(self, *words: str) -> str:
-        """Wait until all of them are in the feed in front."""
+        """Wait until all of these words are in the feed in front."""
         try:
             await self.until(lambda: all(each in self.feed_text for each in words))
         except TimeoutError:
@@ -75,7 +75,7 @@ async def full_screen_of(
         sessions,
         folder,
     )
-    # What moves by itself differs from picture to picture.
+    # Animations would differ from snapshot to snapshot.
     full_screen.animation_level = "none"
     async with full_screen.run_test(size=size) as pilot:
         yield Screens(full_screen, pilot)

@@ -1,7 +1,7 @@
-"""Pictures of `kore tui` as text: what each cell shows, and its colors below.
+"""Snapshots of `kore tui` as text: the character of each cell, and below it the styles.
 
-A picture that differs from the stored one fails with a diff. `KORE_UPDATE_SNAPSHOTS=1` stores
-what is seen instead; `KORE_SNAPSHOT_SVG=FOLDER` also writes each as an SVG to look at.
+A screen that differs from the stored snapshot fails with a diff. `KORE_UPDATE_SNAPSHOTS=1` stores
+the current screen instead; `KORE_SNAPSHOT_SVG=FOLDER` also writes each as an SVG file.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from textual.widgets import Input, TextArea
 from gateway.cli.tui.feed import Feed
 
 FOLDER = Path(__file__).parent / "snapshots"
-# Of a picture that differs; the others are there at once.
+# Reached only by a screen that differs; a matching screen appears at once.
 _DEADLINE_S = 8
 _SAME = 12
 _PREFIX = "kore-picture-"
-# Shown for calls that took a second or longer, which happens on a busy machine.
+# Durations appear on calls of a second or longer, which happens on a busy machine.
 _DURATION = re.compile(r" \(?\d+(\.\d)? s\b\)?")
 _NAMES = re.compile(rf"{_PREFIX}\w{{8}}")
 
 
 @contextmanager
 def same_length_folder() -> Iterator[Path]:
-    """A folder whose path breaks lines at the same places in every run."""
+    """Yield a folder whose path wraps at the same places in every run."""
     with TemporaryDirectory(prefix=_PREFIX, dir="/tmp") as folder:
         yield Path(folder)
 
 
 async def check(pilot: Pilot[None], name: str) -> None:
-    """Wait until the screen is the stored picture of this name."""
+    """Wait until the screen matches the stored snapshot of this name."""
     app = pilot.app
     stored = FOLDER / f"{name}.txt"
     if os.environ.get("KORE_UPDATE_SNAPSHOTS"):
@@ -65,11 +65,13 @@ async def check(pilot: Pilot[None], name: str) -> None:
 
 
 def _calm(app: App[None]) -> None:
-    """Stop what differs from moment to moment: the cursor, and heights that are still estimates,
-    which move the bar beside the feed."""
+    """Freeze the parts of the screen that vary from moment to moment.
+
+    These are the cursor, and estimated heights, which move the scroll bar of the feed.
+    """
     for area in app.screen.query(TextArea):
         area.cursor_blink = False
-        # It keeps its lines, also one without the cursor.
+        # The text area caches its lines, including a line without the cursor.
         area.notify_style_update()
         area.refresh()
     for line in app.screen.query(Input):
@@ -80,7 +82,7 @@ def _calm(app: App[None]) -> None:
 
 
 async def _settled_picture(pilot: Pilot[None]) -> str:
-    """As it stays."""
+    """Return the snapshot once it no longer changes."""
     picture, same = "", 0
     while same < _SAME:
         _calm(pilot.app)
@@ -91,8 +93,10 @@ async def _settled_picture(pilot: Pilot[None]) -> str:
 
 
 def picture_of(app: App[None]) -> str:
-    """The cells, then how many of each style a line has, then what the styles are. Their names
-    come from what they are, so that a new one changes no other line."""
+    """Return the cells, the number of cells per style in each line, and a legend of the styles.
+
+    Style names are derived from their contents, so that a new style changes no other line.
+    """
     looks: dict[str, str] = {}
     shown, styles = [], []
     for strip in app.screen._compositor.render_strips():

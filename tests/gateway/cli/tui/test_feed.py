@@ -1,4 +1,4 @@
-"""The feed by itself: thousands of entries, of which only what is seen is typeset."""
+"""Feed without its screen: thousands of entries, of which only the visible ones are laid out."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -166,7 +166,7 @@ def test_a_stored_message_takes_the_place_of_what_streamed() -> None:
     content.take(Delivered(stream + ".", "answer", "e", True))
     content.take(TurnStored())
     assert texts(content) == ["First part.", "Second part."]
-    # Told twice, as after a reconnection.
+    # Events may arrive twice after a reconnection.
     content.take(stored_message("assistant", stream + ".", 1))
     assert texts(content) == ["First part.", "Second part."]
 
@@ -193,7 +193,7 @@ def test_calls_of_a_turn_that_nobody_watched_are_shown_with_their_results() -> N
     answer = Message("tool", (Text("1 line"),), tool_call_id="c")
     content.take(MessageStored(2, 0.0, answer))
     assert texts(content) == ["hm", "read_file a.py\n1 line"]
-    # The id is used again, by another reply.
+    # Another reply reuses the id.
     content.take(MessageStored(3, 0.0, Message("assistant", (), (call,))))
     content.take(events.ToolStart("c", "read_file", {"path": "a.py"}))
     content.take(events.ToolResulted("c", "read_file", "2 lines", False, 0.1))
@@ -240,7 +240,7 @@ _EVENTS = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_EVENTS, max_size=40))
 async def test_whatever_comes_the_lines_are_those_of_the_entries(order: list[SessionEvent]) -> None:
-    """Heights, starts and lines agree, and nothing that a terminal acts on is among them."""
+    """Heights, positions and lines agree, and no line contains a terminal control character."""
     content = FeedContent()
     async with feed_of(content) as (feed, _):
         for event in order:

@@ -1,4 +1,4 @@
-"""What a person does in `kore tui`, with a real service behind it."""
+"""Actions of a person in `kore tui`, with a real service behind it."""
 
 import json
 import unicodedata
@@ -33,13 +33,13 @@ def call(name: str, **arguments: object) -> Message:
 
 
 async def open_question(screens: Screens) -> ApprovalPanel:
-    """The panel, once a question stands in it and keys count."""
+    """Return the panel once it shows a question and keys count."""
     await screens.until(lambda: screens.tab.query_one(ApprovalPanel).is_armed)
     return screens.tab.query_one(ApprovalPanel)
 
 
 async def open_tab(screens: Screens) -> None:
-    """A new one, once it is in front."""
+    """Open a new tab, and wait until it is in front."""
     before = screens.tab
     await screens.pilot.press("ctrl+n")
     await screens.until(lambda: screens.tab is not before and screens.tab.input.has_focus)
@@ -91,7 +91,7 @@ async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Pa
         second = screens.tab
         await screens.pilot.press("f5")
         await screens.until(lambda: "first answer" in screens.feed_text)
-        # A focus that is reported late brings nothing back to front.
+        # A late focus event does not bring another tab to the front.
         second.post_message(events.DescendantFocus(second.input))
         await screens.pilot.press("x")
         await screens.until(lambda: screens.tab.input.text == "x")
@@ -149,7 +149,7 @@ async def test_nothing_is_allowed_before_the_end_of_the_question_was_seen(tmp_pa
             await screens.until(lambda: view.scroll_offset.y == 0)
             assert "[y]" not in lines_of(choices)
             assert "[n] Deny" in lines_of(choices)
-            # It shows more instead.
+            # The key scrolls down instead.
             await screens.pilot.press(key)
             await screens.until(lambda: view.scroll_offset.y > 0)
             assert panel.approval is not None
@@ -169,7 +169,7 @@ async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:
         typed_before = events.Key("y", "y")
         await screens.write("write it")
         panel = await open_question(screens)
-        # A busy program takes it up only now.
+        # A busy program processes the key only now.
         screens.full_screen.post_message(typed_before)
         await screens.until(lambda: screens.tab.input.text == "y")
         await open_question(screens)
@@ -191,7 +191,8 @@ async def test_a_word_is_no_answer_however_late_it_is_taken_up(
     ):
         await screens.write("write it")
         panel = await open_question(screens)
-        # The program is busy after the first letter, for all the time in which none may follow.
+        # The program is busy after the first key for the whole time in which no other key may
+        # follow.
         monkeypatch.setattr(key_choice, "ALONE_S", 0)
         driver = screens.full_screen._driver
         assert driver is not None
@@ -211,7 +212,7 @@ async def test_a_word_is_no_answer_however_late_it_is_taken_up(
 
 
 def footer(screens: Screens) -> str:
-    """What it shows now."""
+    """Return the text of the footer."""
     keys = screens.full_screen.query_one(KeyFooter).children
     return " ".join(str(key.render()) for key in keys)
 
@@ -275,7 +276,7 @@ async def test_the_panel_lists_calls_and_changes_and_shows_them_in_full(tmp_path
         await screens.pilot.press("f3")
         await screens.until(lambda: isinstance(screens.full_screen.screen, Viewer))
         assert "line 0" not in screens.feed_text.split("written")[1]
-        # Keys of the tabs wait while something stands above them.
+        # Keys of the tabs are disabled while another screen is above them.
         await screens.pilot.press("ctrl+n", "escape")
         await screens.until(lambda: not isinstance(screens.full_screen.screen, Viewer))
         assert len(screens.titles) == 1
@@ -373,7 +374,7 @@ async def test_words_of_others_are_inert_wherever_they_stand(tmp_path: Path) -> 
 
 
 def controls(text: str) -> list[str]:
-    """Characters that a terminal would act on, or that hide what is written."""
+    """Return the characters that a terminal would act on, or that hide text."""
     return [
         letter
         for letter in text

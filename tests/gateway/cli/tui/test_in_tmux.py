@@ -1,4 +1,4 @@
-"""`kore tui` as a person starts it, in a real terminal, with other processes around it."""
+"""`kore tui` as a person starts it, in a real terminal next to other processes."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def window(tmp_path: Path, model: ModelServer) -> AsyncIterator[Tmux]:
 
 @asynccontextmanager
 async def gateway(home: Path) -> AsyncIterator[int]:
-    """`kore gateway` as a process of its own, once it owns the data; its id."""
+    """Run `kore gateway` as a separate process, and yield its process id once it owns the data."""
     own = {"PATH": os.environ["PATH"], "HOME": str(home), "KORE_HOME": str(home)}
     own |= postgres_server.environ_of(home)
     process = await create_subprocess_exec(
@@ -107,7 +107,7 @@ async def test_a_window_that_changes_while_words_stream_in_shows_all_of_them(
     model.let_go()
     await window.see(lambda shown: "结束" in shown)
     await window("resize-window", "-x", "200", "-y", "50")
-    # Lines break between any two Chinese characters.
+    # Lines may break between any two Chinese characters.
     whole = text.replace(" ", "")
     shown = await window.see(lambda shown: whole in "".join(shown.split()))
     assert shown.count("› 第一句话") == 1
@@ -121,7 +121,10 @@ async def test_sizes_leave_no_old_lines_and_a_click_brings_a_tab_to_front(window
         await window("resize-window", "-x", str(columns), "-y", str(rows))
 
         def is_whole(shown: str, columns: int = columns, rows: int = rows) -> bool:
-            """One line to write in, as wide as the window, and one last line below it."""
+            """Return whether the lines fit the window.
+
+            There is a single input line as wide as the window, and a single last line below it.
+            """
             lines = shown.rstrip("\n").split("\n")
             edges = [line for line in lines if line.startswith("╭")]
             typed = [line for line in lines if line.startswith("│ 一半 half")]
@@ -146,7 +149,7 @@ async def test_what_is_selected_with_the_mouse_is_copied(window: Tmux) -> None:
     shown = await window.see(lambda shown: "echo: 苹果 apples" in shown and "tokens in" in shown)
     lines = shown.split("\n")
     row = 1 + next(n for n, line in enumerate(lines) if "echo: 苹果" in line)
-    # From the "e" of "echo" to behind the last letter: Chinese ones are two columns wide.
+    # Select from the "e" of "echo" to the end; Chinese characters are two columns wide.
     for report in (f"0;2;{row}M", f"32;12;{row}M", f"32;19;{row}M", f"0;19;{row}m"):
         await window("send-keys", "-l", f"\x1b[<{report}")
     await window("send-keys", "C-c")

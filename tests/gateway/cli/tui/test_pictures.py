@@ -1,4 +1,4 @@
-"""How `kore tui` looks: its screens compared with the pictures in `snapshots/`."""
+"""Appearance of `kore tui`: its screens compared with those in `snapshots/`."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -67,7 +67,7 @@ async def picture(screens: Screens, name: str, size: tuple[int, int]) -> None:
 async def talk(
     folder: Path, size: tuple[int, int], *steps: Step, words: str = "Show me an example"
 ) -> AsyncIterator[Screens]:
-    """After the first turn."""
+    """Run the screens, and yield them after the first turn."""
     async with (
         running(folder, list(steps)) as parts,
         full_screen_of(parts.service, folder, size=size) as screens,

@@ -1,4 +1,4 @@
-"""A browser for `BROWSER`, which notes how it was started and what the page that it opens says."""
+"""Fake browser for `BROWSER` that records its command line and the page that it opens."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ Path({file!r} + ".new").rename({file!r})
 
 
 class PrivateBrowser:
-    """The program, and `environ` for a Kore that is to start it."""
+    """Program of the fake browser, and `environ` for a Kore that starts it."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "browser.json"
@@ -31,8 +31,10 @@ class PrivateBrowser:
         return self._file.exists()
 
     def check(self, secret: str) -> str:
-        """Fail unless the secret was in the page alone, which nobody else can read; returns the
-        address of the page."""
+        """Return the address of the page; fail unless the secret was only in the page.
+
+        Other users cannot read the page.
+        """
         note: dict[str, Any] = json.loads(self._file.read_text())
         assert not any(secret in word for word in note["command"])
         assert (note["mode"], note["folder"]) == (0o600, 0o700)

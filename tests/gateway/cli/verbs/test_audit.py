@@ -1,4 +1,4 @@
-"""`kore audit`, as a program beside a writer."""
+"""`kore audit`, run as a program next to a writer."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path:
             True,
         )
         await (await fill_log(home)).close()
-    # The owner knows why.
+    # The owner deletes the mark deliberately.
     (home / "audit-mark.json").unlink()
     assert kore("audit", "verify", home=home).returncode == 0
 

@@ -1,4 +1,4 @@
-"""`kore channel`, against a stand-in Bot API: by hand in a terminal, and from a script."""
+"""`kore channel` against a fake Bot API: by hand in a terminal, and from a script."""
 
 import asyncio
 import json

@@ -26,7 +26,7 @@ def test_a_reminder_that_waits_for_its_terminal_is_no_trouble_of_other_verbs(
     home = tmp_path / "h"
     assert kore("cron", "add", "daily 09:00", "stand up", home=home).returncode == 0
     assert kore("cron", "run", "1", home=home).returncode == 0
-    # Each of these opens the data, and with it the outbox.
+    # Each of these opens the data, and the outbox with it.
     for words in (("sessions", "list"), ("backup", tmp_path / "b.db"), ("pair", "list")):
         done = kore(*words, home=home)
         assert (done.returncode, "not sent" in done.stderr) == (0, False), done.stderr

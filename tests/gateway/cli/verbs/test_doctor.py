@@ -111,7 +111,7 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
             kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
         )
         assert states(done.stdout)["telegram call"] == state, done.stdout
-        # Nobody is listed: that is how pairing begins.
+        # The allow list may be empty, because pairing starts that way.
         assert states(done.stdout)["telegram"] == "ok"
         assert token not in done.stdout + done.stderr
 
@@ -177,7 +177,7 @@ def test_the_policy_file_is_named(tmp_path: Path) -> None:
 
 def test_the_longest_name_of_a_check_stands_apart_from_what_is_said(tmp_path: Path) -> None:
     done = kore("doctor", "--live", home=tmp_path / "kore")
-    # Which checks there are, and so how wide the column is, depends on what is installed here.
+    # The checks, and so the width of the column, depend on the programs installed here.
     assert re.search(r"model call {2,}not needed offline", done.stdout), done.stdout
     names = [line[6:] for line in done.stdout.splitlines() if line[:6].strip()]
     assert all("  " in name for name in names), done.stdout

@@ -95,7 +95,7 @@ def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> N
 
 
 def test_a_configuration_that_is_wrong_hides_no_log(tmp_path: Path) -> None:
-    """What is wrong with it stands there."""
+    """The log explains the broken configuration."""
     home = tmp_path / "h"
     write_log(home, "kore.log", line("still using the last valid configuration", "error"))
     (home / "config.json").write_text('{"agent": {"modl": "x"}}')

@@ -1,4 +1,4 @@
-"""`kore mcp`: servers in the configuration, tried and removed; and Kore as a server itself."""
+"""`kore mcp`: servers in the configuration, tested and removed, and Kore as an MCP server."""
 
 import json
 import socket
@@ -104,7 +104,7 @@ def test_a_server_of_the_folder_is_not_changed_in_ones_own_file(home: Path) -> N
     file = home.parent / ".mcp.json"
     servers = {"theirs": {"command": sys.executable, "args": [SERVER]}}
     file.write_text(json.dumps({"mcpServers": servers}))
-    # A folder that is not the person's own home.
+    # A folder other than the person's own home.
     listed = kore("mcp", "list", home=home, environ={"HOME": "/nowhere"})
     assert "theirs" not in listed.stdout
     assert f"{file}: ignored until you trust" in listed.stderr
@@ -150,7 +150,7 @@ def configure(home: Path, server: ModelServer) -> None:
 
 @asynccontextmanager
 async def kore_as_server(server: McpServerSettings, folder: Path) -> AsyncIterator[McpConnection]:
-    """Kore's own client of Kore's own server."""
+    """Connect Kore's own client to Kore's own server."""
     servers = McpServers(McpSettings((server,), folder), ToolSettings())
     try:
         yield servers.connection(server.name)

@@ -1,4 +1,4 @@
-"""`kore mcp login` and `logout`, with a browser that comes back, or an address that is pasted."""
+"""`kore mcp login` and `logout`, with a browser that returns, or a pasted address."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ PROGRAM = Path(sys.executable).with_name("kore")
 async def logging_in(
     home: Path, browser: PrivateBrowser | None = None
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """`kore mcp login g`, and the link that it shows."""
+    """Run `kore mcp login g`, and yield its process and the link that it shows."""
     environ = {**os.environ, "KORE_HOME": str(home), "LANG": "C.UTF-8"}
     process = await asyncio.create_subprocess_exec(
         *(str(PROGRAM), "mcp", "login", "g", *([] if browser else ["--no-browser"])),
@@ -64,7 +64,7 @@ async def ends(process: asyncio.subprocess.Process) -> str:
 
 
 async def test_the_link_of_a_login_is_in_no_process_list(tmp_path: Path) -> None:
-    """Whoever knows its state can end the login with an account of their own."""
+    """A person who knows its state could complete the login with their own account."""
     home, browser = tmp_path / "home", PrivateBrowser(tmp_path)
     home.mkdir(0o700)
     async with configured(home), logging_in(home, browser) as (_, link):

@@ -1,4 +1,4 @@
-"""`kore models`, run as people run it, against a stand-in server."""
+"""`kore models`, run as people run it, against a fake server."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.gateway.cli.kore import kore
 
 
 def obliging(body: Mapping[str, Any]) -> ReplyScript:
-    """Calls the tool with the word it was told, then says that it worked."""
+    """Call the tool with the word from the prompt, then report success."""
     if body["messages"][-1]["role"] == "tool":
         return ReplyScript(text="worked")
     return ReplyScript(tool_calls=(Call("ping", {"word": "Zürich"}),))

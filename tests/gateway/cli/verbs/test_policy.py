@@ -1,4 +1,4 @@
-"""`kore policy` and the flags of one run, with the real program."""
+"""`kore policy` and the flags of a single run, with the real program."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A backup is read back, and put in the place of what there is."""
+"""Restoring a backup in place of the current data."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def texts(home: Path) -> str:
 def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "hello")
-    # It comes before the backup's own parts, and does not become smaller.
+    # The file is packed before the backup's own parts, and does not compress.
     (home / "workspace" / ".a").write_bytes(os.urandom(300_000))
     done = kore("backup", home / "workspace" / "b.zip", home=home)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def in_use(home: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A home that went on after its backup, and that backup."""
+    """Return a home that was used after its backup, and that backup."""
     folder = tmp_path_factory.mktemp("kore")
     home, target = folder / "h", folder / "all.zip"
     say(home, "before the backup")
@@ -105,7 +105,7 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
 
 @pytest.fixture(scope="module")
 def marked_backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup of a workspace in which untrusted text was written in every way."""
+    """Return a backup of a workspace with every kind of taint mark."""
     folder = tmp_path_factory.mktemp("kore")
     home = folder / "h"
     say(home, "hello")
@@ -118,7 +118,7 @@ def marked_backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mark_tainted(workspace / "obey me", workspace, unseen=True)
     if not is_marked(workspace):
         pytest.skip("this file system keeps no extended attributes")
-    # As a killed command leaves it: every later change counts.
+    # As after a killed command: every later change counts as tainted.
     (workspace / "later.md").write_text("later")
     (workspace / "clean" / "mine.md").chmod(0o640)
     note_earliest(workspace, SINCE, (workspace / "later.md").lstat().st_ctime)
@@ -297,7 +297,7 @@ def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
     restoring = subprocess.Popen(command, stdin=inside, stderr=subprocess.PIPE, env=environ)
     assert restoring.stderr is not None
     try:
-        # It asks once everything is unpacked.
+        # The question appears once everything is unpacked.
         restoring.stderr.readline()
         assert list(home.glob(".restore-*/kore.db"))
     finally:
@@ -327,7 +327,7 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
 def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
     tmp_path: Path,
 ) -> None:
-    """And it is in the way of no restore, neither there nor in the backup."""
+    """The deep tree does not obstruct a restore, neither in the workspace nor in the backup."""
     home, target = tmp_path / "h", tmp_path / "all.zip"
     say(home, "hello")
     try:
@@ -337,7 +337,7 @@ def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_n
             assert "skipped: 1 file or folder" in done.stdout
             with zipfile.ZipFile(target, "a") as archive:
                 assert "workspace/first.txt" in archive.namelist()
-                # As deep as the format allows.
+                # The deepest path that the format allows.
                 archive.writestr(
                     "workspace/" + "d" * 19 + f"/{'d' * 19}" * (LEVELS - 1) + "/a", "x"
                 )
@@ -362,7 +362,7 @@ def pack(path: Path, names: list[str]) -> Path:
 
 
 def patch_file(path: Path, mark: bytes, offset: int, number: int) -> Path:
-    """Another number of four bytes behind each `mark`."""
+    """Overwrite four bytes at an offset from each `mark` with another number."""
     data = bytearray(path.read_bytes())
     at = data.find(mark)
     while at >= 0:
@@ -375,7 +375,7 @@ def patch_file(path: Path, mark: bytes, offset: int, number: int) -> Path:
 def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
     home = tmp_path / "h"
     names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
-    # Eight terabytes, says the list of what is in it.
+    # The archive's directory claims eight terabytes.
     bomb = patch_file(pack(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
     done = kore("restore", bomb, "--yes", home=home)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""A backup from somebody else: what it would change is shown, and it replaces no other folder."""
+"""A foreign backup: its changes are shown, and it replaces no other folder."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def keys(home: Path) -> str:
 
 
 def restore_at_terminal(home: Path, file: Path, *answers: str) -> subprocess.CompletedProcess[str]:
-    """Restore with `--yes` and answer what is asked all the same."""
+    """Restore with `--yes`, and answer the questions that are asked regardless."""
     controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "gateway", "restore", str(file), "--yes"]
     environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}

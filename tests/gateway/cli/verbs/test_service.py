@@ -1,4 +1,4 @@
-"""`kore service`, beside stand-ins for systemd's programs; the real one has read the unit, too."""
+"""`kore service` with a fake systemd; the real systemd checks the unit too."""
 
 import json
 import shutil
@@ -21,8 +21,8 @@ esac
 
 @pytest.fixture
 def systemd(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Surroundings with a systemctl that writes down what it is told, and no lingering."""
-    # Not below the folder where kore runs: there no program is looked for.
+    """Return an environment whose systemctl records its arguments, with lingering disabled."""
+    # Outside of the folder where kore runs, because programs are not looked up there.
     programs = tmp_path_factory.mktemp("bin")
     for name, text in (("systemctl", SYSTEMCTL), ("loginctl", "#!/bin/sh\necho no\n")):
         (programs / name).write_text(text)

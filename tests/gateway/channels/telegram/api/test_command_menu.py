@@ -16,7 +16,7 @@ OWNER = 77
 async def menu_calls(
     api: BotApi, memo: InMemoryChannelState, **changes: Any
 ) -> list[dict[str, Any]]:
-    """What Telegram was told of commands, now."""
+    """Publish the menu once, and return the calls that Telegram received."""
     before = len(api.sent)
     settings = replace(QUICK, base_url=api.url, menu=menu(), **changes)
     client = TelegramClient(settings)
@@ -75,7 +75,7 @@ async def test_poller_takes_over_soon_from_one_that_ends_on_its_machine(
     async with AsyncExitStack() as first:
         await first.enter_async_context(running())
         await bot_api.wait_for(lambda: bot_api.polling)
-        # After a conflict of polls it would wait for longer than the test.
+        # After a polling conflict the channel would wait longer than the test runs.
         async with running(conflict_s=600.0) as second:
             await wait_until(lambda: second.status.state == "conflict")
             await first.aclose()

@@ -1,4 +1,4 @@
-"""Files from a Bot API server, its own and one's own."""
+"""Files from a Bot API server, hosted by Telegram or by the user."""
 
 import asyncio
 import io
@@ -65,7 +65,7 @@ async def test_what_telegram_calls_too_big_is_called_by_its_limit(
 async def test_what_may_go_better_is_told_apart(
     bot_api: BotApi, channel: TelegramChannel, method: str, fault: object
 ) -> None:
-    # Twice: a GET on a connection that was just closed is made again by the client itself.
+    # Fail twice: the client itself repeats a GET on a connection that was just closed.
     bot_api.fail(method, fault, 2)  # type: ignore[arg-type]
     media = sent(bot_api, b"x" * 100)
     with pytest.raises(NotFetched) as failed:
@@ -105,7 +105,8 @@ async def test_a_server_cannot_name_any_file_of_this_machine(
         media = sent(bot_api, b"x")
         bot_api.files._paths[str(media.remote)] = str(path)
         into = io.BytesIO()
-        # It is asked for by HTTP instead, where the stand-in has what the path stands for.
+        # The file is requested over HTTP instead, where the fake server may have a file at that
+        # path.
         with suppress(NotFetched):
             await channel.fetch(media, into, MEGABYTE)
         assert b"CANARY" not in into.getvalue()
@@ -119,7 +120,7 @@ async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
     secret.chmod(0o600)
     inside = tmp_path / bot_api.token / "documents"
     inside.mkdir(parents=True)
-    # Opened as it stands, a pipe would wait for a writer for ever.
+    # Opening a pipe directly would wait forever for a writer.
     os.mkfifo(inside / "pipe")
     (inside / "second").hardlink_to(secret)
     (inside / "folder").mkdir()

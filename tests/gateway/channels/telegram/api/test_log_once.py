@@ -1,4 +1,4 @@
-"""How often the log tells that the line is down."""
+"""Frequency of log entries while the connection is down."""
 
 import logging
 

@@ -51,7 +51,7 @@ async def test_request_without_a_tunnel_was_not_sent(bot_api: BotApi, status: in
 async def test_request_whose_tunnel_ends_in_the_tls_handshake_was_not_sent(
     bot_api: BotApi,
 ) -> None:
-    # The bot API behind this proxy speaks no TLS.
+    # The Bot API behind this proxy does not use TLS.
     async with HttpProxy(bot_api.port) as proxy:
         with pytest.raises(RequestNotSent):
             await _get_me(proxy.url, "https://bots.example")

@@ -49,7 +49,7 @@ async def test_what_could_not_be_stored_comes_again(
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["one"]
-    # The polls between the failures came through, and are no end of the trouble.
+    # Polls between the failures succeeded, but do not count as recovery.
     assert caplog.text.count("could not be stored") == 1
     assert caplog.text.count("messages are stored again") == 1
 
@@ -246,7 +246,7 @@ async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
 async def test_a_silent_server_is_left_and_met_again(
     bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Longer together than the silence that is borne, however short each of them is.
+    # Together the hangs exceed the tolerated silence, however short each of them is.
     bot_api.fail("getUpdates", faults.hang, times=60)
     await bot_api.user_says(7, "one")
     async with running(answer_s=0.05):
@@ -279,7 +279,7 @@ async def test_that_a_trouble_is_over_shows_without_any_news(
 ) -> None:
     bot_api.fail("getUpdates", faults.status(502))
     async with running(poll_s=300) as channel:
-        # One that fails, one that comes through at once, and one that waits for news.
+        # The first poll fails, the second returns at once, and the third waits for updates.
         await bot_api.wait_for(lambda: bot_api.calls.count("getUpdates") >= 3)
         assert (channel.status.state, channel.status.last_error) == ("polling", None)
 

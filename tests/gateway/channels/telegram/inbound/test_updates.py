@@ -54,7 +54,7 @@ UPDATES: dict[str, dict[str, Any]] = {
         for kind in KINDS
     },
 }
-# Keys that servers are known to send as null, where the Bot API leaves them out.
+# Keys that some servers send as null where the Bot API omits them.
 EMPTY = (
     *("message", "edited_message", "callback_query", "my_chat_member", "inline_query", "poll"),
     *("text", "caption", "entities", "caption_entities", "reply_to_message", "sender_chat"),
@@ -71,7 +71,7 @@ def read(update: dict[str, Any]) -> Batch:
 
 
 def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value in a tree."""
+    """Yield the path to every value in a tree."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
         yield (*path, key)
@@ -80,7 +80,7 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def with_value(update: dict[str, Any], path: tuple[Any, ...], value: Any = ...) -> dict[str, Any]:
-    """A copy with another value at one place, or without it."""
+    """Return a copy with another value at this path, or without it."""
     result = copy.deepcopy(update)
     at: Any = result
     for key in path[:-1]:
@@ -125,7 +125,8 @@ def test_a_value_of_a_wrong_type_is_read_or_kept_and_never_raises(name: str, wro
         batch = read(update)
         assert batch.next_offset == 2
         for lost in batch.undecoded:
-            # What json cannot write it cannot have read: infinity aside, which Python does.
+            # A value that json cannot write was not read by it either, except infinity, which
+            # Python reads.
             assert json.loads(lost.raw)["update_id"] == 1
 
 

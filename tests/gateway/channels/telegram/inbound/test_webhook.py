@@ -28,7 +28,7 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 @dataclass
 class OpenWebhook:
-    """A bot whose webhook is set, and the server it is called at."""
+    """Bot whose webhook is set, and the server that receives its calls."""
 
     channel: TelegramChannel
     session: aiohttp.ClientSession

@@ -39,7 +39,7 @@ HINT = "Answer with the buttons; a reply to this message denies it and tells the
 
 
 def _with(**changes: str) -> ApprovalPrompt:
-    """The question about another request."""
+    """Return a question about a changed request."""
     return replace(ASKED, request=replace(ASKED.request, **changes))
 
 

@@ -1,4 +1,4 @@
-"""How answers look: what stands in the message, and which words are formatted."""
+"""Rendering of answers: the visible text and its formatted words."""
 
 import pytest
 from hypothesis import given

@@ -152,7 +152,7 @@ def test_the_unfinished_end_of_a_stream_shows_no_marks() -> None:
         assert part is not None
         assert part.text.startswith("done")
         assert "*" not in part.text
-    # The end of code is no loose one: what it holds would become a link.
+    # A closing backtick is not unmatched: without it, the content would become a link.
     code = render_preview("see `https://a.example/x`")
     assert code is not None
     assert [entity.type for entity in code.entities] == ["code"]
@@ -227,7 +227,7 @@ def test_the_headings_of_a_very_long_answer_stand_below_its_file() -> None:
     many = "".join(f"# {'🐱' * 90}\n\n{'word ' * 100}\n\n" for _ in range(60))
     *_, rest = as_file_if_long(many, render(many), 4)
     assert rest.text.endswith("\n…")
-    # With the notes in front that a resend and a closed topic may need.
+    # This leaves room for the notes that a resend and a closed topic may put in front.
     assert units(rest.text) <= 900
     plain = "word " * 9_000
     assert "•" not in as_file_if_long(plain, render(plain), 4)[-1].text
@@ -243,7 +243,7 @@ def test_a_promise_is_shown_in_words() -> None:
 
 @pytest.mark.parametrize("word", ["z", "a long text, so that the table is no grid"])
 def test_code_in_a_cell_without_a_column_is_code(word: str) -> None:
-    """As plain text, Telegram would make a link of an address in it."""
+    """As plain text, Telegram would turn an address in the code into a link."""
     address = "https://evil.example/S"
     (part,) = render(f"| a | b |\n|---|---|\n| x | y | {word} `{address}` | c |\n")
     at = part.text.index(address)

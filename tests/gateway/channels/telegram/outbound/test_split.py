@@ -34,7 +34,7 @@ TEXT = st.lists(ALPHABET, max_size=200).map("".join)
 
 
 def in_order(text: str, parts: tuple[OutboundPart, ...]) -> list[int]:
-    """Where each part stands in the text; what lies between must be blank."""
+    """Return the position of each part in the text; text between parts must be blank."""
     at, starts = 0, []
     for part in parts:
         start = text.index(part.text, at)

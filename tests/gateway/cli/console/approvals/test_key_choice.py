@@ -1,4 +1,4 @@
-"""Keys at a question: a key alone is an answer, a word is none."""
+"""Keys at a question: a single key is an answer, a word is not."""
 
 import asyncio
 from dataclasses import replace
@@ -41,7 +41,7 @@ async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
     for key in keys:
         if not choice.press(key):
             choice.arm()
-    await asyncio.sleep(ALONE_S * 1.5)  # the time in which nothing may follow
+    await asyncio.sleep(ALONE_S * 1.5)  # the time within which no other key may follow
     assert given == answers
 
 

@@ -1,4 +1,4 @@
-"""What MCP servers ask at the terminal: which keys there are, and what they answer."""
+"""Questions from MCP servers at the terminal: available keys and their answers."""
 
 from agent.approvals import ApprovalRequest, ServerQuestion
 from agent.events import ApprovalAsked
@@ -16,7 +16,7 @@ def test_each_choice_has_a_key_and_says_what_it_is() -> None:
     query = ServerQuestion("s", "Which?", ("a {b}", "1"), otherwise="Keep 1")
     approval = asked_by(query)
     assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] Decline"
-    # The second one is named by its label, which is the number of the first.
+    # The second choice is named by its label, which is the number of the first.
     answers = [(one.key, one.answer, one.words) for one in choices_for(approval)]
     assert answers == [
         ("1", "once", "a {b}"),

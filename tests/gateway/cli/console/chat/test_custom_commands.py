@@ -1,4 +1,4 @@
-"""Commands that people write themselves: found, filled, and not read where they lead elsewhere."""
+"""Custom commands: found, filled in, and not read through links that lead elsewhere."""
 
 from pathlib import Path
 

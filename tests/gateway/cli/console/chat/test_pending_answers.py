@@ -1,4 +1,4 @@
-"""What a console waits for, and what ends that."""
+"""Answers that a console waits for, and the events that end the wait."""
 
 from agent import events
 from agent.types import Result
@@ -71,7 +71,7 @@ def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
     for text in ("/status", "two", "three"):
         awaited.add(SPEAKER.build(text), text, text)
     assert awaited.queued_count == 3
-    # A question ended the task of the first turn: it begins again.
+    # A question ended the task of the first turn, so the turn starts again.
     assert awaited.follow(begin) == ""
     told = awaited.follow(done)
     awaited.settle(delivery(first.event_id))

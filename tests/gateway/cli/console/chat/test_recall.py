@@ -1,4 +1,4 @@
-"""What a terminal shows of a session that it goes on with."""
+"""History that a terminal shows of a session that it resumes."""
 
 import asyncio
 import io

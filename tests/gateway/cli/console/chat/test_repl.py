@@ -1,4 +1,4 @@
-"""A real `kore agent` in a pseudo-terminal, beside an owner that answers over its socket."""
+"""A real `kore agent` in a pseudo-terminal, with an owner that answers over its socket."""
 
 import asyncio
 import signal
@@ -241,7 +241,7 @@ async def test_a_word_typed_at_a_question_approves_nothing(
         await terminal.see(PROMPT)
         terminal.type("ask ls\r")
         await terminal.see("left)")  # keys count only after a pause
-        # In one write: a letter that stays alone for a moment would be an answer.
+        # Send the word in a single write: a key that is alone for a moment would be an answer.
         terminal.type(word)
         await terminal.see(f"› {word}")
         assert owner.answers == []
@@ -275,7 +275,7 @@ async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, hom
         assert await submissions(owner, 2) == ["slow", "next one"]
         terminal.type("\x03")
         await terminal.see("Stopped.")
-        await terminal.see("› next one")  # again, above its answer
+        await terminal.see("› next one")  # repeated above its answer
         await terminal.see("echo: next one")
         await terminal.see("half a")
         terminal.type(" line\r")
@@ -568,7 +568,7 @@ async def test_exit_typed_while_a_turn_runs_leaves_after_it(
 
 
 async def test_a_question_from_the_background_stays_until_it_is_answered(home: Path) -> None:
-    """A command in between has an answer of its own, and ends no turn."""
+    """A command in between has an answer of its own and ends no turn."""
     asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
     line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
     loose = {"KORE_SECURITY_SANDBOX": "none"}

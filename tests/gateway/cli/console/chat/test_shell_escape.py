@@ -1,4 +1,4 @@
-"""A command that the person runs by hand: what they see, and what the model is told."""
+"""Shell commands that the person runs by hand: output on screen and in the model's context."""
 
 import asyncio
 import os

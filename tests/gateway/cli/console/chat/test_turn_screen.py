@@ -1,4 +1,4 @@
-"""What becomes of keys when the service says no."""
+"""Keys and typed text after the service returns an error."""
 
 import asyncio
 import io
@@ -20,7 +20,7 @@ from tests.fakes.memory_service import MemoryService
 
 
 class Summing(MemoryService):
-    """Makes a summary before everything that it answers."""
+    """Service that makes a summary before every answer."""
 
     def _tell(self, lane: str, event: WatchEvent) -> None:
         if isinstance(event, Delivered):
@@ -29,7 +29,7 @@ class Summing(MemoryService):
 
 
 class Refusing(MemoryService):
-    """Refuses the first message."""
+    """Service that rejects the first message."""
 
     refused = False
 
@@ -41,7 +41,7 @@ class Refusing(MemoryService):
 
 
 class Full(MemoryService):
-    """A service whose disk is full."""
+    """Service whose disk is full."""
 
     async def stop_turn(self, lane: str) -> bool:
         raise KoreError("the disk is full")
@@ -120,7 +120,7 @@ async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None
 
 
 class Watching(MemoryService):
-    """Tells of a changed file."""
+    """Service that reports a changed file."""
 
     def change(self, lane: str) -> None:
         self._tell(lane, events.FileChanged("/project/a.txt", "user"))

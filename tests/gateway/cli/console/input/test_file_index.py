@@ -1,4 +1,4 @@
-"""Files are found by a few letters, and nothing that is kept back is offered."""
+"""Files are found by a few characters, and withheld files are not offered."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `@path` means in a line, and what it never does."""
+"""`@path` mentions in a line, and text that only looks like a mention."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What was typed comes back: in this folder first, privately, and never without end."""
+"""Input history: lines of this folder first, in a private file of limited size."""
 
 from pathlib import Path
 

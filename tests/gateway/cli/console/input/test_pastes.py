@@ -1,4 +1,4 @@
-"""Placeholders of what was pasted, and what stands behind them."""
+"""Placeholders for pasted text, and their expansion."""
 
 from gateway.cli.console.input.pastes import Pastes
 

@@ -1,4 +1,4 @@
-"""What changed within a line stands out, and only that."""
+"""Highlighting of changes within a line, and only of changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What /help shows in narrow terminals."""
+"""Output of /help in narrow terminals."""
 
 import io
 
@@ -20,6 +20,6 @@ def test_help_cuts_no_word_off_in_a_narrow_terminal(language: str, columns: int)
         lines = [without_ansi(line) for line in screen.render(help_table())]
         summaries = [t(summary) for _, summary in CHAT_COMMANDS]
     assert max(map(display_width, lines)) < columns
-    # Below each other, without the blanks at which a line may end.
+    # Concatenate the lines, without the spaces at which a line may break.
     shown = "".join("".join(lines).split())
     assert [one for one in summaries if "".join(one.split()) not in shown] == []

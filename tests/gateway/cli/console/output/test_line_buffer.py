@@ -1,4 +1,4 @@
-"""What a program prints, cut anywhere, as the lines that a terminal would show."""
+"""Program output, split anywhere, as the lines that a terminal would show."""
 
 from gateway.cli.console.output.line_buffer import LineBuffer
 

@@ -1,4 +1,4 @@
-"""Markdown in pieces: nothing is lost, and a finished block never changes."""
+"""Markdown in pieces: no text is lost, and a finished block never changes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The status line tells what happened, in as many parts as fit."""
+"""The status line reports events, in as many parts as fit."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_the_windows_share_is_that_of_the_last_call_not_of_the_whole_turn() -> N
     shown.take(events.UsageReport(Usage(4_000, 100, 0)))
     shown.take(events.UsageReport(Usage(8_900, 200, 0), session_cost_usd=0.5))
     assert shown.line(80) == "vendor/model · ask · ████░░░░ 50% of 10k (5.0k) · $0.50"
-    # A question ended the turn's task: it goes on as if it began, and counts what was before.
+    # A question ended the turn's task; the turn starts again and adds to the earlier usage.
     shown.take(events.SessionStart("s", "vendor", "model"))
     shown.take(events.UsageReport(Usage(14_900, 300, 0)))
     assert "61% of 10k (6.1k)" in shown.line(80)

@@ -1,4 +1,4 @@
-"""What a turn leaves on the screen, and in which words."""
+"""Lines and wording that a turn leaves on the screen."""
 
 import io
 

@@ -245,7 +245,7 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     said = "".join(done.stdout + done.stderr for done in heard)
     assert "--token" in said
     assert "canary" not in said
-    # A stranger's configuration is shown as it would run; the person's own secrets are not.
+    # A stranger's configuration is shown as it would run, but the person's own secrets are not.
     shown = trust.stdout + trust.stderr
     assert "canary-one" in shown
     assert "canary-4f9Qx2z7" not in shown
@@ -260,7 +260,8 @@ def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> No
     kore("config", "set", "model_list", json.dumps(models), home=home)
     names = {value: name for name, value in json.loads(held.read_text()).items()}
     held.write_text(json.dumps({**json.loads(held.read_text()), "MINE": "canary-mine"}))
-    # Another key refers to the second one, and the third entry is made to use one's own.
+    # A further key refers to the second secret, and the third entry now uses a secret of the
+    # user's.
     headers = f'{{"x": "${{{names["canary-b"]}}}"}}'
     kore("config", "set", "model_list.c.headers", headers, home=home)
     kore("config", "set", "model_list.c.api_key", "${MINE}", home=home)

@@ -145,7 +145,7 @@ def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) 
     file.write_text("{}")
     remember({file: digest(file)}, home)
     with file.open("r+b") as huge:
-        huge.truncate(1 << 38)  # more than memory holds, and no blocks on the disk
+        huge.truncate(1 << 38)  # larger than memory, without blocks on the disk
     assert not is_trusted(file, home)
     done = kore("trust", work, "--yes", home=home)
     assert done.returncode == 1

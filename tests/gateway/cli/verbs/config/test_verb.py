@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.cli.kore import ROOT, kore, kore_here
 
-# What stands in the file, and what is said about it after the file's name.
+# Content of each broken file, and the error message after the file's name.
 BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
 
 

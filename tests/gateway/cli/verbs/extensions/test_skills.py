@@ -1,4 +1,4 @@
-"""`kore skills`: made, listed, shown and checked."""
+"""`kore skills`: create, list, show and check."""
 
 import json
 from pathlib import Path
