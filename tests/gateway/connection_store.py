@@ -1,4 +1,4 @@
-"""A second process at the database of a Kore: transactions on connections of its own."""
+"""A second process on the database of a Kore: transactions on separate connections."""
 
 import asyncio
 import threading
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 class ConnectionStore:
-    """Of `gateway.store.port.Store` only what changes and reads rows."""
+    """Subset of `gateway.store.port.Store` that only changes and reads rows."""
 
-    # Nothing lies beside it.
+    # No files are stored next to the database.
     folder = Path()
 
     def __init__(self, address: str, connections: int = 4) -> None:

@@ -1,4 +1,4 @@
-"""The database that the gateway's tests stand on: SQLite, or PostgreSQL where the run says so."""
+"""Database of the gateway's tests: SQLite, or PostgreSQL if the run selects it."""
 
 from contextlib import closing
 from pathlib import Path
@@ -15,12 +15,15 @@ OpenStore = SqliteStore | PostgresStore
 
 
 def open_database(path: Path, cipher: Cipher | None = None) -> OpenStore:
-    """The file in `path`, or the database that stands for it. SQLite's runs each function twice."""
+    """Open the database file in `path`, or the PostgreSQL database used in its place.
+
+    SQLite's store runs each function twice.
+    """
     if postgres_server.engine() == "sqlite":
         return RehearsingStore.open(path, cipher=cipher)
     address = postgres_server.database_of(path)
     with closing(connect(address)) as connection:
-        # A fault of `faults.refuse` ends with the process that it was made in.
+        # A fault set by `faults.refuse` ends with the process that set it.
         connection.execute("DROP FUNCTION IF EXISTS refused CASCADE")
     store = open_store(address, path.parent, check=False, cipher=cipher)
     assert isinstance(store, PostgresStore)

@@ -1,4 +1,4 @@
-"""The gateway's parts on a real database, without sockets, for the tests of each."""
+"""Parts of the gateway on a real database without sockets, for unit tests."""
 
 import asyncio
 import itertools
@@ -53,7 +53,7 @@ _numbers = itertools.count(1)
 
 
 def chat_message(text: str, chat: str = "1", **more: Any) -> InboundMessage:
-    """A new message of person 7 in a chat of the platform."""
+    """Return a new message of person 7 in a chat of the platform."""
     number = next(_numbers)
     fields: dict[str, Any] = {
         "channel": "chat",
@@ -71,13 +71,13 @@ def chat_message(text: str, chat: str = "1", **more: Any) -> InboundMessage:
 
 
 def console_message(text: str, chat: str = "main", **more: Any) -> InboundMessage:
-    """A new message of the owner at the console."""
+    """Return a new message of the owner at the console."""
     return chat_message(text, chat, channel="cli", account="local", **more)
 
 
 @dataclass(frozen=True)
 class Parts(StoredRows):
-    """The program's own container, and what it was made of."""
+    """Container of the program and the objects that it was built from."""
 
     app: Container
     database: OpenStore
@@ -107,7 +107,7 @@ class Parts(StoredRows):
         return self.app.service
 
     async def until_answered(self, message: InboundMessage) -> None:
-        """Returns once the turn that took it in is done."""
+        """Wait until the turn that took the message in is done."""
         (turn,) = await self.until_stored(
             "inbox", "turn_id", event_id=message.event_id, turn_id=PRESENT
         )
@@ -134,8 +134,11 @@ async def opened(
     files: SharedFiles | None = None,
     link: ProcessLink | None = None,
 ) -> AsyncIterator[Parts]:
-    """The program's container, not yet running. `settings` are sections that are not at their
-    defaults, `files` those that other machines see."""
+    """Build the program's container without running it.
+
+    `settings` are sections with values other than the defaults; `files` are the files that other
+    machines see.
+    """
     platform = platform or Platform()
     events = EventHub()
     console = ConsoleChannel(events)
@@ -184,7 +187,7 @@ async def opened(
 async def running(
     folder: Path, provider: Provider | ModelPool | Sequence[Step], **more: Any
 ) -> AsyncIterator[Parts]:
-    """The parts at work; leaving the block is as sudden as a kill."""
+    """Run the parts; leaving the block is as abrupt as a kill."""
     async with opened(folder, provider, **more) as parts, at_work(parts):
         yield parts
 
@@ -207,13 +210,13 @@ async def at_work(parts: Parts) -> AsyncIterator[None]:
 
 
 async def accept_messages(parts: Parts, *messages: InboundMessage) -> None:
-    """Bring messages of one chat platform in as one batch."""
+    """Deliver messages of one chat platform as one batch."""
     first = messages[0]
     await parts.bus.accept(first.channel, first.account, Batch(messages))
 
 
 async def answer_to(parts: Parts, message: InboundMessage) -> str:
-    """The last message that the chat shows once this one was answered."""
+    """Return the last message shown in the chat once this message was answered."""
     shown_messages = parts.platform.chats[message.chat_id]
     count = len(shown_messages)
     await accept_messages(parts, message)
@@ -222,7 +225,7 @@ async def answer_to(parts: Parts, message: InboundMessage) -> str:
 
 
 async def load_history(parts: Parts) -> list[Message]:
-    """The messages of the only session."""
+    """Return the messages of the only session."""
     ((session,),) = await parts.stored("session", "id")
     return await parts.database.transact(sessions.load_all, session)
 
@@ -232,14 +235,14 @@ def tool_call(id_: str, name: str, **arguments: object) -> ToolCall:
 
 
 async def wait_until(condition: Callable[[], object], deadline_s: float = 30) -> None:
-    """Returns once the condition holds."""
+    """Wait until the condition is true."""
     async with asyncio.timeout(deadline_s):
         while not condition():
             await asyncio.sleep(0.005)
 
 
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
-    """Cancel it and wait for its end."""
+    """Cancel the task and wait for its end."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

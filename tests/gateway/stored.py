@@ -1,6 +1,6 @@
-"""What a test reads and changes in the store: rows of a table by the values of its columns.
+"""Stored rows for tests: reads and changes by the values of a table's columns.
 
-Tests outside the store's own hold no SQL: the statements are built here, of names and values.
+Tests outside of the store's own contain no SQL: statements are built here from names and values.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests import postgres_server
 
 @dataclass(frozen=True)
 class Condition:
-    """What a column must be, other than equal to a value."""
+    """Condition on a column other than equality."""
 
     operator: str
     value: object = None
@@ -41,7 +41,7 @@ def below(value: object) -> Condition:
 
 
 def like(pattern: str) -> Condition:
-    """`pattern` as in SQL: % stands for anything."""
+    """Match `pattern` as in SQL, where % matches any text."""
     return Condition("LIKE ?", pattern)
 
 
@@ -57,13 +57,15 @@ def read(
     distinct: bool = False,
     **where: Any,
 ) -> list[Row]:
-    """`columns` (all, when none is named) of the rows where each column in `where` has its value;
-    None stands for NULL."""
+    """Return `columns` of the rows that match all columns in `where`.
+
+    Without `columns`, rows have all columns. None in `where` means NULL.
+    """
     return tx.all(*_query(table, columns, order, distinct, where))
 
 
 def read_file(file: Path, table: str, *columns: str, order: str = "", **where: Any) -> list[Row]:
-    """The same of a database that is open nowhere; of PostgreSQL that stands for the file."""
+    """Return matching rows of a closed database file, or of PostgreSQL used in its place."""
     if postgres_server.engine() == "postgres":
         address = postgres_server.database_of(file)
         return read_postgres(address, table, *columns, order=order, **where)
@@ -78,9 +80,9 @@ def read_sqlite(file: Path, table: str, *columns: str, order: str = "", **where:
 def read_postgres(
     address: str, table: str, *columns: str, order: str = "", **where: Any
 ) -> list[Row]:
-    """Beside a Kore that may own it."""
+    """Return matching rows while a Kore may own the database."""
     with closing(connect(address)) as server:
-        # Else it could make a transaction of that Kore fail, or fail itself.
+        # At a stricter level this could make a transaction of that Kore fail, or fail itself.
         server.execute("SET default_transaction_isolation = 'read committed'")
         return read(PostgresTransaction(server), table, *columns, order=order, **where)
 
@@ -90,7 +92,7 @@ def count(tx: Transaction, table: str, **where: Any) -> int:
 
 
 def change(tx: Transaction, table: str, values: Mapping[str, object], **where: Any) -> int:
-    """How many rows got the `values`."""
+    """Set the `values` and return the number of changed rows."""
     conditions, sought = _conditions(where)
     sets = ", ".join(f"{column} = ?" for column in values)
     return tx.run(f"UPDATE {table} SET {sets}{conditions}", [*values.values(), *sought])
@@ -102,12 +104,12 @@ def add(tx: Transaction, table: str, **values: object) -> None:
 
 
 def delete(tx: Transaction, table: str) -> None:
-    """All its rows."""
+    """Delete all rows of the table."""
     tx.run(f"DELETE FROM {table}")
 
 
 class StoredRows:
-    """The same through a store, each in a transaction of its own."""
+    """Row access through a store, in a transaction for each call."""
 
     database: Store
 
@@ -120,7 +122,7 @@ class StoredRows:
     async def until_stored(
         self, table: str, *columns: str, deadline_s: float = 30, **where: Any
     ) -> Row:
-        """The first row, once there is one."""
+        """Return the first matching row once it exists."""
         async with asyncio.timeout(deadline_s):
             while not (rows := await self.stored(table, *columns, **where)):
                 await asyncio.sleep(0.005)
@@ -141,7 +143,7 @@ class StoredRows:
         await self.database.transact(delete, table)
 
     async def transaction_ends(self) -> None:
-        """Returns when all work that was handed to the store before is done."""
+        """Wait until all work already passed to the store is done."""
         await self.database.transact(lambda tx: None)
 
 
@@ -156,7 +158,7 @@ def _query(
 
 
 def _conditions(where: Mapping[str, Any]) -> tuple[str, list[object]]:
-    """` WHERE …`, or nothing, and its values."""
+    """Return ` WHERE …` or an empty text, and its values."""
     parts: list[str] = []
     values: list[object] = []
     for column, value in where.items():

@@ -1,4 +1,4 @@
-"""Every face draws all lines of a question and the label of each answer, and hides nothing."""
+"""Rendering of questions on every user interface: all lines and labels, nothing hidden."""
 
 import io
 import json
@@ -73,7 +73,7 @@ HOSTILE = {
 
 @frozen
 class Face:
-    """What a face shows: its text, and the labels of the answers."""
+    """Rendering of a question: its text and the labels of the answers."""
 
     text: str
     labels: str
@@ -167,7 +167,7 @@ async def test_kore_as_an_mcp_server_denies_each_question_and_shows_none(questio
 
 
 def _dense(text: str) -> str:
-    """The text without the blanks and line ends that wrapping adds."""
+    """Return the text without the blanks and line ends added by wrapping."""
     return "".join(text.split())
 
 

@@ -1,4 +1,4 @@
-"""Servers that messages go over, and what can happen to them; and a member that listens."""
+"""Servers of fanout tests, the faults that they can have, and a listening member."""
 
 import asyncio
 import os
@@ -32,17 +32,17 @@ KORE_ID = "0011223344556677"
 
 
 class Bus(ABC):
-    """A server that runs."""
+    """A running server."""
 
     @abstractmethod
     def fanout(
         self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
     ) -> QueuedFanout:
-        """Of one process, of one Kore of two."""
+        """Return the fanout of one process, in one of two Kores."""
 
     @abstractmethod
     def cut(self) -> None:
-        """Every connection to it is lost."""
+        """Drop every connection to the server."""
 
     @abstractmethod
     def kill(self) -> None: ...
@@ -52,18 +52,18 @@ class Bus(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """SIGSTOP for all of its processes, until `go_on`."""
+        """Send SIGSTOP to all processes of the server; `go_on` continues them."""
 
     @abstractmethod
     def go_on(self) -> None: ...
 
     @abstractmethod
     async def send_raw(self, topic: Topic, frame: bytes) -> None:
-        """As some other program does."""
+        """Send a frame as another program would."""
 
     @abstractmethod
     def raw(self, topic: Topic) -> AbstractAsyncContextManager[list[bytes]]:
-        """What some other program sees."""
+        """Collect the messages that another program sees."""
 
 
 class PostgresBus(Bus):
@@ -118,7 +118,7 @@ class PostgresBus(Bus):
 
         async def listen() -> None:
             async for one in connection.notifies():
-                # As it stands, and without the Base64 that any reader takes off.
+                # The payload both as sent and decoded from Base64, as any reader can do.
                 seen.extend((one.payload.encode(), b64decode(one.payload)))
 
         task = asyncio.create_task(listen())
@@ -190,7 +190,7 @@ def nats_bus(folder: Path) -> Iterator[NatsBus]:
 
 
 class Member:
-    """One process of a Kore, which has heard `messages` of the topics it listens to."""
+    """A process of a Kore and the `messages` received on its topics."""
 
     def __init__(self, fanout: QueuedFanout, topics: tuple[Topic, ...] = ()) -> None:
         self.fanout = fanout
@@ -209,7 +209,7 @@ class Member:
 
 @asynccontextmanager
 async def joined(fanout: QueuedFanout, *topics: Topic) -> AsyncIterator[Member]:
-    """Runs meanwhile, and has connected if it listens."""
+    """Run a member; a member with topics is connected when the block starts."""
     member = Member(fanout, topics)
     task = asyncio.create_task(fanout.run())
     try:

@@ -1,4 +1,4 @@
-"""What every `Fanout` promises, over real servers."""
+"""Contract of `Fanout` on real servers."""
 
 import asyncio
 from base64 import b64encode
@@ -26,7 +26,7 @@ SECRET = b"the launch code is 8-8-2-3-5"
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[PostgresServer]]:
-    """One that may be killed, begun when a test needs it."""
+    """Return a list for one server, started on first use, that tests may kill."""
     started: list[PostgresServer] = []
     yield started
     for server in started:
@@ -58,7 +58,7 @@ async def test_messages_arrive_in_their_order(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         worker.publish(*numbered("a", 3_000))
         await wait_until(lambda: len(front.messages) >= 3_000)
-        # One that goes alone, too.
+        # A message that is sent alone.
         worker.publish(b"last")
         await wait_until(lambda: len(front.messages) > 3_000)
         assert front.messages == [*numbered("a", 3_000), b"last"]
@@ -144,7 +144,7 @@ async def test_what_is_cut_off_is_delivered_once_or_told_as_missed(bus: Bus) -> 
 
 
 async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None:
-    # It listens before it sends, so it hears all that it has kept.
+    # The member subscribes before it sends, so it receives everything that was retained.
     async with joined(bus.fanout(queue_bytes=20_000), "front") as one:
         await asyncio.to_thread(bus.kill)
         await wait_until(lambda: one.fanout._is_warned)
@@ -176,7 +176,7 @@ async def test_what_was_sent_to_a_server_that_stood_still_arrives(bus: Bus) -> N
         await wait_until(lambda: front.messages)
         await asyncio.to_thread(bus.stop)
         worker.publish(*numbered("while", 500))
-        # The loop is as free as ever: these are hundreds of rounds.
+        # The event loop stays free: this takes hundreds of iterations.
         for _ in range(500):
             await asyncio.sleep(0)
         assert front.messages == [b"before"]
@@ -193,7 +193,7 @@ async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
     await asyncio.to_thread(bus.stop)
     try:
         member.publish(bytes(5_000_000))
-        # It is on its way.
+        # The message is in flight.
         await wait_until(lambda: not fanout._queue)
         async with asyncio.timeout(10):
             await cancel_and_wait(task)
@@ -274,7 +274,7 @@ async def test_a_flush_returns_once_everything_is_sent(bus: Bus) -> None:
         await fanout.flush()
         member.publish(*numbered("a", 2_000), bytes(1_000_000))
         await fanout.flush()
-        # Nothing is sent any more: what arrives was sent before.
+        # Nothing more is sent: later arrivals were sent before.
         await cancel_and_wait(task)
         await wait_until(lambda: len(front.messages) >= 2_001)
         assert front.messages[:2_000] == numbered("a", 2_000)

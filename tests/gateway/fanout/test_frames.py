@@ -1,4 +1,4 @@
-"""Cutting, batching and sealing: whatever is sent comes out again, whatever is lost of it."""
+"""Splitting, batching and sealing of frames, with lost and repeated frames."""
 
 from contextlib import suppress
 
@@ -34,7 +34,7 @@ class Reading:
 
 
 def made(sizes: list[int]) -> list[bytes]:
-    """Each unlike all others, if it is not too short for that."""
+    """Return messages that differ from each other, except for very short ones."""
     return [(f"{n}:".encode() * size)[:size] for n, size in enumerate(sizes)]
 
 
@@ -46,7 +46,7 @@ def test_all_comes_out_again(sizes: list[int], limit: int, key: KeySource | None
     reading = Reading(key)
     for frame in frames:
         reading.reader.read(frame)
-        # Once more, as after a connection that was lost before it was confirmed.
+        # Repeat a frame, as after a connection lost before the confirmation.
         reading.reader.read(frame)
     assert reading.messages == messages
     assert reading.misses == 0
@@ -82,7 +82,7 @@ def test_a_lost_frame_costs_only_what_was_in_it(
 
 
 def is_within(some: list[bytes], all_: list[bytes]) -> bool:
-    """Whether they are among the others, in the same order."""
+    """Return whether `some` is a subsequence of `all_`."""
     rest = iter(all_)
     return all(one in rest for one in some)
 
@@ -94,7 +94,7 @@ def test_anything_else_is_refused(data: bytes, key: KeySource | None) -> None:
         with pytest.raises(FrameError):
             reading.reader.read(data)
     else:
-        # Some of it may be a frame by chance, none is more than its bytes.
+        # The data may contain a frame by chance, but its messages cannot exceed its size.
         with suppress(FrameError):
             reading.reader.read(data)
     assert sum(map(len, reading.messages)) <= len(data)
@@ -109,7 +109,7 @@ def test_a_sealed_frame_that_was_changed_does_not_open(place: int, change: int) 
     reading = Reading(CIPHER)
     with pytest.raises(FrameError):
         reading.reader.read(bytes(changed))
-    # Nor has it spoiled the true one.
+    # The invalid frame has not spoiled the valid one.
     reading.reader.read(frame)
     assert reading.messages == [b"m" * 160]
 

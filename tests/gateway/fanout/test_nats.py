@@ -1,4 +1,4 @@
-"""What only NATS has: secrets in the address, TLS, limits of the server."""
+"""NATS only: secrets in the address, TLS and limits of the server."""
 
 import asyncio
 import logging
@@ -113,7 +113,7 @@ async def test_frames_are_as_small_as_the_server_wants_them(tmp_path: Path) -> N
         async with joined(fanout(server.url), "front") as one:
             one.publish(b"a" * 50_000)
             await wait_until(lambda: one.messages == [b"a" * 50_000])
-            # What was cut for a server that takes more is lost, and nothing else.
+            # Only messages cut for a server with a larger limit are lost.
             server.kill()
             config.write_text("max_payload: 1024\n")
             one.publish(b"b" * 3_000)

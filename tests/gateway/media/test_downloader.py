@@ -1,4 +1,4 @@
-"""What is downloaded when several messages wait for files."""
+"""Downloads while several messages wait for files."""
 
 import asyncio
 import errno
@@ -28,7 +28,7 @@ DATA = b"x" * 100
 
 
 class SlowPlatform(Platform):
-    """Gives every file out in two halves; the second once `go` is set."""
+    """Platform that sends every file in two halves, the second once `go` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def downloader(
 
 
 class Inboxes:
-    """Everybody's files in one folder."""
+    """Inboxes of all people in one folder."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -86,7 +86,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         loader = downloader(parts, Inboxes(parts.workspace), woken.append)
         work = asyncio.create_task(loader.run())
         await wait_until(lambda: platform.fetches)
-        # As long as the other needs to begin, too, if it does.
+        # Leave time for a second download to begin, if there is one.
         for _ in range(20):
             await parts.transaction_ends()
             await asyncio.sleep(0.005)
@@ -158,7 +158,7 @@ async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_b
 
 
 class BreakingPlatform(SlowPlatform):
-    """The first download breaks in its middle, once `go` is set; the next does not."""
+    """Platform whose first download fails halfway once `go` is set; the next succeeds."""
 
     async def fetch(self, media: Media, into: BinaryIO, limit_bytes: int) -> None:
         await super().fetch(media, into, limit_bytes)
@@ -167,7 +167,7 @@ class BreakingPlatform(SlowPlatform):
 
 
 class Private(Inboxes):
-    """Everybody's files in a folder of their own, or all in a group's."""
+    """Inboxes with a folder for each person, or one folder for a group."""
 
     def __init__(self, workspace: Path, group: bool) -> None:
         super().__init__(workspace)
@@ -214,7 +214,7 @@ async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -
 
 
 class FullPlatform(SlowPlatform):
-    """Reports `error_number` for each file that is fetched, until `has_room`."""
+    """Platform that reports `error_number` for each fetched file until `has_room`."""
 
     has_room = False
 

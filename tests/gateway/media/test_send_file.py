@@ -1,4 +1,4 @@
-"""What stands below a file in a chat is the model's word like any answer."""
+"""Captions of sent files, which are model text like any answer."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.gateway.parts import chat_message, running
 
 
 class Carrying(Platform):
-    """A `Platform` that carries files; what stands below one is noted as its text."""
+    """`Platform` that accepts files and records a caption as its text."""
 
     file_limit_bytes = 1_000
 
@@ -66,7 +66,7 @@ async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
 
 
 class NoFiles(Carrying):
-    """A `Carrying` platform whose chats refuse files."""
+    """`Carrying` platform whose chats refuse files."""
 
     async def send_files(self, message: OutboundMessage) -> str:
         raise ChatUnreachable("not enough rights to send documents")

@@ -1,4 +1,4 @@
-"""Files that one machine received and another needs; what nobody needs is cleaned away."""
+"""Files received on one machine and needed on another, and cleanup of unused files."""
 
 import os
 import time
@@ -26,7 +26,7 @@ LIMIT = 10 * 2**20
 
 
 class Machine:
-    """A workspace of its own, and what it shares."""
+    """A machine with its own workspace and the shared storage."""
 
     def __init__(self, workspace: Path, shared: Path) -> None:
         workspace.mkdir()
@@ -91,7 +91,7 @@ async def test_a_file_that_cannot_be_had_is_told(first: Machine, second: Machine
     [
         *(f"../{NAME}", f"/etc/{NAME}", f"inbox/../../{NAME}", f"memory/{NAME}", f"inbox//{NAME}"),
         *("inbox/../USER.md", "inbox/USER.md", f"inbox/.{NAME}", f"inbox/{NAME}.part"),
-        # Somebody else's folder, and no folder.
+        # Another person's folder, and a missing folder.
         *(f"inbox/telegram/9/{NAME}", NAME, ""),
     ],
 )
@@ -163,7 +163,7 @@ async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine)
         waiting = OutboundFile("a", f"/elsewhere/{'a' * 32}", digest=outgoing["a"])
         reply = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("", files=(waiting,))])
         await parts.database.transact(outbox.put, None, [reply], now)
-        # b: sent, or its row was never stored; c: its row may follow.
+        # b was sent, or its row was never stored; the row of c may follow.
         assert await sweep(files, parts.database, None, now) == 2
         assert await sweep(files, parts.database, 30, now) == 1
     left = {name for name, one in outgoing.items() if files.outgoing.exists(one, name * 32)}

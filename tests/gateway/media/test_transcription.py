@@ -65,7 +65,7 @@ async def test_the_service_is_reached_through_the_proxy_of_the_environment(
         section = TranscriptionSection(api_base="http://speech.example/v1")
         await Transcriber(section, answer_s=20.0).transcribe(VOICE, voice_file)
         assert len(proxy.targets) == 1
-        # Loopback is not.
+        # A loopback address is exempt.
         await transcriber(listener).transcribe(VOICE, voice_file)
     assert len(proxy.targets) == 1
     assert len(listener.requests) == 2

@@ -1,4 +1,4 @@
-"""Files that clients send in parts."""
+"""Chunked uploads of clients."""
 
 import base64
 import os

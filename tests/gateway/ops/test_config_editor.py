@@ -1,4 +1,4 @@
-"""Settings that a person changes from elsewhere: checked first, and no other than those."""
+"""Remote changes of settings: validated first, and limited to editable settings."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(
 ) -> None:
     made = editor()
     checked = made.check("agent.max_iterations", "7")
-    # Another value than the one that was checked, and another file.
+    # Another value than the checked one, and another file.
     with pytest.raises(ConfigError, match="changed meanwhile"):
         await made.change("agent.max_iterations", "8", checked["proposal"], is_confirmed=True)
     await change(editor(), "agent.temperature", "0.5")
@@ -149,7 +149,7 @@ async def test_a_secret_is_set_and_never_shown(
     facts = await change(editor(), "model_list.local.api_key", "second-secret-value")
     assert json.loads((home / "secrets.json").read_text())["MY_KEY"] == "second-secret-value"
     assert "second-secret-value" not in (home / "config.json").read_text()
-    # Also one that is all digits.
+    # A secret of digits only is redacted, too.
     digits = await change(editor(), "transcription.api_key", "1234567890123")
     assert digits["secrets"] == ["KORE_SECRET_TRANSCRIPTION_API_KEY"]
     shown = json.dumps([facts, digits, editor().list_settings()])
@@ -284,7 +284,7 @@ async def test_a_running_gateway_takes_it_in_or_says_that_it_waits(home: Path) -
 
 
 def test_a_redactor_cleans_what_looks_like_no_secret(home: Path) -> None:
-    """A password in an address, and a text that this process knows to be secret."""
+    """Examples are a password in an address and a text registered as secret in this process."""
     file = home / "config.json"
     content = json.loads(file.read_text())
     content["images"] = {"api_base": "https://me:hunter2@example.org/v1", "model": "known-4f9Qx2z7"}

@@ -1,4 +1,4 @@
-"""Files that the owner changes on the page: judged as for the tools, recorded, and taken back."""
+"""File changes by the owner on the page: judged like tool calls, recorded and undone."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -51,7 +51,7 @@ async def test_nothing_outside_is_moved_deleted_or_made(parts: Parts, path: str)
             with pytest.raises(KoreError):
                 await service.move_path(place, "a.txt", path)
     else:
-        # A link is deleted itself, wherever it leads.
+        # Deletion removes the link itself, never its target.
         (parts.workspace / path).symlink_to(outside)
         await service.delete_path(place, path)
         assert not (parts.workspace / path).is_symlink()

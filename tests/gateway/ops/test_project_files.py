@@ -1,4 +1,4 @@
-"""Files that a person looks at from elsewhere: theirs, and nothing else."""
+"""Remote file access, limited to a person's own files."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a deletion takes besides rows and folders; the rest is proven end to end."""
+"""Deletion of data outside of rows and folders, which end-to-end tests cover."""
 
 import os
 import resource
@@ -28,7 +28,7 @@ async def nothing() -> None:
 
 
 async def queue_file(parts: Parts, who: str) -> Path:
-    """Somebody has written, and a file waits to be sent to them."""
+    """Store a message of this person and a file that waits to be sent to them."""
     copy = parts.database.folder / FOLDER / f"copy{who}"
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(b"theirs")
@@ -91,7 +91,7 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
         await queue_file(parts, "71")
         user_data, target = parts.app.user_data(), tmp_path / "all.zip"
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # What is imported now would be cut off in its cache, for every process after it.
+        # Importing now would leave truncated files in the bytecode cache for later processes.
         sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
         try:
@@ -107,7 +107,7 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
 async def test_a_deep_tree_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
     tmp_path: Path,
 ) -> None:
-    """No path reaches what lies deepest, and no recursion does."""
+    """The deepest folders are beyond the limits of paths and of recursion."""
     async with opened(tmp_path, []) as parts:
         await queue_file(parts, "71")
         theirs = parts.workspace / "inbox" / "chat" / "71"

@@ -1,4 +1,4 @@
-"""What a person looks up beside conversations, over real parts."""
+"""Lookups on the workbench apart from conversations, over real parts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sixty plugins, laid out as they are found in the wild: each loads or says in one line why not."""
+"""Sixty plugin layouts found in the wild: each loads or explains its error in one line."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ EVERYTHING = {
 }
 
 LAYOUTS = {
-    # The manifest.
+    # Manifest
     "no manifest": case({"name": "p", "commands": ("commands",)}, None, BASE),
     "only a name": case({"name": "tools", "commands": ("commands",)}, {"name": "tools"}, BASE),
     "no name": case({"name": "p", "version": "1"}, {"version": "1"}, BASE),
@@ -103,7 +103,7 @@ LAYOUTS = {
     "a description of many lines": case(
         {"description": "One two"}, {"name": "p", "description": "One\n\n two "}
     ),
-    # Commands and agents.
+    # Commands and agents
     "commands as a text": case(
         {"commands": ("extra",)}, {"name": "p", "commands": "./extra"}, {"extra/a.md": COMMAND}
     ),
@@ -136,7 +136,7 @@ LAYOUTS = {
         {"agents": ("agents/critic.md",)}, {"agents": ["./agents/critic.md"]}, EVERYTHING
     ),
     "agents as an object": case("expected a path", {"agents": {"a": 1}}),
-    # Skills.
+    # Skills
     "skills are added": case(
         {"skills": ("skills", "more")},
         {"skills": "./more"},
@@ -149,7 +149,7 @@ LAYOUTS = {
     ),
     "the plugin itself is a skill": case({"skills": (".",)}, {"skills": "./"}, {"SKILL.md": SKILL}),
     "a skill and nothing else": case({"skills": (".",)}, None, {"SKILL.md": SKILL}),
-    # Hooks.
+    # Hooks
     "hooks in the manifest": case({"hooks": HOOK["hooks"]}, {"name": "p", **HOOK}),
     "hooks in the manifest, wrapped": case({"hooks": HOOK["hooks"]}, {"hooks": HOOK}),
     "hooks in a file of their own": case(
@@ -163,7 +163,7 @@ LAYOUTS = {
     "broken hooks": case("not valid JSON", None, {"hooks/hooks.json": "{"}),
     "hooks of another type": case("hooks: expected an object", {"hooks": 3}),
     "hooks in a missing file": case("No such file", {"hooks": "./missing.json"}),
-    # Servers.
+    # Servers
     "servers in the manifest": case({"servers": SERVER}, {"mcpServers": SERVER}),
     "servers in a file": case(
         {"servers": SERVER}, {"mcpServers": "./m.json"}, {"m.json": {"mcpServers": SERVER}}
@@ -181,7 +181,7 @@ LAYOUTS = {
     "a server that is no object": case({"servers": {}}, {"mcpServers": {"a": "npx x"}}),
     "servers of another type": case("mcpServers: expected an object", {"mcpServers": 3}),
     "servers out of the plugin": case("leaves", {"mcpServers": "../.mcp.json"}),
-    # Language servers and output styles.
+    # Language servers and output styles
     "language servers in the manifest": case({"languages": LSP}, {"lspServers": LSP}),
     "language servers in a file": case(
         {"languages": LSP}, {"lspServers": "./l.json"}, {"l.json": LSP}
@@ -190,7 +190,7 @@ LAYOUTS = {
     "styles in a folder of their own": case(
         {"styles": ("s",)}, {"outputStyles": "./s"}, {"s/a.md": "Be short."}
     ),
-    # What a market says.
+    # Entries of the market
     "the market's entry is all": case(
         {"name": "p", "version": "2", "skills": ("x",)},
         None,

@@ -1,4 +1,4 @@
-"""Plugins that a person installs from elsewhere: what was looked at, and nothing else."""
+"""Remote installation of plugins, limited to the reviewed content."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def market(folder: Path, *entries: dict[str, Any]) -> Path:
 def test_what_a_market_says_of_a_plugin_is_agreed_to_as_well(
     manager: PluginManager, tmp_path: Path
 ) -> None:
-    """The files stay the same, and the market gives them a program to start."""
+    """The files stay the same, but the market adds a program to start."""
     folder = tmp_path / "fair"
     (folder / "tools" / "skills" / "hi").mkdir(parents=True)
     (folder / "tools" / "skills" / "hi" / "SKILL.md").write_text("Hi.")
@@ -119,7 +119,7 @@ def test_answers_are_checked(manager: PluginManager, tmp_path: Path) -> None:
 def test_odd_sources_are_refused(
     manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    """Also the name of a folder that happens to lie where the process is."""
+    """The name of an existing folder in the working directory is refused, too."""
     plugin(tmp_path / "tools")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KoreError):

@@ -1,4 +1,4 @@
-"""Names of markets and plugins: no stranger takes over another's."""
+"""Names of markets and plugins, which no other source can take over."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from tests.gateway.cli.kore import kore
 
 
 def market(folder: Path, name: str, **plugin: Any) -> dict[str, str]:
-    """A market as an archive would bring it: a folder with its index."""
+    """Make a market as an archive would contain it: a folder with its index."""
     (folder / ".claude-plugin").mkdir(parents=True, exist_ok=True)
     index = {"name": name, "plugins": [{"name": "p", "source": "./p", **plugin}]}
     (folder / ".claude-plugin" / "marketplace.json").write_text(json.dumps(index))
@@ -36,7 +36,7 @@ def test_no_market_takes_the_place_of_another(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="there is a market 'official' already"):
         markets.add(archive(tmp_path / "evil", "official", description="evil"))
     assert [one.description for one in markets.search("")] == ["good"]
-    # The same place again is the same market.
+    # The same source again is the same market.
     markets.add(archive(tmp_path / "good", "official", description="better"))
     assert [one.description for one in markets.search("")] == ["better"]
 

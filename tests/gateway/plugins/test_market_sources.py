@@ -1,4 +1,4 @@
-"""The official market's shape, and a plugin by every kind of source that it may name."""
+"""Shape of the official market, and plugins from every kind of source."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ def write_index(folder: Path, plugins: list[dict[str, Any]], **more: Any) -> Pat
 
 
 def official() -> list[dict[str, Any]]:
-    """286 entries: 150 of git, four of them in a folder, 83 of a folder of git, 53 of its own."""
+    """Return 286 entries: 150 git (4 with a path), 83 folders of git, 53 in the market itself."""
     entries: list[dict[str, Any]] = []
     for n in range(150):
         sha = hashlib.sha1(b"%d" % n, usedforsecurity=False).hexdigest()
@@ -131,7 +131,7 @@ def test_a_plugin_comes_by_every_kind_of_source(tmp_path: Path) -> None:
 def test_npm_packs_a_package_and_runs_none_of_its_scripts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry of one package on this machine; npm itself is the real one."""
+    """The registry is local and has one package; npm is the real program."""
     marker = tmp_path / "ran"
     manifest = {
         "name": "kore-test-plugin",
@@ -161,7 +161,7 @@ def test_npm_packs_a_package_and_runs_none_of_its_scripts(
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the test says what went wrong."""
+            """Log nothing: the test reports failures."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""What plugins ask when they are installed, and which others they need."""
+"""Options that plugins ask for at installation, and their dependencies."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_answers_reach_servers_and_secrets_the_secret_store(tmp_path: Path) -> N
     assert server["args"][1:] == ["--host=x.org; evil", "true"]
     assert server["env"]["TOKEN"] == "sesame-open-5"
     assert server["env"]["CLAUDE_PLUGIN_OPTION_LIMIT"] == "5"
-    # No answer becomes a part of what a shell reads; it finds them in its variables.
+    # Answers never become part of a shell command; the shell reads them from its variables.
     assert shell["args"] == SHELL["args"]
     assert shell["env"]["CLAUDE_PLUGIN_OPTION_HOST"] == "x.org; evil"
     (hooks,) = plugins.hooks()

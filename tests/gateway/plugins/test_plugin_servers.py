@@ -1,4 +1,4 @@
-"""What the servers of plugins can open: their own copy to read, what the person named, no more."""
+"""Access of plugin servers: their own copy read-only, and folders named by the person."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServer
 
 @pytest.mark.parametrize("word", ["${CLAUDE_PLUGIN_ROOT}", "~", "{folder}", "~/../{folder}"])
 def test_no_argument_of_a_plugin_gives_its_server_a_folder(tmp_path: Path, word: str) -> None:
-    """Its own copy would be another one than what was approved; others are not its to name."""
+    """Its own copy may differ from the approved one, and it may not name other folders."""
     word = word.replace("{folder}", str(tmp_path))
     args = ["${CLAUDE_PLUGIN_ROOT}/server.py", word]
     plugins = install(tmp_path, "p", {"s": {"command": "python3", "args": args}})
@@ -62,7 +62,7 @@ def test_no_argument_of_a_plugin_shows_its_server_a_file_of_the_person(
 
 
 def test_no_plugin_takes_the_name_of_anothers_server(tmp_path: Path) -> None:
-    """A lasting consent and a login go by the name."""
+    """A lasting consent and a login are stored by server name."""
     plugins = install(tmp_path, "a_b", {"c": {"command": "good"}})
     [name] = configured(tmp_path, plugins)
     both = configured(tmp_path, install(tmp_path, "a", {"b_c": {"command": "evil"}}))

@@ -1,4 +1,4 @@
-"""Plugins and markets as they are found in the wild: read, fetched, approved, used, audited."""
+"""Plugins and markets found in the wild: reading, fetching, approval, use and audit."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ SKILL = "---\nname: hi\ndescription: Says hi.\n---\nSay hi.\n"
 
 
 def plugin(folder: Path, name: str = "tools", **manifest: Any) -> Path:
-    """A plugin with one of each."""
+    """Make a plugin with one component of each kind."""
     place = folder / name
     for part in (".claude-plugin", "skills/hi", "commands", "agents", "hooks"):
         (place / part).mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
     assert plugins.hooks() == []
     copy = home.plugins / plugins.load()["tools"].folder
     assert server.args == (f"{copy}/server.py",)
-    # Who may do what is the owner's to say, whatever a plugin says of its server.
+    # The owner alone grants permissions, regardless of the plugin's server entry.
     assert server.allow == ()
     installer.change("tools", is_enabled=False)
     assert "hi" not in skill_catalog(home, settings).load()
@@ -146,7 +146,7 @@ def test_an_update_shows_what_has_changed_and_audit_what_was_touched(tmp_path: P
     (place / "commands" / "fix.md").write_text("Break $ARGUMENTS")
     (place / "commands" / "new.md").write_text("New")
     (place / "agents" / "critic.md").unlink()
-    # The same version: what counts is the content.
+    # The version is the same: only the content counts.
     with installer.fetched(folder_source(place)) as review:
         assert (review.added, review.changed, review.removed) == (
             ("commands/new.md",),
@@ -231,14 +231,14 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     home = tmp_path / "kore"
     added = kore("market", "add", folder, home=home)
     assert added.stdout.strip() == "mine: 2 plugins", added.stderr
-    # The first command of all made Kore's folder: for nobody else.
+    # The first command created Kore's folder with access for the owner only.
     assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "plugins")] == [0o700] * 2
     rows = json.loads(kore("market", "search", "flaky", "test", "--json", home=home).stdout)
     assert [row["name"] for row in rows] == ["testing"]
     refused = kore("plugin", "install", "testing", home=home)
     assert refused.returncode == 1
     assert "hooks: Stop: evil" in refused.stdout
-    # What it brings goes by its names.
+    # The review lists components by name.
     for line in ("skills: hi", "commands: fix", "agents: critic"):
         assert line in refused.stdout
     assert "nothing was installed" in refused.stderr

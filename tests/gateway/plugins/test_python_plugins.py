@@ -1,4 +1,4 @@
-"""Python packages: what they offer is there once its name stands in config.json."""
+"""Python packages as plugins, enabled by their name in config.json."""
 
 import json
 import subprocess
@@ -89,7 +89,7 @@ no_store = weather_of_kore:MODULE_NAME
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A distribution as pip lays one out, in a folder of its own."""
+    """Make a distribution in its own folder, laid out as pip does."""
     folder = tmp_path_factory.mktemp("site")
     info = folder / "weather_of_kore-1.0.dist-info"
     info.mkdir()

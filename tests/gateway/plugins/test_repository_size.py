@@ -1,4 +1,4 @@
-"""Repositories that unpack to far more than they weigh: refused before anything is checked out."""
+"""Rejection of repositories that unpack to far more than their size, before any checkout."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs("git")
 
 
 class Repository:
-    """A bare repository, made of objects by hand."""
+    """Bare repository made of handwritten objects."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ def fetched(repository: Repository, target: Path, **more: str) -> Path:
 
 
 def files_below(folder: Path) -> list[str]:
-    """Files outside of `.git`."""
+    """Return the files outside of `.git`."""
     return sorted(
         os.path.relpath(os.path.join(above, name), folder)
         for above, folders, names in os.walk(folder)

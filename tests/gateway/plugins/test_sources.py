@@ -1,4 +1,4 @@
-"""Where plugins come from: what is fetched, from whom, and what a market may not name."""
+"""Sources of plugins: fetching, allowed hosts, and sources that a market may not name."""
 
 import hashlib
 import http.server
@@ -41,7 +41,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def serve(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Starts an https server: a path leads to its content, or to another address."""
+    """Start an https server that maps a path to its content or to another address."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     servers: list[http.server.HTTPServer] = []
 
@@ -59,7 +59,7 @@ def serve(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server
                     self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: the tests say what went wrong."""
+                """Log nothing: the tests report failures."""
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if scheme == "https":
@@ -208,7 +208,7 @@ def test_a_market_from_the_network_names_https_and_ssh_only(
     remote = {"source": "github", "repo": "o/r"}
     (entry,) = read_market(folder, remote).entries
     assert "https" in entry.problem
-    # The person who made a market of a folder on this machine may name what lies on it.
+    # The owner of a market in a local folder may name other local folders.
     local = read_market(folder, {"source": "folder", "path": str(folder)}).entries[0]
     assert bool(local.problem) is ("http://" in source["url"])
 
@@ -239,7 +239,7 @@ def test_a_market_of_the_network_reads_no_link_out_of_it(tmp_path: Path) -> None
 
 
 def test_two_processes_at_once_keep_each_others_entries(tmp_path: Path) -> None:
-    """Many at once, each installs a plugin and adds a market: none is lost."""
+    """Many processes install a plugin and add a market at the same time: no entry is lost."""
     count = 6
     for n in range(count):
         (tmp_path / f"p{n}" / "commands").mkdir(parents=True)
@@ -296,7 +296,7 @@ def test_a_list_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_what_is_installed_again_is_what_was_shown(tmp_path: Path) -> None:
-    """A copy that was changed since is put right, not taken for what its name says."""
+    """A copy modified since is restored instead of trusted for its name."""
     folder = tmp_path / "p" / "commands"
     folder.mkdir(parents=True)
     (folder / "a.md").write_text("good")

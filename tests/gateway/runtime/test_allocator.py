@@ -1,4 +1,4 @@
-"""How the memory of the C library is kept, in processes of their own: it is a process's matter."""
+"""Configuration of the C library's allocator, tested in separate processes."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(
     function("malloc_trim") is None, reason="the C library has no malloc_trim: it is not glibc"
 )
 
-# Larger than what Python keeps in pools of its own.
+# Larger than allocations in Python's own pools.
 _ARENAS = """
 import ctypes, sys, tempfile, threading
 from gateway.runtime.allocator import keep_one_arena

@@ -1,4 +1,4 @@
-"""Whatever becomes of the system's time: nobody waits longer for it, and nobody's time runs out."""
+"""Jumps of the system time, which neither extend a wait nor expire a question."""
 
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ LETTER = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
 
 @pytest.fixture
 def jump(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Set the system's time by so many seconds."""
+    """Return a function that shifts the system time by a number of seconds."""
     real = time.time
 
     def jump(seconds: float) -> None:
@@ -82,7 +82,7 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
         jump(DAY_S)
         assert await parts.service.answer_approval(first.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=2)
-        # Who looks for what has expired has been woken by the second question.
+        # The second question has woken the expiry task.
         assert await parts.service.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"

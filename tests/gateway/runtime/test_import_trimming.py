@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-# In a process of its own: here the libraries are imported whole already.
+# A separate process, since the libraries are fully imported in this one.
 LOADED = """
 import sys
 from gateway.cli.program import run

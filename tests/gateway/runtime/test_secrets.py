@@ -1,4 +1,4 @@
-"""What counts as secret in a process."""
+"""Detection of secrets in a process."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ordinary words of a configuration reach tools, files and people unchanged."""
+"""Ordinary words of the configuration, which reach tools, files and people unchanged."""
 
 from contextlib import aclosing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of a server in a headless Chromium."""
+"""Web page of a server in a headless Chromium."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ NEEDS_CHROMIUM = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
     pytest.mark.usefixtures("chromium"),
 ]
-# A container has neither.
+# Containers have neither a sandbox nor a GPU.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 IDLE = ".workbench:not(:has(.stop)):not(:has(.offline))"
 _TIMEOUT_MS = 20_000
@@ -45,7 +45,7 @@ async def running_browser() -> "AsyncIterator[Browser]":
 
 @asynccontextmanager
 async def sharing_browser() -> AsyncIterator[None]:
-    """Until it ends, profiles that are opened on this event loop are of one browser."""
+    """Share one browser among all profiles opened on this event loop, until the block ends."""
     loop = asyncio.get_running_loop()
     async with running_browser() as browser:
         _shared[loop] = browser
@@ -57,7 +57,7 @@ async def sharing_browser() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
-    """An empty profile, of the browser that is shared here or of its own."""
+    """Open an empty profile in the shared browser, or in a new browser if there is none."""
     async with AsyncExitStack() as stack:
         browser = _shared.get(asyncio.get_running_loop())
         if browser is None or not browser.is_connected():
@@ -70,12 +70,12 @@ async def browser_context(**options: Any) -> "AsyncIterator[BrowserContext]":
 
 @asynccontextmanager
 async def browser_page(**options: Any) -> AsyncIterator[Any]:
-    """A page that fails the test when anything on it fails."""
+    """Open a page that fails the test on any script error or dialog."""
     async with browser_context(**options) as context:
         page: Any = await context.new_page()
         failures: list[str] = []
         page.on("pageerror", lambda error: failures.append(str(error)))
-        # A test that expects a dialog takes this away.
+        # A test that expects a dialog removes this handler.
         page.on_dialog = lambda dialog: failures.append(f"dialog: {dialog.message}")
         page.on("dialog", page.on_dialog)
         yield page
@@ -83,7 +83,7 @@ async def browser_page(**options: Any) -> AsyncIterator[Any]:
 
 
 async def log_in(page: "Page", server: "Served") -> None:
-    """By a link, as `kore web` prints it."""
+    """Log in by a link as printed by `kore web`."""
     async with server.session() as session:
         code = await login_code(session)
     await page.goto(f"{server.address}/#login={code}")
@@ -92,7 +92,7 @@ async def log_in(page: "Page", server: "Served") -> None:
 
 
 async def log_in_by_token(page: "Page", machine: "Machine") -> None:
-    """By a token that is typed in, at the server that runs on this machine."""
+    """Log in to the server of this machine by typing a token."""
     token = TokenFile(machine.home / "tokens.json").add("typed", ("admin",))
     await page.goto(json.loads((machine.home / "server.json").read_text())["web"])
     await page.fill(".login input", token)
@@ -101,19 +101,19 @@ async def log_in_by_token(page: "Page", machine: "Machine") -> None:
 
 
 async def login_code(session: aiohttp.ClientSession) -> str:
-    """Of one use, by a client whose token has every right."""
+    """Return a one-time login code; the client's token needs every right."""
     async with session.post("/v1/login-codes", json={}) as response:
         return str((await response.json())["value"]["code"])
 
 
 async def say(page: "Page", text: str) -> None:
     await page.fill(".composer textarea", text)
-    # Enter does nothing while the message before is on its way, also when its answer is there.
+    # Enter has no effect while the previous message is being sent, even after its answer arrives.
     await page.wait_for_selector(".composer .send:enabled")
     await page.press(".composer textarea", "Enter")
 
 
 def session_of(page: "Page") -> str | None:
-    """The session that the address names."""
+    """Return the session in the address of the page."""
     found = re.search(r"#(\d{8}_\w+)$", page.url)
     return found[1] if found else None

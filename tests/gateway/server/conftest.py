@@ -6,7 +6,7 @@ import pytest_asyncio
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Who shares a browser shares its event loop."""
+    """Run all tests that share a browser on one event loop."""
     for item in items:
         if not isinstance(item, pytest.Function) or "chromium" not in item.fixturenames:
             continue
@@ -16,8 +16,8 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[None]:
-    """One browser for all tests of this worker that need one."""
-    # Without playwright this module's tests are skipped, and no other's.
+    """Run one browser for all tests of this worker that need it."""
+    # Import here, so that without playwright only the tests that need it are skipped.
     from tests.gateway.server.browser import sharing_browser
 
     async with sharing_browser():

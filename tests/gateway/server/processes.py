@@ -1,4 +1,4 @@
-"""`kore serve` and `kore gateway` as processes of their own, beside a stand-in model."""
+"""Processes of `kore serve` and `kore gateway` with a fake model."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ KEY = "sk-server-key"
 
 
 class Machine:
-    """A home with a configuration, in which processes of Kore run."""
+    """Home directory with a configuration, in which Kore processes run."""
 
     def __init__(self, folder: Path, model: ModelServer, module: str = "gateway") -> None:
         self.home, self.model, self.module = folder / "home", model, module
@@ -30,7 +30,7 @@ class Machine:
     async def run(
         self, *words: str
     ) -> AsyncIterator[asyncio.subprocess.Process | fork_server.PipedProcess]:
-        """`kore WORDS`, killed at the end of the block."""
+        """Run `kore WORDS` and kill it at the end of the block."""
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KORE_HOME": str(self.home)}
         process = await self._start(words, environ)
         try:
@@ -57,7 +57,7 @@ class Machine:
     async def serving(
         self, *words: str
     ) -> AsyncIterator[asyncio.subprocess.Process | fork_server.PipedProcess]:
-        """`kore serve WORDS`, from the moment that it serves."""
+        """Run `kore serve WORDS` and start the block once it serves."""
         async with self.run("serve", *words) as process:
             assert process.stderr is not None
             async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Clients that prove a key by hand, and servers that do not know one."""
+"""Clients that prove a key step by step, and servers without the key."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from gateway.control.protocol import PROTOCOL
 
 
 class Opened:
-    """A WebSocket of a client; `opening` is the server's first frame."""
+    """WebSocket of a client; `opening` is the server's first frame."""
 
     def __init__(
         self, socket: aiohttp.ClientWebSocketResponse, opening: Any, key: bytes, claim: KeyClaim
@@ -24,7 +24,7 @@ class Opened:
         self.claim = claim
 
     async def prove(self, host: str) -> Any:
-        """Answer the opening; returns the next frame, None where the connection is closed."""
+        """Answer the opening and return the next frame, None if the connection is closed."""
         await self.send_proof(host)
         return await frame_of(self.socket)
 
@@ -34,7 +34,7 @@ class Opened:
 
 @asynccontextmanager
 async def opened(address: str, path: str, key: bytes, host: str = "") -> AsyncIterator[Opened]:
-    """A connection up to the server's first frame. `host` is what its header Host says."""
+    """Open a connection and read the server's first frame; `host` replaces the Host header."""
     claim = KeyClaim.new(key)
     headers = {"Host": host} if host else {}
     async with (
@@ -45,8 +45,10 @@ async def opened(address: str, path: str, key: bytes, host: str = "") -> AsyncIt
 
 
 async def log_in(address: str, secret: str) -> bytes:
-    """Come in by a code or token as the page does; returns the browser's key. Raises
-    `PermissionError`."""
+    """Log in by a code or token as the page does, and return the browser's key.
+
+    Raises `PermissionError`.
+    """
     async with opened(address, "/v1/login", key_of(secret)) as browser:
         if "error" in browser.opening:
             raise PermissionError(browser.opening["error"]["code"])
@@ -75,7 +77,7 @@ async def is_let_in(address: str, key: bytes) -> bool:
 
 
 async def frame_of(socket: aiohttp.ClientWebSocketResponse) -> Any:
-    """The next frame, None at the end."""
+    """Return the next frame, or None at the end."""
     message = await socket.receive(timeout=20)
     return message.json() if message.type is aiohttp.WSMsgType.TEXT else None
 
@@ -85,8 +87,10 @@ def host_of(address: str) -> str:
 
 
 class Impostor:
-    """A program that has taken the port of a Kore that ended: it answers everything as well as it
-    can, and keeps all that it is sent in `records`."""
+    """Program on the port of a Kore that has ended.
+
+    It answers every request as well as it can, and stores everything it receives in `records`.
+    """
 
     def __init__(self, port: int, opening: Any = None) -> None:
         self.records: list[str] = []

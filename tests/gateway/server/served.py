@@ -1,4 +1,4 @@
-"""A real server on a loopback port, over real parts."""
+"""Real server on a loopback port, over real parts."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from tests.gateway.parts import Parts, running
 
 
 class Served:
-    """A server at `address`; `secrets` has a token for each scope, by its name."""
+    """A server at `address`; `secrets` maps each scope to a token."""
 
     def __init__(self, parts: Parts, address: str, tokens: TokenFile) -> None:
         self.parts = parts
@@ -24,13 +24,13 @@ class Served:
         self.secrets = {scope: tokens.add(scope, (scope,)) for scope in SCOPES}
 
     def session(self, scope: CallScope | None = "admin", **headers: str) -> aiohttp.ClientSession:
-        """A client with such a token, or with none."""
+        """Return a client with the token of the scope, or without a token."""
         if scope is not None:
             headers["Authorization"] = f"Bearer {self.secrets[scope]}"
         return aiohttp.ClientSession(self.address, headers=headers)
 
     async def call(self, name: str, scope: CallScope = "admin", /, **arguments: Any) -> Any:
-        """The status, and the value or the error's code."""
+        """Return the status, and the value or the error code."""
         async with (
             self.session(scope) as session,
             session.post(f"/v1/calls/{name}", json=arguments) as response,

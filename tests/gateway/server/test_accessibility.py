@@ -1,4 +1,4 @@
-"""Every screen of the page through axe-core (npm), and a walk over it by keyboard alone."""
+"""Accessibility of every screen: axe-core (npm), and use by keyboard alone."""
 
 import os
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async () => (await axe.run(document, { resultTypes: ['violations'] })).violation
 
 
 def axe_file() -> Path:
-    """As `npm install axe-core` puts it beside the commands of packages."""
+    """Return the file of axe-core, which `npm install axe-core` puts next to the `.bin` folder."""
     folders = [Path(one) for one in os.environ["PATH"].split(os.pathsep) if one.endswith("/.bin")]
     for folder in folders:
         file = folder.parent / "axe-core" / "axe.min.js"
@@ -60,7 +60,7 @@ def axe_file() -> Path:
 
 
 class Examination:
-    """What axe-core finds on each screen, in both widths and by day and night."""
+    """Findings of axe-core on each screen, in both widths and both color schemes."""
 
     def __init__(self, page: Any, source: str) -> None:
         self.page, self._source = page, source
@@ -85,7 +85,7 @@ class Examination:
 @asynccontextmanager
 async def examination(tmp_path: Path, script: Any = None) -> AsyncIterator[Any]:
     source = axe_file().read_text("utf-8")
-    # The page's policy lets no script of others in.
+    # The page's content policy blocks external scripts.
     async with (
         served(tmp_path, script) as server,
         browser_page(bypass_csp=True, reduced_motion="reduce") as page,
@@ -156,7 +156,7 @@ async def test_panels_have_no_serious_finding(tmp_path: Path) -> None:
                 await page.click(".tree >> text=notes.txt")
                 await page.wait_for_selector(".editor .cm-content")
             await examined.examine(name)
-        # What a panel says in passing.
+        # A toast message.
         await page.goto(f"{server.address}/#people")
         await page.reload()
         await page.fill(".panel input", "WRONG")
@@ -167,7 +167,7 @@ async def test_panels_have_no_serious_finding(tmp_path: Path) -> None:
 
 
 async def assert_that_it_finds_something(examined: Examination) -> None:
-    """A button without a name, in each of the four."""
+    """Check that a button without a name is reported in all four variants."""
     await examined.page.evaluate("document.body.append(document.createElement('button'))")
     await examined.examine("a bad page")
     assert sum("button-name" in one for one in examined.findings) == 4
@@ -176,7 +176,7 @@ async def assert_that_it_finds_something(examined: Examination) -> None:
 
 
 async def answer_all(page: Any, last: str) -> None:
-    """Allow whatever is asked, until the answer."""
+    """Allow each request until the answer appears."""
     end = page.locator(f"article.kore >> text={last}")
     asked = page.locator(".approval .answer.main")
     while not await end.count():
@@ -191,7 +191,7 @@ async def answer_all(page: Any, last: str) -> None:
     await page.wait_for_selector(IDLE)
 
 
-# What has the focus: its name, and whether it shows; a hidden field's label shows it instead.
+# Name and visibility of the focused element; the label represents a hidden field.
 _FOCUS = """
 () => {
   const one = document.activeElement
@@ -210,19 +210,19 @@ _FOCUS = """
 
 
 async def focused(page: Any) -> str:
-    """The name of what has the focus, which must be seen."""
+    """Return the name of the focused element, which must be visible."""
     focus = await page.evaluate(_FOCUS)
     assert focus["isSeen"], focus
     return str(focus["name"])
 
 
 async def tab_to(page: Any, name: str, key: str = "Tab") -> list[str]:
-    """The names on the way, each of which must be seen when it has the focus."""
+    """Return the names on the way, each of which must be visible when focused."""
     names: list[str] = []
     while len(names) < 40:
         await page.keyboard.press(key)
         if await page.evaluate("document.activeElement === document.body"):
-            continue  # behind the last element, where the browser's own would come
+            continue  # past the last element, where the browser's own controls would follow
         names.append(await focused(page))
         if names[-1] == name:
             return names
@@ -243,7 +243,7 @@ async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
         assert await focused(page) == "Message"
         await page.keyboard.type("go")
         await page.keyboard.press("Enter")
-        # The question takes the focus, and gives it back.
+        # The question takes the focus and returns it.
         await page.wait_for_selector(".approval:focus")
         names = await tab_to(page, "Allow once y")
         assert [name.partition("\n")[0] for name in names] == ["touch done.txt", "Allow once y"]
@@ -252,7 +252,7 @@ async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
         await page.wait_for_selector("text=It is done.")
         assert (server.parts.workspace / "done.txt").exists()
         await page.wait_for_selector(".composer textarea:focus")
-        # All of the page, from its beginning, and back.
+        # Walk through the page from its start and back.
         await page.reload()
         await page.wait_for_selector(".sidebar .session")
         names = await tab_to(page, "Status")

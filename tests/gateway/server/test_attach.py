@@ -1,4 +1,4 @@
-"""`kore attach` over lines and owners that die: every answer is shown, and none twice."""
+"""`kore attach` through lost connections and killed owners: every answer appears exactly once."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def token(machine: Machine) -> str:
 
 @asynccontextmanager
 async def attached(machine: Machine, port: int, token: str) -> AsyncIterator[Tmux]:
-    """`kore attach` in a window, until the block ends."""
+    """Run `kore attach` in a window until the block ends."""
     window = Tmux(machine.home)
     address = f"http://127.0.0.1:{port}"
     await window.start(80, "attach", address, environ={"KORE_TOKEN": token})
@@ -50,7 +50,7 @@ async def say(window: Tmux, text: str) -> None:
 
 
 async def until_delivered(client: Client, answer: str) -> None:
-    """Until the owner of the data takes the answer for delivered."""
+    """Wait until the owner of the data considers the answer delivered."""
     async with asyncio.timeout(60):
         while not await is_delivered(client, answer):
             await asyncio.sleep(0.02)
@@ -73,7 +73,7 @@ async def is_delivered(client: Client, answer: str) -> bool:
 
 
 async def answers_shown(window: Tmux, last: str) -> list[str]:
-    """All answers on the screen and above it, once `last` is there and the prompt behind it."""
+    """Return all answers of the screen and scrollback once `last` and the next prompt appear."""
 
     def is_over(text: str) -> bool:
         return text.rstrip().endswith("›") and last in text and "working" not in text
@@ -111,7 +111,7 @@ async def test_an_answer_that_was_sent_into_a_dying_line_is_shown_once(
 async def test_an_owner_that_is_killed_behind_a_server_costs_no_answer(
     machine: Machine, token: str
 ) -> None:
-    """The gateway owns the data; the server that the console is attached to takes over."""
+    """The gateway owns the data; the server behind the console takes over."""
     port, rounds = free_port(), 3
     async with (
         machine.serving("--listen-addr", f"127.0.0.1:{port}"),
@@ -134,7 +134,7 @@ async def test_an_owner_that_is_killed_behind_a_server_costs_no_answer(
 
 
 async def owner_pid(client: Client) -> int | None:
-    """None between two owners."""
+    """Return None between two owners."""
     try:
         return int((await client.call("status"))["pid"])
     except CallFailed as exc:

@@ -1,4 +1,4 @@
-"""What strangers try: on the same machine, on the network, and on web pages."""
+"""Attacks from the same machine, from the network, and from web pages."""
 
 import asyncio
 import base64
@@ -120,7 +120,7 @@ async def test_who_guesses_tokens_has_to_wait(server: Served) -> None:
     assert set(statuses[11:]) == {429}
     with pytest.raises(PermissionError, match="too-many-tries"):
         await log_in(server.address, "x")
-    # Who has a token is not shut out by who has none.
+    # Failures without a token do not lock out a client that has a token.
     assert (await server.call("status"))[0] == 200
     assert await is_let_in(server.address, key_of(server.secrets["read"]))
 
@@ -176,7 +176,7 @@ OWNERS_CALLS = [
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
 async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: CallScope) -> None:
-    """Over both ways, and whatever the arguments are."""
+    """Both over HTTP and a connection, for any arguments."""
     for name in OWNERS_CALLS:
         call = find_call(name)
         assert call is not None
@@ -203,7 +203,7 @@ async def test_only_an_upload_may_be_named_by_who_may_only_speak(
     media = [{"kind": "document", "path": path}]
     answer = await server.call("send_message", "chat", session=None, text="hi", media=media)
     assert answer == (403, "denied")
-    # By the name of an upload nothing is reached that is not a file of the inbox.
+    # The path of an upload reaches only files in the inbox.
     inbox = server.parts.workspace / "inbox"
     inbox.mkdir()
     (inbox / "x-0123456789abcdef.txt").symlink_to("/etc/passwd")
@@ -238,7 +238,7 @@ async def test_what_was_sent_is_no_way_to_other_files(tmp_path: Path) -> None:
         assert {await read(*one) for one in [*others, (0, "1", 0), (2**40, "1", 0)]} == {
             (400, "error")
         }
-        # A link that took the file's place meanwhile leads nowhere.
+        # A link that replaced the file in the meantime is not followed.
         (server.parts.workspace / "a.txt").unlink()
         (server.parts.workspace / "a.txt").symlink_to(tmp_path / "secret.txt")
         assert await read(2, "1", 0) == (400, "error")
@@ -255,7 +255,7 @@ ODD_VALUES = [
 
 @pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: repr(value)[:20])
 async def test_odd_values_are_refused_and_are_no_bug(server: Served, value: object) -> None:
-    """Of every call, in the place of each argument; what would end the server is left out."""
+    """Each argument of each call is tried, except for `hand_over`, backups, exports and streams."""
     for name in call_names():
         call = find_call(name)
         assert call is not None
@@ -272,7 +272,7 @@ TERMINAL_CALLS = [name for name in call_names() if "terminal" in name]
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
 async def test_only_an_admin_reaches_a_terminal(tmp_path: Path, scope: CallScope) -> None:
-    """By no call, over HTTP or a connection, also not one that is open and known by its id."""
+    """All calls over HTTP and a connection, with the id of a terminal that is open."""
     section = ServerSection(terminal="full")
     async with served(tmp_path, settings={"server": section}) as server:
         terminal = (await server.call("open_terminal"))[1]

@@ -1,4 +1,4 @@
-"""Keys of browsers: whose they are, when they end, and what they take from others."""
+"""Browser keys: their owners, their expiry, and their effect on other keys."""
 
 import time
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def test_browsers_end_with_the_token_that_let_them_in(server: Served, way:
     async with opened(server.address, "/v1/connect", key) as client:
         await client.send_proof(host_of(server.address))
         server.tokens.revoke("lent")
-        # What is open ends, too.
+        # Open connections end, too.
         assert await frame_of(client.socket) is None
     assert not await is_let_in(server.address, key)
     assert not any(token.name.startswith("browser-") for token in server.tokens.list())

@@ -1,4 +1,4 @@
-"""Calls over HTTP: what a token may, and what is said to who may not."""
+"""Calls over HTTP: permissions of tokens, and errors for missing permissions."""
 
 import io
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def test_a_conversation_by_calls(server: Served) -> None:
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
 async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: CallScope) -> None:
-    """A call that is let through is refused for its arguments, one that is not for its scope."""
+    """A permitted call is rejected for its arguments, any other call for its scope."""
     for name in call_names():
         call = find_call(name)
         assert call is not None

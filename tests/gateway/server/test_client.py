@@ -1,4 +1,4 @@
-"""The client library against real processes that are killed under it."""
+"""Client library against real processes that are killed during calls."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def text_of(event: Mapping[str, Any]) -> str:
 
 
 async def messages_until(client: Client, session: str, count: int) -> list[tuple[int, str]]:
-    """Every message as it is told, until there are so many."""
+    """Return the messages in the order of their events, up to `count` messages."""
     told = []
     async for event in client.follow(session):
         if event["type"] == "message":
@@ -80,7 +80,7 @@ async def test_killed_under_three_clients_nothing_is_lost_or_doubled(machine: Ma
     async def keep_serving() -> None:
         for _ in range(KILLS):
             async with machine.serving("--listen-addr", f"127.0.0.1:{port}") as process:
-                await asyncio.sleep(chance.uniform(0.05, 0.6))  # when it is hit is the point
+                await asyncio.sleep(chance.uniform(0.05, 0.6))  # kill at a random moment
                 process.send_signal(signal.SIGKILL)
         async with machine.serving("--listen-addr", f"127.0.0.1:{port}"):
             await is_over.wait()
@@ -125,7 +125,7 @@ async def test_a_gateway_takes_over_under_a_server_and_gives_back(machine: Machi
 
 
 async def pid_of_owner(kore: Client) -> int | None:
-    """None between two owners."""
+    """Return None between two owners."""
     try:
         return int((await kore.call("status"))["pid"])
     except CallFailed as exc:

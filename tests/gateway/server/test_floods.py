@@ -1,4 +1,4 @@
-"""Clients with few rights that try to use up the server for everybody else."""
+"""Clients with few rights that try to exhaust the server for all other clients."""
 
 import asyncio
 import io
@@ -26,7 +26,7 @@ from gateway.server.tokens import AccessToken
 from tests.gateway.server.served import Served, served
 
 MB = 1024 * 1024
-# How long an owner may wait while somebody else floods the server.
+# Maximum wait of an owner while another client floods the server.
 PATIENCE_S = 5.0
 READER = AccessToken("reader", frozenset(["read"]), 1.0)
 CHATTER = AccessToken("chatter", frozenset(["chat"]), 1.0)
@@ -40,7 +40,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def slowest_call(server: Served, flood: "asyncio.Future[Any]") -> float:
-    """The longest that an admin waits for a call until the flood is over."""
+    """Return the longest wait of an admin's call until the flood is over."""
     longest = 0.0
     while True:
         began_at = time.monotonic()
@@ -83,7 +83,7 @@ async def test_large_bodies_of_a_reader_are_not_read(server: Served, is_chunked:
         yield b"[" * 4 * MB
 
     async def send() -> int | None:
-        # The server answers before it has read the body, and may hang up.
+        # The server answers before it has read the body, and may close the connection.
         with suppress(aiohttp.ClientError, ConnectionError):
             async with server.session("read") as session:
                 body = parts() if is_chunked else io.BytesIO(b"[" * 4 * MB)
@@ -112,7 +112,7 @@ async def test_bytes_of_a_chatter_are_counted_over_its_requests(server: Served) 
     "frame", ['{"call": "status"}', '{"id": 1, "ack": 1}', '{"id": 9, "cancel": true}', "[]", "x"]
 )
 async def test_frames_that_are_no_calls_are_counted_too(server: Served, frame: str) -> None:
-    """More than so many a second are not read."""
+    """Frames above the rate limit are not read."""
     async with server.session("read") as session, AsyncExitStack() as stack:
         sockets = [
             await stack.enter_async_context(session.ws_connect("/v1/connect")) for _ in range(4)
@@ -151,7 +151,7 @@ async def test_idle_connections_keep_no_admin_out(tmp_path: Path) -> None:
                 stack.push_async_callback(sockets[-1].close)
         for _ in range(10):
             assert (await server.call("status"))[0] == 200
-        # The connections of an admin are closed by nobody else's.
+        # Connections of other clients never displace an admin's connection.
         admin = await stack.enter_async_context(server.session())
         own = await admin.ws_connect("/v1/connect")
         reader = await stack.enter_async_context(server.session("read"))
@@ -163,7 +163,7 @@ async def test_idle_connections_keep_no_admin_out(tmp_path: Path) -> None:
 
 
 async def test_one_token_has_a_share_of_the_connections(tmp_path: Path) -> None:
-    """So that another token of few rights is served as well."""
+    """Another token with few rights is served as well."""
     async with served(tmp_path, max_connections=24) as server, AsyncExitStack() as stack:
         chatter = await stack.enter_async_context(server.session("chat"))
         own = await chatter.ws_connect("/v1/connect")

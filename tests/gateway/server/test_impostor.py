@@ -1,4 +1,4 @@
-"""Another user of the machine: reads the process list, takes the port when Kore has ended."""
+"""Attacks by another user of the machine: reading the process list, taking the port after Kore."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.gateway.server.served import served
 
 pytestmark = NEEDS_CHROMIUM
 
-# All that scripts of the page, or of an impostor at its address, can get of the key.
+# Everything that scripts of the page, or of an impostor at its address, can read of the key.
 _KEY = """async () => {
   const opening = indexedDB.open("kore")
   await new Promise((resolve) => (opening.onsuccess = resolve))
@@ -66,7 +66,7 @@ async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
         secrets = [token, *stored, "private words", '"proof"', "Cookie", "Authorization"]
         told = "\n".join(impostor.records)
         assert [word for word in secrets if word in told] == []
-        # Kore is back: the page connects to it, and sends what waited, once.
+        # Kore is back: the page connects and sends the queued message once.
         async with machine.serving(*words):
             await page.wait_for_selector(".workbench:not(:has(.offline))", timeout=60_000)
             await page.wait_for_selector("article.kore:has-text('private words')")

@@ -1,4 +1,4 @@
-"""Connections on which both sides prove a key: what another user of the machine tries."""
+"""Key proofs by both sides of a connection, under attack by another user of the machine."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -65,7 +65,7 @@ async def test_a_call_before_the_proof_is_not_answered(server: Served) -> None:
 
 
 async def test_connections_without_a_proof_keep_no_owner_out(tmp_path: Path) -> None:
-    """The id of a key is no secret: 40 connections that never prove it, where 20 are the most."""
+    """Key ids are public: 40 connections send an id without a proof, and 20 is the limit."""
     async with served(tmp_path, max_connections=20) as server, AsyncExitStack() as stack:
         key = key_of(server.secrets["admin"])
         for _ in range(40):
@@ -105,7 +105,7 @@ async def test_wrong_proofs_count_as_wrong_tokens(server: Served) -> None:
             assert await frame_of(client.socket) is None
     async with opened(server.address, "/v1/connect", key_of("guess")) as client:
         assert client.opening["error"]["code"] == "too-many-tries"
-    # A right one always counts: all users of a machine have the same address.
+    # A valid proof always works, since all users of a machine have the same address.
     assert await is_let_in(server.address, key)
 
 
@@ -121,7 +121,7 @@ async def test_nonces_of_the_server_are_new_each_time(server: Served) -> None:
 async def test_a_relay_at_another_port_gets_no_connection(
     server: Served, forges_host: bool
 ) -> None:
-    """It passes on what a client says that dialled the relay's port, and answers as Kore would."""
+    """The relay forwards a client's words from its own port and answers as Kore would."""
     key, dialled = key_of(server.secrets["admin"]), f"127.0.0.1:{free_port()}"
     claimed = host_of(server.address) if forges_host else dialled
     async with opened(server.address, "/v1/connect", key, claimed) as client:
@@ -129,7 +129,7 @@ async def test_a_relay_at_another_port_gets_no_connection(
             assert client.opening["error"]["code"] == "denied"
             assert "server.hosts" in client.opening["error"]["hint"]
             return
-        # The client signs what it has dialled: it does not take the opening for Kore's.
+        # The client signs the address it dialled, so it rejects the opening.
         with pytest.raises(KeyMismatch):
             answer(key, dialled, client.claim, client.opening)
 
@@ -186,7 +186,7 @@ def _check_nothing_was_told(impostor: Impostor, secret: str) -> None:
 
 
 async def test_what_an_impostor_heard_opens_nothing_later(server: Served) -> None:
-    """The first words of a client, word for word, when Kore is back."""
+    """Another connection replays the first frames of a client once Kore is back."""
     secret = server.secrets["admin"]
     heard = KeyClaim.new(key_of(secret))
     async with (
@@ -199,7 +199,7 @@ async def test_what_an_impostor_heard_opens_nothing_later(server: Served) -> Non
 
 
 async def test_a_browser_key_is_sent_by_nobody(server: Served) -> None:
-    """It is made of the code or the token on both sides, and is no token for HTTP."""
+    """Both sides derive it from the code or the token, and HTTP does not accept it as a token."""
     secret = server.secrets["chat"]
     key = await log_in(server.address, secret)
     assert await is_let_in(server.address, key)

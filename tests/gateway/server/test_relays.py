@@ -1,4 +1,4 @@
-"""Another user of the machine listens beside Kore and passes on what a client says."""
+"""Relays by another user of the machine, between a client and Kore."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 class Relay:
-    """Listens at `::1` and the port of a server, and passes every byte on to 127.0.0.1."""
+    """Listener at `::1` and the port of a server, which passes every byte on to 127.0.0.1."""
 
     def __init__(self, address: str) -> None:
         self._port = URL(address).port
@@ -122,7 +122,7 @@ NAMES_OF_THIS_MACHINE = (
 
 @pytest.mark.parametrize("entry", NAMES_OF_THIS_MACHINE)
 def test_entry_for_this_machine_needs_a_port(entry: str) -> None:
-    """Others may listen at another port, or at the other address of `localhost`."""
+    """Other users may listen at another port, or at the other address of `localhost`."""
     hosts = HostNames("127.0.0.1", [entry])
     bracketed = f"[{entry}]" if "::" in entry and "[" not in entry else entry
     for name in ("127.0.0.1", "[::1]", "localhost", bracketed):
@@ -168,14 +168,14 @@ async def test_browser_at_localhost_logs_in_at_the_address(tmp_path: Path) -> No
     async with served(tmp_path) as server, browser_page() as page:
         await page.goto(server.address.replace("127.0.0.1", "localhost"))
         assert page.url.startswith(server.address)
-        # Else the link would change only the fragment of a page that is still starting.
+        # Otherwise the link would change only the fragment of a page that is still loading.
         await page.goto("about:blank")
         await log_in(page, server)
         assert server.tokens.list()[-1].host == host_of(server.address)
 
 
 async def test_browser_key_counts_only_at_the_address_of_its_page(tmp_path: Path) -> None:
-    """A page of an impostor at Kore's former address can sign for any other."""
+    """A page of an impostor at Kore's former address can sign for any other address."""
     tokens = TokenFile(tmp_path / "tokens.json")
     secret = tokens.add("own", ("admin",))
     async with running(tmp_path, Gated()) as parts:

@@ -1,4 +1,4 @@
-"""Addresses that others can reach: TLS 1.3, and certificates of clients if they are asked for."""
+"""TLS 1.3 at addresses reachable by others, with optional client certificates."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ def run(*words: str | Path) -> None:
 
 
 class Certificates:
-    """A CA of our own, and certificates that it has signed."""
+    """A private CA and certificates signed by it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Certificates:
         subject = ("-subj", "/CN=test CA")
         files = ("-keyout", self.key("ca"), "-out", self.file("ca"))
         curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-        # Python 3.13 takes no CA without it.
+        # Python 3.13 accepts a CA only with this extension.
         usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
         run("req", "-x509", *curve, *subject, *usage, *files)
         for name in ("server", "client"):
@@ -144,7 +144,7 @@ async def test_handshakes_that_never_end_keep_nobody_out(tmp_path: Path) -> None
         where = urlsplit(address)
         silent = [await asyncio.open_connection(where.hostname, where.port) for _ in range(200)]
         for _, writer in silent[::2]:
-            writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a hello
+            writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a TLS ClientHello
         async with opened_service(address, token, ClientTls(str(own.file("ca")))) as service:
             assert (await service.status())["pid"]
         for _, writer in silent:
@@ -169,7 +169,8 @@ async def test_handshakes_that_do_not_go_on_are_ended_and_count_for_the_limit(
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
             for _, writer in silent:
                 writer.write(b"\x16\x03\x01")
-            # The oldest make room, also for who has a token; the others end with their time.
+            # The oldest handshakes are dropped, also for a client with a token; the others time
+            # out.
             async with opened_service(address, token, trust) as another:
                 assert (await another.status())["pid"]
             assert [await _read_to_end(reader) for reader, _ in silent] == [b""] * 20

@@ -1,4 +1,4 @@
-"""The client of the page and of Node programs, and the types that describe it."""
+"""Client of the page and of Node programs, and its type definitions."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CLIENT = FILE.with_name("protocol.mjs")
 TSC = shutil.which("tsc")
 ROUNDS = 4
 
-# Says one thing after the other, each when the last one was answered, and tells what it saw.
+# Sends each message after the previous answer, and prints the messages received.
 PROGRAM = """
 const { CallError, Connection } = await import(process.argv[1])
 const [address, token, rounds] = process.argv.slice(2)
@@ -106,7 +106,7 @@ async def test_a_node_program_goes_on_over_a_killed_server(machine: Machine) -> 
         assert program.stdout is not None
         async with asyncio.timeout(60):
             assert await program.stdout.readline() == b"answer\n"
-        # Its next message is on its way, or was taken, or is being answered.
+        # The program's next message is in flight, accepted or being answered.
         first.send_signal(signal.SIGKILL)
         await first.wait()
         async with machine.serving(*listen), asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""The page in a real browser, over a real server and the stand-in model."""
+"""Web page in a real browser, over a real server and a fake model."""
 
 import asyncio
 import base64
@@ -45,7 +45,7 @@ async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None
         await page.wait_for_selector(".kore .markdown strong")
         assert await page.inner_text(".kore .markdown") == "re: hello you"
         assert await page.inner_text(".user .bubble") == "hello **you**"
-        # Its session is at the side, and stands in the address over a reload.
+        # The session appears in the sidebar, and stays in the address after a reload.
         await page.wait_for_selector(".sidebar li.current")
         await page.reload()
         await page.wait_for_selector(".kore .markdown strong")
@@ -56,7 +56,7 @@ async def test_the_list_of_sessions_is_live(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.wait_for_selector(".sidebar .none")
-        # Somebody else begins a session, speaks in it and renames it.
+        # Another client starts a session, sends a message and renames it.
         session = await server.parts.service.send_message(None, "spoken elsewhere")
         await page.wait_for_selector(".sidebar li b:has-text('spoken elsewhere')")
         await server.parts.service.rename_session(session, "named elsewhere")
@@ -86,7 +86,7 @@ async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
         await say(page, "go")
         await page.wait_for_selector(".approval")
         assert "touch done.txt" in await page.inner_text(".approval .lines")
-        # What is typed as the question appears does not answer it.
+        # Keys typed while the question appears do not answer it.
         await page.wait_for_timeout(600)
         await page.keyboard.press("y")
         await page.wait_for_selector("text=It is done.")
@@ -113,7 +113,7 @@ async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path
         assert [" ".join(label.split()) for label in labels] == [
             f"{option.label} {option.key}" for option in asked.view.options
         ]
-        # Each line is inside the box, however long.
+        # Each line fits into the box, regardless of its length.
         assert await page.eval_on_selector(
             ".approval .lines", "box => box.scrollWidth <= box.clientWidth"
         )
@@ -246,7 +246,7 @@ async def test_a_phone_and_the_dark(tmp_path: Path) -> None:
 
 
 def test_the_first_screen_is_small() -> None:
-    """What the page imports before anything is opened."""
+    """Count the files that the page imports at startup."""
     names = {"index.html", "app.css", "icon.svg", "app/main.mjs"}
     waiting = ["app/main.mjs"]
     while waiting:
@@ -309,7 +309,7 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
         await page.click("text=Save")
         await page.wait_for_selector("text=Saved.")
         assert (server.parts.workspace / "USER.md").read_text() == "I drink tea."
-        # Asked for before the connection is open.
+        # Panels requested before the connection is open.
         for name in ("memory", "config", "files"):
             await page.goto(f"{server.address}/#{name}")
             await page.reload()
@@ -330,7 +330,7 @@ async def test_a_picture_goes_along(tmp_path: Path) -> None:
 
 
 def a_fair(folder: Path) -> Path:
-    """A market with a plugin whose words are hostile."""
+    """Make a market with a plugin whose texts are hostile."""
     place = folder / "greeter"
     (place / "skills" / "hi").mkdir(parents=True)
     (place / "skills" / "hi" / "SKILL.md").write_text("---\nname: hi\n---\nSay hi.")
@@ -356,7 +356,7 @@ async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Pat
         await log_in(page, server)
         await page.click(".panels >> text=Plugins")
         await page.wait_for_selector("text=No plugins are installed.")
-        # What cannot be fetched says so, with a way out.
+        # A failed download shows an error with a way to cancel.
         await page.fill(".market input", str(tmp_path / "nowhere"))
         await page.press(".market input", "Enter")
         await page.wait_for_selector(".failure >> text=Try again")
@@ -369,7 +369,7 @@ async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Pat
         await page.wait_for_selector("h3:focus >> text=Install: greeter 1.0")
         shown = await page.inner_text(".panel")
         assert "Stop: echo '<script>alert(1)</script>'" in shown
-        # It changes between the look and the click.
+        # The plugin changes between the review and the click.
         (fair / "greeter" / "skills" / "hi" / "SKILL.md").write_text("other")
         await page.fill(".install input[type=password]", "sesame")
         await page.click(".install .send")
@@ -424,7 +424,7 @@ async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -
         await page.wait_for_selector(".sides >> text=200")
         await page.click(".setting .send")
         await page.wait_for_selector("text=Restart Kore to use it.")
-        # What widens Kore's power is confirmed with both values on the screen.
+        # A change that extends Kore's permissions is confirmed with both values on the screen.
         await page.fill(".panel [type=search]", "security.sandbox")
         await page.click("[aria-label='Change: security.sandbox']")
         await page.select_option(".setting select", "none")
@@ -432,7 +432,7 @@ async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -
         await page.wait_for_selector(".sides")
         assert await page.is_disabled(".setting .send")
         await page.check(".widens input")
-        # Somebody else changes the file meanwhile.
+        # Another program changes the file in the meantime.
         content = json.loads((tmp_path / "config.json").read_text())
         content["agent"]["max_tokens"] = 500
         (tmp_path / "config.json").write_text(json.dumps(content))
@@ -443,7 +443,7 @@ async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -
         await page.check(".widens input")
         await page.click(".setting .send")
         await page.wait_for_selector("tr:has-text('security.sandbox') code >> text=none")
-        # A secret is set, and not shown again.
+        # A secret is set and not shown again.
         await page.fill("[placeholder='model_list.NAME.api_key']", "transcription.api_key")
         await page.press("[placeholder='model_list.NAME.api_key']", "Enter")
         await page.fill(".setting [type=password]", "sesame-opens")

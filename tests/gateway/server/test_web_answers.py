@@ -42,7 +42,7 @@ async def test_a_change_stays_to_be_seen(tmp_path: Path) -> None:
         await say(page, "go")
         await page.wait_for_selector("article.kore:not(.draft) >> text=the end")
         await page.wait_for_selector(".workbench:not(:has(.stop))")
-        # Seen to its end, although the change made the feed grow.
+        # The feed is scrolled to its end, although the change made it grow.
         await api.expect(page.locator("text=the end")).to_be_in_viewport()
         assert await page.text_content(".diff .change .new") == "<b>new</b> line"
         await page.reload()
@@ -73,9 +73,9 @@ async def test_a_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
     async with served(tmp_path, script) as server, browser_page(**options) as page:
         await log_in(page, server)
         await say(page, "look")
-        # The draft goes away when the answer is stored.
+        # The draft disappears when the answer is stored.
         await page.wait_for_selector("article.kore:not(.draft) td")
-        # No word is broken.
+        # No word is broken across lines.
         assert await page.locator("td").first.evaluate(LINES) == 1
         assert await page.locator("td").last.evaluate(LINES) == 1
         await say(page, "go")

@@ -1,4 +1,4 @@
-"""Writing in the browser: what is completed, repeated and queued."""
+"""Message composer in the browser: completion, history and queued messages."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ async def test_what_was_said_is_said_again(tmp_path: Path) -> None:
             await page.press(BOX, key)
             values.append(await page.input_value(BOX))
         assert values == ["two", "one", "one", "two", ""]
-        # What is being written is not thrown away.
+        # An unfinished message is not discarded.
         await page.fill(BOX, "three")
         await page.press(BOX, "ArrowUp")
         assert await page.input_value(BOX) == "three"
@@ -83,7 +83,7 @@ async def test_a_new_session_is_begun_by_its_word(tmp_path: Path) -> None:
         await page.wait_for_selector(".sidebar .session >> nth=1")
 
 
-# Holds calls until `let_go()`.
+# Delays calls until `let_go()`.
 HOLD = """name => {
   const send = WebSocket.prototype.send
   const held = []
@@ -101,7 +101,7 @@ async def test_what_is_typed_while_a_session_begins_goes_into_it(tmp_path: Path)
         await page.evaluate(HOLD, "create_session")
         await say(page, "first")
         await page.wait_for_selector(".composer .send:disabled")
-        # What waits for its session is seen, as when the server is away.
+        # A message that waits for its session is visible, as when the server is offline.
         await page.wait_for_selector("article.pending:has-text('first')")
         assert not await page.is_visible(".welcome")
         await page.fill(".composer textarea", "typed meanwhile")

@@ -1,4 +1,4 @@
-"""The files of the page and their editor, in Chromium."""
+"""Files and the file editor of the page, in Chromium."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ async def open_files(page: Any, server: Served) -> None:
 
 
 async def read_editor(page: Any) -> str:
-    """The lines of the editor that are drawn."""
+    """Return the rendered lines of the editor."""
     text: str = await page.locator(TEXT).inner_text()
     return text
 
@@ -33,7 +33,7 @@ async def replace_text(page: Any, text: str) -> None:
 
 
 async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
-    # The name of the folder must not push the tree below the editor.
+    # The folder's long name must not push the tree below the editor.
     home = tmp_path / ("long-name-" * 12)
     home.mkdir()
     async with served(home) as server, browser_page() as page:
@@ -53,7 +53,7 @@ async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
         await page.wait_for_selector("text=Saved.")
         assert (folder / "a.py").read_bytes() == b"def g():\r\n    pass\r\n"
         await page.wait_for_selector(".editor .send[disabled]")
-        # Somebody else changes it meanwhile.
+        # Another program changes the file in the meantime.
         (folder / "a.py").write_text("theirs")
         await replace_text(page, "mine")
         await page.click(CHANGED)
@@ -110,7 +110,7 @@ async def test_files_are_made_moved_deleted_and_taken_back_by_keyboard(tmp_path:
         assert (workspace / "a.txt").read_text() == "one"
         await do("Redo")
         await page.wait_for_selector(".tree:not(:has-text('a.txt'))")
-        # What others do is seen, too, in a file that is open as well.
+        # Changes by others appear in the tree and in an open file.
         (workspace / "notes" / "c.txt").write_text("theirs")
         await page.click(".tree >> text=c.txt")
         await api.expect(page.locator(TEXT)).to_have_text("theirs")
@@ -178,7 +178,7 @@ async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
         await page.click(".panels >> text=Status")
         await page.wait_for_selector(".facts")
         assert asked == ["confirm"] * 3
-        # Nothing asks any more.
+        # No further question appears.
         await page.click(".panels >> text=Files")
         await page.click(".tree >> text=a.txt")
         await api.expect(page.locator(TEXT)).to_have_text("one")
@@ -230,7 +230,7 @@ async def test_a_large_file_and_a_phone(tmp_path: Path) -> None:
             await page.keyboard.press("Control+End")
             await page.keyboard.type("  ")
             await page.wait_for_selector(CHANGED)
-            # Only what can be seen is in the page.
+            # Only visible lines are in the page.
             drawn = "document.querySelector('.code-editor').shadowRoot.textContent.length"
             assert await page.evaluate(drawn) < 200_000
             await page.keyboard.press("Control+s")

@@ -1,4 +1,4 @@
-"""Files that go into a conversation in the browser, and those that come out of it."""
+"""Files attached to and sent by a conversation in the browser."""
 
 import os
 import signal
@@ -100,7 +100,7 @@ async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
         saved = await saving.value
         assert saved.suggested_filename == "report.html"
         assert Path(await saved.path()).read_bytes() == page_of_strangers
-        # One that is not there any more.
+        # A file that no longer exists.
         (server.parts.workspace / paths[0]).unlink()
         await page.click(f".sent-file >> text={HOSTILE}")
         await page.wait_for_selector("text=it is not there any more")

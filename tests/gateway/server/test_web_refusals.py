@@ -1,4 +1,4 @@
-"""What the page says when something is refused, and that nothing typed is lost by it."""
+"""Error messages on the page, which never lose typed text."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ async def test_a_panel_that_is_refused_says_why(tmp_path: Path) -> None:
         await page.click("text=Audit log")
         await page.wait_for_selector(".panel [role=alert]:has-text('the scope admin')")
         assert not await page.is_visible("text=Connecting …")
-        # The next panel is one of its own.
+        # The error does not carry over to the next panel.
         await page.click("text=Status")
         await page.wait_for_selector(".panel .facts th:has-text('Version')")
         assert not await page.is_visible(".panel [role=alert]")
@@ -57,7 +57,7 @@ async def test_a_wrong_time_keeps_what_was_typed(tmp_path: Path) -> None:
             "document.querySelector('[aria-label=What]').value === ''"
             " && document.querySelector('[aria-label=When]').value === ''"
         )
-        # A sentence goes with the panel that it is about.
+        # A message disappears with the panel that it belongs to.
         await page.wait_for_selector(".toast")
         await page.click("text=Status")
         await page.wait_for_selector(".toast", state="detached", timeout=2_000)

@@ -1,4 +1,4 @@
-"""Sessions as a tree, and branches of one, in the browser."""
+"""Session tree and branches in the browser."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ async def test_a_session_is_branched_in_the_middle_and_shown_as_a_tree(tmp_path:
         await say(page, "other")
         await page.wait_for_selector("article.kore >> text=re: other")
         await page.wait_for_selector(".sidebar li.depth-1.current")
-        # What was said is changed in a branch of its own.
+        # A message is edited in a new branch.
         second = page.url
         await page.hover("article.user >> nth=1")
         await page.click("article.user >> nth=1 >> [aria-label='Edit in a branch']")

@@ -1,4 +1,4 @@
-"""What goes on beside a conversation, in the browser."""
+"""Background work of a conversation, in the browser."""
 
 import json
 from pathlib import Path
@@ -43,6 +43,6 @@ async def test_a_command_and_a_sub_agent_are_seen_and_stopped(tmp_path: Path) ->
         assert await has_ended("sleep 4713.5")
         assert await has_ended("sleep 4714.5")
         await page.wait_for_selector(".tasks-head >> text=In the background: 0")
-        # Another session has none of it.
+        # Another session shows none of it.
         await page.click(".sidebar .new")
         assert await page.locator(".tasks").count() == 0

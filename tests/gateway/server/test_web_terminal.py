@@ -1,4 +1,4 @@
-"""The terminal of the page, in Chromium."""
+"""Terminal of the page, in Chromium."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ FULL = {"server": ServerSection(terminal="full")}
 
 @pytest.fixture(autouse=True)
 def _no_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine's profile does is nothing of ours."""
+    """Ignore the shell profile of this machine."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
@@ -42,7 +42,7 @@ async def test_a_shell_runs_in_the_page_and_outlives_a_reload(tmp_path: Path) ->
         await page.wait_for_selector(ROWS)
         await enter(page, "export MINE=here; echo on$((1 + 1))")
         await expect_row(page, "on2")
-        # The program learns the size of the window, and of a new one.
+        # The program gets the size of the window, also after a change.
         await enter(page, "clear; echo one: $(stty size)")
         await api.expect(page.locator(ROWS)).to_contain_text(re.compile(r"one: \d+ \d+"))
         before = await read_size(page, "one")
@@ -72,7 +72,7 @@ async def read_size(page: Any, name: str) -> str:
 
 
 async def test_what_a_program_prints_can_only_draw(tmp_path: Path) -> None:
-    """No clipboard, no window, no element, no question; the title is a text."""
+    """Clipboard, windows, elements and input stay out of reach; the title is plain text."""
     options = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with served(tmp_path, settings=FULL) as server, browser_page(**options) as page:
         await log_in(page, server)
@@ -81,7 +81,7 @@ async def test_what_a_program_prints_can_only_draw(tmp_path: Path) -> None:
         attack.write_bytes(
             b"\x1b]52;c;c3RvbGVu\x07"  # the clipboard
             b"\x1b]0;<img src=x onerror=alert(1)>\x07"  # the title
-            b"\x1b[21t\x1b]2;touch owned\x07\x1b[21t"  # its report, as if typed
+            b"\x1b[21t\x1b]2;touch owned\x07\x1b[21t"  # a report of the title, as if typed
             b"\x1b[8;500;500t\x1b[3;1;1t"  # the window
             b"\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07"
             b"<script>alert(2)</script>\x1b]1337;File=inline=1:AAAA\x07\x90\x9d\x1bPq~~\x1b\\\n"

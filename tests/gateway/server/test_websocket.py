@@ -1,4 +1,4 @@
-"""Many calls over one connection, streams with a window, and who goes when."""
+"""Multiplexed calls over one connection, flow-controlled streams, and closed connections."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def answer(socket: aiohttp.ClientWebSocketResponse, number: int) -> Any:
-    """The next frame of this call."""
+    """Return the next frame of this call."""
     async with asyncio.timeout(30):
         while (frame := await socket.receive_json())["id"] != number:
             pass
@@ -104,7 +104,7 @@ async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
 async def test_a_broken_file_of_tokens_ends_what_is_open(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is revoked after that is closed, too."""
+    """A revocation after the file is restored closes connections, too."""
     monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
     path = tmp_path / "tokens.json"
     data = path.read_bytes()

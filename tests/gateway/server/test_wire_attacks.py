@@ -1,4 +1,4 @@
-"""What strangers try below the calls: frames, heads, bodies, paths and links."""
+"""Attacks below the level of calls: frames, heads, bodies, paths and links."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def raw_answer(server: Served, request: bytes) -> bytes:
-    """All that comes until the server closes; the request names its own end."""
+    """Return all bytes until the server closes; the request must end the connection."""
     where = urlsplit(server.address)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     async with asyncio.timeout(30):
@@ -60,10 +60,10 @@ async def test_a_compressed_frame_is_not_unpacked(server: Served) -> None:
         server.session() as session,
         session.ws_connect("/v1/connect", compress=15) as socket,
     ):
-        assert socket.compress == 0  # offered, and not taken
+        assert socket.compress == 0  # offered but not accepted
     packer = zlib.compressobj(wbits=-15)
     data = packer.compress(BOMB) + packer.flush(zlib.Z_SYNC_FLUSH)
-    # FIN, the bit of a compressed text, and a mask of zeros.
+    # FIN and the bit of a compressed text, a length, and a mask of zeros.
     frame = b"\xc1\xff" + len(data).to_bytes(8, "big") + bytes(4) + data
     upgrade = head(
         server, "GET /v1/connect HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade",
@@ -143,7 +143,7 @@ async def test_what_is_no_request_leaves_no_traceback_in_the_log(
 
 
 def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log has of tracebacks, and of errors."""
+    """Return logged errors and tracebacks."""
     return [
         record.getMessage()
         for record in caplog.records
@@ -152,7 +152,7 @@ def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
-    """Neither those that say nothing nor those that ask for what is open to all."""
+    """Neither silent connections nor connections that use a public route."""
     async with (
         served(tmp_path, max_connections=8) as server,
         server.session() as session,
@@ -285,7 +285,7 @@ async def test_codes_cannot_be_guessed_and_end(
 def test_a_body_that_cannot_be_decoded_is_no_error_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Newer Pythons read it behind the answer, where aiohttp reports it."""
+    """Newer Python versions read the body after the answer, where aiohttp reports the error."""
     RequestLogger(logging.getLogger("kore-test")).exception(
         "Unhandled exception", exc_info=web.RequestPayloadError("400")
     )

@@ -1,4 +1,4 @@
-"""What `memory_search` finds of past conversations, and for whom."""
+"""Past conversations found by `memory_search`, and who may find them."""
 
 import asyncio
 from dataclasses import replace
@@ -95,7 +95,7 @@ async def test_who_joins_while_older_messages_are_entered_counts(database: Sqlit
     await database.transact(store)
     find = recall(database, chat_message("x", "-5", sender=OWNER, private=False))
     under_way = asyncio.create_task(find("canary", 5))
-    await asyncio.sleep(0)  # until it waits for the index
+    await asyncio.sleep(0)  # let it wait for the index
     find.claim.messages.append(chat_message("y", "-5", sender=EIGHT, private=False))
     with pytest.raises(KoreError, match="several people"):
         await under_way
@@ -166,7 +166,7 @@ async def test_a_hit_is_read_around(database: SqliteStore) -> None:
     assert name == session
     around = await find.around(name, int(number))
     assert [one.text for one in around] == [f"part {n} of it" for n in range(7, 18)]
-    # What it shows has ids, too, by which reading goes on.
+    # Results have ids, which later reads can use.
     assert around[-1].place.startswith(f"{session}:17, ")
     assert (await find.around(session, 20))[-1].text == "part 20 of it"
     assert list(await find.around(session, 21)) == []

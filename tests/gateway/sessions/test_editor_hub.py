@@ -1,4 +1,4 @@
-"""What turns ask an editor, and how long they wait for it."""
+"""Requests of turns to an editor, and their timeouts."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ async def test_a_read_and_a_write_are_answered() -> None:
         assert (request.action, request.path, request.text) == ("read", str(FILE), "")
         assert hub.answer(request.id, "unsaved")
         assert await reading == "unsaved"
-        # Once.
+        # A second answer is rejected.
         assert not hub.answer(request.id, "again")
         writing = group.create_task(files.write_text(FILE, "new"))
         request = await anext(requests)
@@ -54,7 +54,7 @@ async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> 
         assert not hub.answer(request.id, "late")
         with pytest.raises(EditorSilent):
             await files.write_text(FILE, "x")
-    # With its next prompt it is asked again.
+    # The next prompt asks the editor again.
     async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
         writing = group.create_task(files.write_text(FILE, "x"))
         assert hub.answer((await anext(requests)).id, "")

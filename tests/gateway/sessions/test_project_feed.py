@@ -1,4 +1,4 @@
-"""Screens are told what changes in a project between turns."""
+"""Project changes between turns, as reported to screens."""
 
 import os
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 
 @pytest.fixture
 async def project(tmp_path: Path, parts: Parts) -> AsyncIterator[Path]:
-    """A folder whose watch has begun."""
+    """Make a folder whose watch has started."""
     (project := tmp_path.resolve() / "project").mkdir()
     with parts.agent.watches.follow(project) as subscription:
         await subscription.wait_begun()
@@ -67,7 +67,7 @@ async def test_a_turn_that_runs_tells_of_changes_itself(parts: Parts, project: P
         with parts.agent.watches.follow(project) as subscription, parts.events.turn(LANE, "s"):
             (project / "a.txt").write_text("a")
             await anext(aiter(subscription))
-            # Those who follow a root are told in their order.
+            # Subscribers of a root are notified in the order of their subscription.
         (project / "b.txt").write_text("b")
         assert await anext(events) == FileChanged(str(project / "b.txt"), "user")
 

@@ -1,4 +1,4 @@
-"""A follower is told each stored message once and in order, whatever happened while it was away."""
+"""Session feed: each stored message once and in order, with interruptions of the follower."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEve
     async with asyncio.timeout(30):
         async for event in events:
             told.append(event)
-            # A turn that was over before it was followed is told by this.
+            # This event reports a turn that had finished before it was followed.
             is_late = isinstance(event, SessionIdle) and texts(told)
             if isinstance(event, TurnStored) or is_late:
                 return told
@@ -110,7 +110,7 @@ async def test_messages_that_were_taken_back_are_told_of(parts: Parts) -> None:
 
 
 async def test_what_streamed_of_a_stored_message_is_not_told_again(parts: Parts) -> None:
-    """The words of a reply reach a slow follower once: as the message."""
+    """A slow follower gets the words of a reply once: as the message."""
     session = await parts.service.create_session()
     async with parts.service.follow_session(session) as slow:
         await parts.service.send_message(session, "hi")

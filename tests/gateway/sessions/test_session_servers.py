@@ -1,4 +1,4 @@
-"""MCP servers that belong to one session."""
+"""MCP servers of a single session."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Contents for undo in the store of files: a store that is away holds up no change."""
+"""Undo contents in the file store, whose outages delay no change."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def log_of(folder: Path, shared: Path, cipher: Cipher | None = None) -> ChangeLo
 
 @pytest.fixture(params=[None, Cipher(b"k" * 32, "KEY")], ids=["plain", "sealed"])
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> list[ChangeLog]:
-    """Of two machines."""
+    """Return the change logs of two machines."""
     (tmp_path / "shared").mkdir()
     return [log_of(tmp_path / name, tmp_path / "shared", request.param) for name in "ab"]
 

@@ -1,4 +1,4 @@
-"""What memory and conversations hold is found by its meaning, too, where a model is set for it."""
+"""Search by meaning in memory and conversations, if an embedding model is configured."""
 
 import logging
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ THEMES = (("cat", "pet", "kitten", "猫"), ("car", "vehicle", "drive"), ("tea", 
 
 
 def meaning(text: str) -> list[float]:
-    """A number for each theme, and one for what has none."""
+    """Return a vector: a constant for texts without a theme, then a number for each theme."""
     return [0.1, *(float(any(word in text.casefold() for word in words)) for words in THEMES)]
 
 
@@ -164,7 +164,7 @@ async def test_the_oldest_vectors_make_room(
     def store(tx: Transaction) -> set[bytes]:
         for n in range(3):
             embeddings.save(tx, {bytes([n]): b"v"}, float(n))
-        # Used a day later, the first one is no longer the oldest.
+        # Used a day later, the first entry is no longer the oldest.
         embeddings.load(tx, [bytes([0])], 90_000.0)
         embeddings.save(tx, {bytes([3]): b"v"}, 90_001.0)
         return set(embeddings.load(tx, [bytes([n]) for n in range(4)], 90_002.0))

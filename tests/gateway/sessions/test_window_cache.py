@@ -63,7 +63,7 @@ async def test_what_a_turn_has_added_counts_by_its_bytes(database: SqliteStore) 
     histories.count(two)
     await database.transact(sessions.append_messages, one, None, [user("b")], 3.0)
     assert await texts(histories, one, "not in memory any more") == ["a", "b"]
-    # The large one was used last, and stayed until then.
+    # The large entry was used last, and stayed until then.
     assert await texts(histories, two, "a") == ["a"]
 
 

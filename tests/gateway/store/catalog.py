@@ -1,4 +1,4 @@
-"""Catalog of a database: what its tables are, in a form that does not depend on their history."""
+"""Catalog of a database: its tables, in a form that does not depend on their history."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a disk does to a database, and what a kill leaves behind, at one chosen statement."""
+"""Faults of a database at a chosen statement, as from a disk error or a kill."""
 
 from gateway.store.port import Transaction
 from gateway.store.postgres.transaction import PostgresTransaction
@@ -7,9 +7,9 @@ _RAISE = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 
 
 def refuse(tx: Transaction, writes: str, reason: str, when: str = "") -> None:
-    """Until `allow`, the database refuses such writes: INSERT ON message, UPDATE OF state ON turn.
+    """Reject writes such as INSERT ON message or UPDATE OF state ON turn, until `allow`.
 
-    `when` says of which rows, by the columns of NEW.
+    `when` is a condition on the rows, by the columns of NEW.
     """
     if isinstance(tx, PostgresTransaction):
         condition = f" WHEN ({when})" if when else ""
@@ -34,7 +34,7 @@ def allow(tx: Transaction) -> None:
 
 
 def fill_disk(tx: Transaction) -> None:
-    """Until `free_disk` the file cannot grow; a server says so of every row that is to be new."""
+    """Stop the file from growing until `free_disk`; PostgreSQL rejects every new row."""
     if isinstance(tx, PostgresTransaction):
         tx.run(_RAISE.format(raise_="RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'"))
         for table in ("inbox", "message", "outbox", "session", "step", "turn"):
@@ -53,12 +53,12 @@ def free_disk(tx: Transaction) -> None:
 
 
 def root_page(tx: Transaction, table: str) -> int:
-    """The number of the page in SQLite's file at which the table begins."""
+    """Return the number of the first page of the table in SQLite's file."""
     (page,) = tx.one("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
     return int(page)
 
 
 def empty_index(tx: Transaction) -> None:
-    """The full-text index as before the version that brought it."""
+    """Empty the full-text index, as before the version that introduced it."""
     tx.search.clear()
     tx.run("DELETE FROM search_entry")

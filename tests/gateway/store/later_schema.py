@@ -1,4 +1,4 @@
-"""Schema of a later version of Kore, with a migration after those of today."""
+"""Schema of a later version of Kore, with an additional migration."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changed rows are audited once, also when the work that reads them fails."""
+"""Single audit entries for changed rows, also if the function that reads them fails."""
 
 import secrets
 from collections.abc import AsyncIterator

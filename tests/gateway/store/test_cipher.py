@@ -1,4 +1,4 @@
-"""Sealed stores: nothing readable on disk, nothing opened with a wrong key or in a wrong row."""
+"""Sealed stores: no readable text on disk, no access with a wrong key or in another row."""
 
 import base64
 import secrets
@@ -33,7 +33,7 @@ def _cipher(key: bytes = KEY) -> Cipher:
 
 
 def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
-    """A turn with a call, its result and an answer in the outbox, every text with the canary."""
+    """Store a turn with a call, its result and an answer in the outbox, each with the canary."""
     asked = chat_message(f"ask {CANARY}", event_id="1:1", message_id="1")
     arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
     inbox.accept(tx, arrival, [InboxEntry(asked)])
@@ -151,7 +151,7 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
         (KEY, None, "is encrypted, but store.encryption_key_env is not set"),
         (None, KEY, "is not encrypted"),
     ],
-    # The keys are other ones in each process of a test run.
+    # Explicit ids, since the keys differ between the processes of a test run.
     ids=["another key", "no key", "a key too many"],
 )
 def test_a_wrong_key_changes_not_one_byte(

@@ -1,7 +1,7 @@
 """Compare the journal with a simple model of it under random operations and crashes.
 
-Each function runs on a real file in its own transaction, as `SqliteStore` runs it.
-A crash closes the file without anything; the next process opens it and recovers.
+Each function runs on a real file in its own transaction, as `SqliteStore` runs it. A crash closes
+the file without any cleanup; the next process opens it and recovers.
 """
 
 import json
@@ -60,7 +60,7 @@ def compose(messages: Sequence[InboundMessage], mode: str | None) -> Message:
 
 @dataclass
 class Running:
-    """A turn in the hands of this process."""
+    """A turn run by this process."""
 
     claim: TurnClaim
     calls: list[ToolCall] = field(default_factory=list)
@@ -77,12 +77,15 @@ def _under_way(running: Running) -> list[ToolCall]:
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """The model: what was asked (`asked`), what was answered (`answered`), what tools really did
-    (`effects`), what left (`left`)."""
+    """Model of the journal.
+
+    Messages (`accepted_messages`), decisions (`answered`), effects (`effects`) and sent parts
+    (`left`).
+    """
 
     @initialize()
     def open(self) -> None:
-        # In memory where there is such a folder: a kill of the process asks nothing of the disk.
+        # In memory if possible, since a kill of the process does not affect the disk.
         memory = Path("/dev/shm")
         self.folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
         self.path = Path(self.folder.name) / "kore.db"
@@ -109,7 +112,7 @@ class JournalMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def do(self, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
-        """One transaction, as the database's thread makes it."""
+        """Run a transaction as the database's thread does."""
         self.now += 1.0
         self.tx.run(BEGIN[postgres_server.engine()])
         result = work(self.tx, *args, **more)
@@ -119,7 +122,7 @@ class JournalMachine(RuleBasedStateMachine):
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return self.tx.all(sql, values)
 
-    # What comes in
+    # Incoming messages
 
     def message(self, chat: str, text: str, **more: Any) -> InboundMessage:
         self.number += 1
@@ -210,10 +213,10 @@ class JournalMachine(RuleBasedStateMachine):
         if session is not None:
             self.do(sessions.bind, other, session)
 
-    # What is worked off
+    # Processing
 
     def free(self) -> list[str]:
-        """Lanes with something to do that this process is not doing."""
+        """Return lanes with work that this process is not doing."""
         found = inbox.lanes_with_work(self.tx)
         return sorted(lane for lane in found if lane not in self.running)
 
@@ -281,7 +284,7 @@ class JournalMachine(RuleBasedStateMachine):
         return list(window[-1].tool_calls) if window else []
 
     def _key(self, turn: int, call: ToolCall) -> str:
-        """The step behind a call: vendors use ids again."""
+        """Return the step number of a call, since vendors reuse ids."""
         ((n,),) = self.ask(
             "SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?", turn, call.id
         )
@@ -326,7 +329,7 @@ class JournalMachine(RuleBasedStateMachine):
         call, turn = _planned(running)[0], running.claim.turn
         key = (turn, self._key(turn, call))
         ((state,),) = self.ask("SELECT state FROM step WHERE turn_id = ? AND n = ?", *key)
-        # What may run again may have begun before a crash.
+        # A call that may run again may have started before a crash.
         assert state == "planned" or (state == "started" and EFFECTS[call.name] != "unsafe")
         assert key not in self.unknown
         assert key not in self.effect_texts
@@ -340,7 +343,7 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(map(_planned, self.running.values())))
     @rule(data=st.data())
     def a_call_asks_a_person(self, data: st.DataObject) -> None:
-        """What ran beside it has ended: the turn rests."""
+        """The turn waits, since none of its other calls is running."""
         lane, running = self.turn(data, _planned)
         if running.started & {call.id for call in running.calls}:
             return
@@ -462,10 +465,10 @@ class JournalMachine(RuleBasedStateMachine):
     def _letter(self, id_: str, route: Route, text: str, parts: int = 1) -> OutgoingReply:
         return OutgoingReply(id_, route, [OutboundPart(f"{text} {n}") for n in range(parts)])
 
-    # What goes out
+    # Outgoing messages
 
     def mail(self) -> list[str]:
-        """Routes with mail that is not in flight."""
+        """Return routes with mail that is not in flight."""
         found = outbox.lanes_with_mail(self.tx)
         return sorted(lane for lane in found if lane not in self.sending)
 
@@ -509,7 +512,7 @@ class JournalMachine(RuleBasedStateMachine):
             case _:
                 self.do(outbox.reschedule, due.seq, self.now, ambiguous=False)
 
-    # The end of a process
+    # End of a process
 
     @precondition(lambda self: self.running or self.sending or self.waiting)
     @rule()
@@ -551,7 +554,7 @@ class JournalMachine(RuleBasedStateMachine):
         for turn, attempts in before.items():
             assert self.ask("SELECT attempts FROM turn WHERE id = ?", turn) == [(attempts,)]
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def no_message_is_answered_by_two_turns(self) -> None:
@@ -577,7 +580,7 @@ class JournalMachine(RuleBasedStateMachine):
     def a_lane_is_worked_off_in_order(self) -> None:
         if not hasattr(self, "tx"):
             return
-        # Nothing waits in front of something that was begun, except what was replayed.
+        # No message waits before a message already begun, except for replayed messages.
         replayed = {seq for turn in self.finished for seq in turn}
         for lane in LANES:
             waiting = self.ask(
@@ -638,7 +641,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert json.loads(result)["text"] == text
 
 
-# Each is a long story, hence fewer of them than of other properties, here as in the search.
+# Examples are long, so there are fewer of them than for other properties and in the search.
 JournalMachine.TestCase.settings = settings(
     max_examples=max(20, settings().max_examples // 5),
     stateful_step_count=50,

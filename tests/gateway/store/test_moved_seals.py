@@ -1,4 +1,4 @@
-"""Bound rows stay valid when a database gets another key or moves to the other engine."""
+"""Validity of bound rows after a database gets another key or moves to the other engine."""
 
 import secrets
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a transaction changed in memory holds only when the transaction is stored."""
+"""In-memory changes of a transaction, which take effect only when it is committed."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The schema and its migrations, on both engines."""
+"""Schema and migrations on both engines."""
 
 import json
 import sqlite3
@@ -81,7 +81,7 @@ def catalog_of(engine: str, url: str) -> Catalog:
         return catalog(tx, engine)
 
 
-# The baseline
+# Baseline
 
 
 def test_database_of_version_83_gets_the_tables_of_a_new_one(engine: str, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_every_sealed_text_of_version_83_opens(tmp_path: Path) -> None:
     url = live_database("sqlite", tmp_path, version_83.SEALED)
     with whole_database(url).opened(version_83.CIPHER) as tx:
         check_rows(tx)
-        # A backup hands what waits for the audit log to it first.
+        # A backup first moves queued entries to the audit log.
         assert opened_columns(tx) == set(SEALED_COLUMNS) - {"audit_outbox.entry"}
 
 
@@ -164,8 +164,8 @@ def test_sealed_database_of_version_83_refuses_another_key(tmp_path: Path) -> No
         pass
 
 
-# Columns whose rows are left out: a backup hands what waits for the audit log to it first, nothing
-# waits in the outbox, an approval of another version is void, and arguments are raw text.
+# Columns without rows: a backup first moves queued entries to the audit log, the outbox is empty,
+# an approval of another version is void, and arguments are raw text.
 READ = sorted(
     column
     for column in READERS
@@ -176,7 +176,7 @@ READ = sorted(
 
 @frozen
 class StoredScene:
-    """The rows that `Scene` of `test_emptied_texts` wrote with version 83."""
+    """Rows that `Scene` of `test_emptied_texts` wrote with version 83."""
 
     tx: Transaction
     session: str
@@ -195,7 +195,7 @@ def test_product_reads_the_rows_of_version_83(tmp_path: Path, column: str, kind:
 
 
 def opened_columns(tx: Transaction) -> set[str]:
-    """Open all sealed texts; return the columns that have any."""
+    """Open all sealed texts and return the columns that have any."""
     opened = set()
     for sealed in SEALED:
         place = len(sealed.key) + len(sealed.bound)

@@ -1,4 +1,4 @@
-"""A transaction for tests of functions that run in one, on a real database of either engine."""
+"""Transaction on a real database of either engine, for tests of functions that need it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests import postgres_server
 
 
 class OpenTransaction(SqliteTransaction):
-    """Every statement is stored at once, until one says BEGIN. `close` it, or use `with`."""
+    """Transaction that commits every statement until BEGIN. `close` it, or use `with`."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,7 +31,7 @@ class OpenTransaction(SqliteTransaction):
         self._connection.close()
 
     def content(self) -> bytes:
-        """The whole database as a file would hold it."""
+        """Return the whole database as the content of a file."""
         return self._connection.serialize()
 
     def table_names(self) -> frozenset[str]:
@@ -39,7 +39,7 @@ class OpenTransaction(SqliteTransaction):
 
 
 class OpenServerTransaction(PostgresTransaction):
-    """The same on PostgreSQL."""
+    """`OpenTransaction` on PostgreSQL."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class OpenServerTransaction(PostgresTransaction):
         self._cursor.connection.close()
 
     def content(self) -> bytes:
-        """Every row of every table."""
+        """Return every row of every table."""
         rows = [self.all(f"SELECT * FROM {name}") for name in sorted(self.table_names())]
         return repr(rows).encode()
 
@@ -63,8 +63,10 @@ class OpenServerTransaction(PostgresTransaction):
 
 
 def database_content(path: Path) -> bytes:
-    """All that is in a database, whatever its key, also beside the Kore that owns it: the bytes of
-    SQLite's files, the rows of PostgreSQL's tables."""
+    """Return the raw content of a database, with any key, even if a Kore owns it.
+
+    This is the bytes of SQLite's files, or the rows of PostgreSQL's tables.
+    """
     if postgres_server.engine() == "sqlite":
         return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
     with OpenServerTransaction(connect_server(postgres_server.database_of(path))) as tx:
@@ -74,7 +76,7 @@ def database_content(path: Path) -> bytes:
 def open_transaction(
     path: Path, *, check: bool = False, cipher: Cipher | None = None
 ) -> OpenTransaction | OpenServerTransaction:
-    """On the database in `path`, which is made when it is not there."""
+    """Open a transaction on the database in `path`, which is created if missing."""
     if postgres_server.engine() == "sqlite":
         return OpenTransaction(connect(path, check=check, cipher=cipher), cipher)
     tx = OpenServerTransaction(connect_server(postgres_server.database_of(path)), cipher)

@@ -1,4 +1,4 @@
-"""Terminals with real shells: without a sandbox, and in bubblewrap."""
+"""Terminals with real shells, without a sandbox and in bubblewrap."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ BOTH = [pytest.param("sandbox", marks=needs_bwrap), "full"]
 
 @pytest.fixture(autouse=True)
 def _no_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine's profile does is nothing of ours."""
+    """Ignore the shell profile of this machine."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
@@ -48,7 +48,7 @@ async def open_registry(
         mode, lambda: tools, lambda _: workspace, workspace / "MEMORY.md", audit, limits
     )
     running = asyncio.create_task(registry.run())
-    # The first step of `run` lets terminals be opened.
+    # Terminals can be opened after the first step of `run`.
     await asyncio.sleep(0)
     try:
         yield registry
@@ -59,7 +59,7 @@ async def open_registry(
 
 
 async def read_until(items: AsyncIterator[Any], words: str) -> str:
-    """All output until these words are in it."""
+    """Return all output up to and including `words`."""
     text = ""
     async with asyncio.timeout(30):
         while words not in text:
@@ -82,14 +82,14 @@ async def test_a_shell_has_a_terminal_of_its_size(tmp_path: Path, mode: Terminal
             terminals.write(id, "stty size; pwd\n")
             text = await read_until(items, f"\r\n{tmp_path / 'workspace'}\r\n")
             assert "20 60" in text
-            # Job control works: a key interrupts the program, not the shell.
+            # Job control works: a key interrupts the program, but not the shell.
             terminals.write(id, "PS1='pro''mpt> '; echo ready$((1 + 1)); cat\n")
             await read_until(items, "ready2")
-            # Once by the terminal and once by the program, which reads by then.
+            # Once as the terminal's echo and once from the program, which reads by then.
             terminals.write(id, "ping\n")
             await read_until(items, "ping\r\nping\r\n")
             terminals.write(id, "\x03")
-            # The shell drops what is typed before it asks again.
+            # The shell drops input typed before its next prompt.
             await read_until(items, "prompt> ")
             terminals.write(id, "echo on$((1 + 1))\n")
             await read_until(items, "on2")
@@ -134,7 +134,7 @@ async def test_without_leave_nothing_opens(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", BOTH)
 async def test_closing_kills_what_hides(tmp_path: Path, mode: TerminalMode) -> None:
-    """Also what left the session and ignores the terminal's end."""
+    """Processes that left the session and ignore the terminal's hangup are killed, too."""
     marker = f"{os.getpid()}.125"
     async with open_registry(tmp_path, mode) as terminals:
         id = await terminals.open(None, TerminalSize())
@@ -158,7 +158,7 @@ async def test_closing_kills_what_hides(tmp_path: Path, mode: TerminalMode) -> N
 
 
 def find_processes(marker: str) -> list[int]:
-    """The processes that sleep for so long."""
+    """Return the processes that sleep for the marker's duration."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -221,7 +221,7 @@ async def test_output_is_bounded_and_a_slow_follower_catches_up(tmp_path: Path) 
 
 
 async def test_a_program_waits_for_its_only_follower(tmp_path: Path) -> None:
-    """And every character reaches it, in order."""
+    """Every character reaches the follower in order."""
     async with open_registry(tmp_path, "full") as terminals:
         id = await terminals.open(None, TerminalSize())
         async with terminals.follow(id) as items:
@@ -240,7 +240,7 @@ async def test_a_program_that_reads_nothing_takes_no_more(tmp_path: Path) -> Non
 
 
 async def test_a_killed_kore_leaves_no_shell(tmp_path: Path) -> None:
-    """By kill -9, and also nothing that left the shell's session."""
+    """After kill -9, processes that left the shell's session end, too."""
     marker = f"{os.getpid()}.25"
     async with ModelServer(api_key=KEY) as model:
         machine = Machine(tmp_path, model)

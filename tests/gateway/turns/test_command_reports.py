@@ -1,4 +1,4 @@
-"""Background commands that end: their conversation is told, once, and not of what it knows."""
+"""Reports of finished background commands to their conversation: once, and only new facts."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from tests.gateway.turns.test_steering import Paced, list_dir_reply
 
 
 def start(*commands: str) -> Message:
-    """Starts them in the background."""
+    """Return a reply that starts the commands in the background."""
     starts = [
         ToolCall(f"c{n}", "exec", args, json.dumps(args))
         for n, command in enumerate(commands)
@@ -35,7 +35,7 @@ def output_call(wait_s: float) -> Message:
 
 
 class Gate:
-    """What a command waits at; opened once, by the test."""
+    """Gate at which a command waits until the test opens it."""
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self._path = folder / "workspace" / name
@@ -60,12 +60,12 @@ async def say(parts: Parts, text: str, chat: str = "main") -> None:
 
 
 def note_of(message: Message) -> str:
-    """What a message tells that nobody has written."""
+    """Return the context of a message, which no person has written."""
     return "\n".join(part.text for part in message.content if isinstance(part, Context))
 
 
 async def settle(parts: Parts) -> None:
-    """Returns once nothing waits and no turn runs."""
+    """Wait until no message waits and no turn runs."""
 
     async def is_quiet() -> bool:
         rows = await parts.stored("inbox", "turn_id", "dead_reason")
@@ -104,7 +104,7 @@ async def test_a_turn_that_runs_is_told_with_its_next_request(tmp_path: Path) ->
         await parts.bus.submit(message)
         model.let_go(1)
         await model.wait_for_request(2)
-        # Behind what a person has asked meanwhile, which waits for its turn.
+        # The report arrives after a person's message, which waits for its own turn.
         await parts.bus.submit(console_message("something else"))
         await gate.open()
         await parts.until_count(3, "inbox")
@@ -174,10 +174,10 @@ async def test_commands_do_not_keep_a_conversation_busy_for_ever(
         )
         await settle(parts)
         await say(parts, "and now?")
-        # It was not told by itself, but is now.
+        # The report started no turn; the next turn includes it.
         assert len(model.requests) == 5
         assert "background process 2" in note_of(model.requests[-1].messages[-1])
-        # A person has spoken: the next end is told again.
+        # After a person's message, the next report starts a turn again.
         await say(parts, "once more")
         await gates[2].open()
         await wait_until(lambda: len(model.requests) == 8)

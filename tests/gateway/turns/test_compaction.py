@@ -1,4 +1,4 @@
-"""Conversations made shorter: in the background, on request, while a turn waits, and at a kill."""
+"""Compaction of conversations: in the background, on request, in a waiting turn, after kills."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ BIG = "word " * 400
 
 
 class Speaks(ScriptedProvider):
-    """Answers every question, and tells summaries as scripted; then it fails them."""
+    """Model that answers every question, and returns the scripted summaries until they run out."""
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__([self._answer] * 10_000)
@@ -51,7 +51,7 @@ def small(provider: ScriptedProvider, window: int = 8_300) -> ModelPool:
 
 
 async def ask(parts: Parts, text: str) -> None:
-    """Ask, and wait for the answer to be on disk."""
+    """Ask and wait until the answer is stored."""
     message = chat_message(text)
     await parts.bus.submit(message)
     await parts.until_answered(message)
@@ -86,7 +86,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
         assert window.summary.text == "They asked a lot."
         assert window.summary.words[0].startswith("question 0")
         assert not window.trimmed
-        # The person is told once, and what it cost is in the session's sum.
+        # The person is notified once, and the cost is included in the session's total.
         await parts.platform.until(lambda: "summarized" in " ".join(parts.platform.texts("1")))
         calls = await parts.count("usage")
         assert calls == 8
@@ -109,7 +109,7 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
 
 
 async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_path: Path) -> None:
-    """It names up to which message it tells, and what came later stays."""
+    """The summary names the last message that it covers, and later messages stay."""
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 28_000)) as parts:
         while not model.was_called.is_set():
@@ -151,7 +151,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
                     told.append(event)
                 if told and isinstance(event, events.Done):
                     break
-        # The event comes before the last transaction.
+        # The event is sent before the last transaction.
         await parts.until_answered(waiting)
         summaries = await parts.count("summary")
         assert (summaries, len(model.summary_requests)) == (1, 1)
@@ -213,7 +213,7 @@ async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_pat
 
 
 class Gated(Speaks):
-    """Holds its summary back until `go`."""
+    """`Speaks` that withholds its summary until `go`."""
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__(summaries)
@@ -260,12 +260,12 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
         for n in range(30):
             await ask(parts, f"question {n} {BIG}")
             await wait_until(lambda: not parts.app.compactions._under_way)
-        # Nobody is told of a summary; what people wrote is there even so.
+        # No notice about a summary is sent; the messages of people remain in the window.
         assert await parts.count("outbox", kind="notice") == 0
         front = str(model.requests[-1].messages[0].content[0])
         assert "question 0" in front
         assert "question 25" in str(model.requests[-1])
-        # Three in the background; from then on only where a turn has no room left.
+        # Three attempts in the background; later attempts only when a turn has no room left.
         cuts = sum("left out" in str(r.messages[0].content[0]) for r in model.requests)
         assert 3 <= len(model.summary_requests) <= 3 + cuts
         ((head,),) = await parts.stored("session", "head")
@@ -284,7 +284,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         window = await window_of(parts, await session_of(parts))
         assert len(window.messages) == 6
         assert window.summary is not None
-        # The notice would say the same again.
+        # A notice would repeat the reply.
         assert await parts.count("outbox", kind="notice") == 0
 
 
@@ -446,7 +446,7 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
 
     model = Works(["Looked around."] * 9)
     async with running(tmp_path, small(model, 12_000)) as parts:
-        # In one go, so that nothing is full before the turn begins.
+        # Store all messages at once, so that the window is not full before the turn begins.
         session = await parts.database.transact(
             lambda c: sessions.create_session(c, "chat:7", 1.0, lane=LANE)
         )

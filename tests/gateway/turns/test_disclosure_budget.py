@@ -1,4 +1,4 @@
-"""What choices may tell belongs to a session: no turn, sub-agent or restart gives it anew."""
+"""Disclosure budget of a session, which no turn, sub-agent or restart renews."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whom commands may reach: the setting, the roles of all who speak, and the record of it."""
+"""Hosts reachable by commands: the setting, the roles of all speakers, and the audit log."""
 
 import json
 import shutil
@@ -84,7 +84,7 @@ async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path)
         memory = workspace / "MEMORY.md"
 
         async def start() -> None:
-            """The call begins."""
+            """Do nothing when the call starts."""
 
         await runner.run(
             CallContext(call, ToolEnvironment("s", workspace, memory), lambda *_: None), start

@@ -32,14 +32,14 @@ async def test_a_hook_blocks_a_call_of_a_conversation(tmp_path: Path) -> None:
 
 
 class Reviewer(Hooks[None]):
-    """Offered by a package."""
+    """Hooks offered by a package."""
 
     async def before_end(self, run: RunContext[None], reply: Message) -> str | None:
         return None if "checked" in reply.text else "Check it."
 
 
 def offer(folder: Path, module: str, target: str) -> None:
-    """An installed package that offers hooks named `review`."""
+    """Install a package that offers hooks named `review`."""
     info = folder / "reviewing-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: reviewing\nVersion: 1.0\n")
@@ -94,7 +94,7 @@ async def test_what_a_hook_says_is_stored_in_its_place(tmp_path: Path) -> None:
         *("user", "user", "assistant", "tool", "assistant", "user", "assistant", "user")
     ]
     *_, third, fourth = model.requests
-    # The same conversation, byte for byte: the model's cache holds.
+    # The conversation is identical byte for byte, so the model's cache applies.
     assert fourth.messages[: len(third.messages)] == third.messages
 
 

@@ -1,4 +1,4 @@
-"""Turns that are cut off again and again."""
+"""Turns that are interrupted repeatedly."""
 
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ CHATS = [str(n) for n in range(1, 13)]
 
 @asynccontextmanager
 async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts]:
-    """A process that is killed when the model has been asked so often."""
+    """Run a process that is killed after `asked` requests to the model."""
     async with running(folder, model) as parts:
         yield parts
         await wait_until(lambda: len(model.texts) >= asked)
@@ -42,7 +42,7 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
         )
     answers: dict[str, str] = {}
     for _ in range(10):
-        # Whatever is asked is answered, but for the one that ends the process.
+        # Every message is answered except the one that ends the process.
         model = Gated(is_open=lambda text: text == "job")
         async with running(tmp_path, model) as parts:
             platform = parts.platform
@@ -76,7 +76,7 @@ async def test_two_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path
 
 
 async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
-    """20 turns with a slow model, after two kills: half of them continue at once."""
+    """After two kills, half of 20 turns with a slow model continue at once."""
     chats = [str(n) for n in range(20)]
     async with life(tmp_path, Gated(), asked=20) as parts:
         await accept_messages(parts, *(chat_message(f"slow {chat}", chat) for chat in chats))
@@ -86,7 +86,7 @@ async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
     async with running(tmp_path, model := Gated(is_open=lambda text: text == "new")) as parts:
         await accept_messages(parts, chat_message("new", "unrelated"))
         assert await parts.platform.answers("unrelated", 1) == ["re: new"]
-        # A busy machine may be slow.
+        # Allow for a busy machine.
         assert time.monotonic() - began_at < 3 * NEWCOMERS_WAIT_S
         assert model.running == 10
         model.let_go()
@@ -95,7 +95,7 @@ async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
 
 
 async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
-    """Each process ends only once a new chat is at work beside the suspects."""
+    """Each process ends only once a new chat is being answered in parallel with the suspects."""
     async with life(tmp_path, Gated(), asked=12) as parts:
         await accept_messages(
             parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
@@ -103,7 +103,7 @@ async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
     shown: dict[str, str] = {}
     timing = Timing(newcomers_wait_s=0)
     for n in range(12):
-        # Earlier ones are answered, before the suspects go on.
+        # New chats of earlier processes are answered before the suspects continue.
         model = Gated(is_open=lambda text, n=n: text not in ("bad", f"new {n}"))
         async with running(tmp_path, model, timing=timing) as parts:
             await accept_messages(parts, chat_message(f"new {n}", f"new {n}"))

@@ -1,4 +1,4 @@
-"""MCP servers in conversations: what people name of them, and who may."""
+"""References to MCP servers in conversations, and the right to use them."""
 
 import sys
 from pathlib import Path
@@ -61,7 +61,7 @@ async def test_what_names_no_server_stays_a_line(tmp_path: Path, line: str) -> N
         assert "memo" not in context_texts(question)
         servers = parts.agent.mcp
         assert servers is not None
-        # The tools were asked for, and nothing else.
+        # Only the tools were requested.
         assert servers.names == ("s",)
 
 

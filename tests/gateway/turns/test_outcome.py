@@ -1,4 +1,4 @@
-"""What stands below an answer stands outside of its code."""
+"""Text below an answer, which stays outside of the answer's code blocks."""
 
 import pytest
 

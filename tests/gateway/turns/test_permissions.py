@@ -24,7 +24,7 @@ EXEC = "exec"
 
 
 class Nobody:
-    """Stands where the approvals stand; nothing is asked here."""
+    """Stand-in for the approvals, since these tests ask no questions."""
 
     def approver(self, asking: ApprovalContext) -> ApprovalContext:
         return asking
@@ -70,7 +70,7 @@ def test_the_console_is_asked_and_commands_of_chats_are_refused() -> None:
 
 
 def role(*messages: InboundMessage) -> str:
-    """What the record says of who speaks."""
+    """Return the role that is recorded for the speakers."""
     named = rules().permissions(messages, "s", turn=1).role
     return named if isinstance(named, str) else named()
 
@@ -136,7 +136,7 @@ def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
     both = chat_message("done", task=1, kind="subagent_report", options=shared)
     assert verdict(both, asked=change) == "deny"
     assert role(both) == "build+general"
-    # Nobody can say this of themselves.
+    # A person's own message cannot set these options.
     assert verdict(chat_message("x", options=shared), asked=change) == "ask"
 
 
@@ -232,15 +232,15 @@ def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
     assert verdict(console_message("x"), asked=removal, by=by) == "deny"
     other_process = console_message("x", options={"full_access": OTHER})
     assert verdict(other_process, asked=removal, by=by) == "deny"
-    # A gateway has none to compare with, nor has the next process.
+    # A gateway has no token to compare with, and the next process has another one.
     assert verdict(console_message("x", **given), asked=removal, by=rules()) == "deny"
-    # A chat that came by the token, and a job that its conversation made.
+    # A chat message with the token, and a job created by its conversation.
     assert verdict(chat_message("x", **given), asked=removal, by=by) == "deny"
     job = replace(console_message("x", **given), kind="job", job=3)
     assert verdict(job, asked=removal, by=by) == "deny"
     for message, told in ((console_message("x", **given), True), (job, False)):
         assert by.permissions([message], "s", turn=1).full_access is told
-    # Whoever joins the turn is judged by rules.
+    # A person who joins the turn is subject to the rules.
     joined = (console_message("x", **given), other_message())
     assert verdict(*joined, asked=removal, by=by) == "deny"
 

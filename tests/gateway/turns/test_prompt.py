@@ -23,7 +23,7 @@ def test_joined_messages_stand_below_each_other() -> None:
 
 
 def as_read(*messages: InboundMessage) -> str:
-    """The text that a model gets of joined messages."""
+    """Return the text that a model receives for joined messages."""
     return text_with_context(build_user_message(messages))
 
 
@@ -103,7 +103,7 @@ def test_forward_and_quote_name_their_source() -> None:
     assert "words of somebody else" in facts(forwarded=True)
     assert 'in reply to Bob (Choir): "at 5"' in facts(quoted="at 5", quoted_from="Bob (Choir)")
     assert "in reply to a message of Bob" in facts(quoted_from="Bob")
-    # Marked as forwarded too, since it brings another chat's words.
+    # This message is also marked as forwarded, since it contains another chat's words.
     assert "these are words" not in facts(forwarded=True, quoted_from="Bob")
 
 

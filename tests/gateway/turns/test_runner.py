@@ -93,7 +93,7 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
 
 
 class Cut:
-    """Replies with calls, then hangs for ever: the process is killed meanwhile."""
+    """Model that replies with calls and then hangs until the process is killed."""
 
     name = "cut"
 
@@ -220,7 +220,7 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
 async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
-        # As if the kill had come between the send and the note of its id.
+        # As if the process were killed between the send and the update of the message id.
         await parts.database.transact(
             faults.refuse, "UPDATE OF provider_message_id ON outbox", "killed"
         )
@@ -250,7 +250,7 @@ async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None
     async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
         await accept_messages(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
-        # A stranger had it written, so reading it brings the stranger's words back.
+        # A stranger requested the text, so reading it taints the session as untrusted.
         brought = [("private",), ("private,untrusted",)]
         assert await parts.stored("step", "taint", order="n") == brought
         (info,) = await parts.database.transact(sessions.recent, 5)
@@ -296,7 +296,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
         await parts.until_stored("session", taint="private")
         await parts.until_stored("turn", state="done")
         assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
-        # Only the terminal's own options count.
+        # Only options from the terminal count.
         await parts.bus.submit(chat_message("look", chat="9", options={"project": told}))
         await parts.platform.until(lambda: parts.platform.texts("9"))
         assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
@@ -325,7 +325,7 @@ async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_
 
 
 class Hanging(type(Path())):  # type: ignore[misc]
-    """A file in a network folder that does not answer until it is `let_go`."""
+    """File in a network folder that does not respond until `let_go`."""
 
     let_go = threading.Event()
 

@@ -1,4 +1,4 @@
-"""`/NAME arguments` in a chat, which calls for a skill."""
+"""Skill calls in a chat: `/NAME arguments`."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ PLAIN = "---\ndescription: Makes a release.\ndisable-model-invocation: true\n---
 
 
 def add_skills(parts: Parts, tmp_path: Path, *, plugin: Path | None = None) -> Path:
-    """A catalogue of the chat's workspace; the folder of its skills."""
+    """Set a catalogue for the chat's workspace and return the folder of its skills."""
     further = () if plugin is None else (plugin,)
     paths = SkillPaths(tmp_path / "user", tmp_path / "own", parts.workspace, further=further)
     parts.agent.skills = SkillCatalog(paths)

@@ -1,4 +1,4 @@
-"""Messages that arrive while a turn runs: in a row, together, or into the turn."""
+"""Messages that arrive while a turn runs: queued, joined, or passed to the turn."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.gateway.stored import like
 
 
 class Paced:
-    """Gives its replies one by one, each when it is let go; `requests` are what it was asked."""
+    """Model that gives each reply after a call of `let_go`; `requests` are its requests."""
 
     name = "paced"
 
@@ -227,7 +227,7 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
         await accept_messages(parts, chat_message("two"))
         model.let_go()
         await model.wait_for_request(2)
-    # The same id again: its old result must not stand in for the new one.
+    # The call id is the same, but its old result must not replace the new result.
     model = Paced(list_dir_reply(), "after all")
     model.let_go(2)
     async with running(tmp_path, model) as parts:
@@ -269,7 +269,7 @@ async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
         await accept_messages(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
         model.let_go(3)
         await parts.platform.answers("1", 2)
-        # The owner alone would have been asked.
+        # A turn of the owner alone would have asked.
         assert await parts.count("approval") == 0
         assert "Not allowed" in (await load_history(parts))[-2].text
         ((taint,),) = await parts.stored("session", "taint")
@@ -292,7 +292,7 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
         assert file.read_text() == "old\n"
         await parts.service.answer_approval(asked.nonce, "once", OWNER)
         await wait_until(lambda: "done" in parts.platform.texts("1"))
-        # It steers the turn that goes on, as a message.
+        # The message steers the turn, which is still running.
         assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
         assert file.read_text() == "new\n"
 

@@ -1,4 +1,4 @@
-"""A front and two workers: one group for a whole module, or one for a test that breaks it."""
+"""Fixtures with a front and two workers, shared by a module or separate for a destructive test."""
 
 from collections.abc import AsyncIterator
 from itertools import count
@@ -17,7 +17,7 @@ _chats = count(2001)
 
 @pytest.fixture
 def chat() -> int:
-    """A private chat that no other test has used; its person has the same id."""
+    """Return a private chat that no other test has used; its person has the same id."""
     return next(_chats)
 
 
@@ -25,7 +25,7 @@ def chat() -> int:
 async def shared(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> AsyncIterator[WorkerGroup]:
-    """With the `SECTIONS` of the module's configuration."""
+    """Run a group with the `SECTIONS` of the module as configuration."""
     sections = getattr(request.module, "SECTIONS", None)
     async with (
         BotApi() as api,
@@ -37,7 +37,7 @@ async def shared(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def group(shared: WorkerGroup) -> AsyncIterator[WorkerGroup]:
-    """The module's group, running; without the faults and scripts of the test before."""
+    """Yield the module's running group, without faults and scripts of the previous test."""
     shared.model.requests.clear()
     yield shared
     shared.api.heal()

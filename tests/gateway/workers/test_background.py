@@ -1,4 +1,4 @@
-"""What a worker's turn leaves running: commands, and sub-agents."""
+"""Commands and sub-agents that outlast a worker's turn."""
 
 import json
 import re
@@ -38,7 +38,10 @@ def last_result(group: WorkerGroup) -> str:
 
 
 async def begin(group: WorkerGroup, command: str) -> int:
-    """The owner has this run in the background; the number of the worker that it is pinned to."""
+    """Start the command in the background for the owner.
+
+    Return the number of the worker that the conversation is pinned to.
+    """
     await group.answers_to(OWNER, "/new")
     group.model.script(background(command), "It runs.")
     await group.api.user_says(OWNER, "run it")
@@ -98,8 +101,10 @@ async def test_a_worker_that_is_stopped_tells_whose_commands_end_with_it(
 
 
 def sharing(body: Mapping[str, Any]) -> ReplyScript:
-    """`share N`: so many sub-agents in the background, `wait for N`: as many that are waited for.
-    Each is at work until the server lets it go."""
+    """Start sub-agents on `share N` (in the background) or `wait for N` (awaited).
+
+    Each is at work until the server lets it go.
+    """
     last = body["messages"][-1]
     said = person_text(last)
     if last["role"] == "tool":
@@ -116,7 +121,7 @@ def sharing(body: Mapping[str, Any]) -> ReplyScript:
 
 
 async def let_all_work(group: WorkerGroup, count: int) -> None:
-    """So many work one behind the other, as many at a time as may."""
+    """Let `count` sub-agents finish one after another, with at most `MOST` at a time."""
     for done in range(count):
         room = min(MOST, count - done)
         await group.front.until(lambda room=room: group.model.waiting >= room)
@@ -144,7 +149,7 @@ async def test_no_more_sub_agents_of_a_conversation_work_than_may_over_all_worke
     await group.api.user_says(OWNER, "share 3")
     await group.front.until(lambda: group.api.answers(OWNER)[-1] == "Sent out.")
     session = await group.session_of(OWNER)
-    # What a screen of the front's machine asks is the front's to answer.
+    # Messages over the front's control socket are answered by the front itself.
     await client.send_message(session, "share 3")
 
     async def all_are_sent_out() -> bool:

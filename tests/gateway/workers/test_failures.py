@@ -1,4 +1,4 @@
-"""Failures of turns that workers run, as the operator of the gateway learns of them."""
+"""Failures of turns in workers, as reported to the operator of the gateway."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What processes tell each other may be forged, or of another version: it harms nobody."""
+"""Hints between processes, which are harmless if forged or of another version."""
 
 from contextlib import AbstractContextManager
 
@@ -81,12 +81,12 @@ async def test_an_event_that_cannot_be_read_hides_no_other() -> None:
 
 
 def follow(events: EventHub) -> AbstractContextManager[Subscription]:
-    """Who follows the session hears of a turn on its lane only as long as it is known to run."""
+    """Follow the session, which shows a turn on its lane only while the turn is known to run."""
     return events.watch("cli:local:other", SESSION)
 
 
 async def shown_after(*hints: EventsHint, alive: set[int] | None = None) -> list[object]:
-    """What a follower sees of the last hint."""
+    """Return the events that a follower gets from the last hint."""
     events = EventHub()
     receiver = EventReceiver(events)
     with follow(events) as watch:

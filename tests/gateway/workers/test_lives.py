@@ -1,4 +1,4 @@
-"""Beginnings and ends: of workers that a gateway keeps, and of a gateway beside workers."""
+"""Starts and ends of workers that a gateway supervises, and of a gateway with separate workers."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ CHAT = 7
 
 
 def children(gateway: GatewayProcess) -> list[int]:
-    """The processes of the workers that a gateway keeps."""
+    """Return the worker processes that a gateway supervises."""
     return processes(f" worker --home {gateway.home}")
 
 
@@ -41,7 +41,7 @@ async def test_a_gateway_keeps_its_workers_and_they_end_with_it(
     try:
         await group.until(two_count)
         assert await group.answers_to(CHAT, "hi") == ["echo: hi"]
-        # SIGTERM in the middle of an answer: nothing is charged, and it goes on.
+        # SIGTERM in the middle of an answer: no attempt is charged, and the turn continues later.
         look = ReplyScript(tool_calls=(Call("list_dir", {"path": "."}),), waits_at=0)
         model_server.script(look)
         await bot_api.user_says(CHAT, "go")
@@ -59,7 +59,7 @@ async def test_a_gateway_keeps_its_workers_and_they_end_with_it(
 
         first, second = sorted(children(front))
         os.kill(first, signal.SIGKILL)
-        # Killed, it is listed for a moment yet.
+        # The killed process is still listed for a moment.
         await front.until(lambda: first not in children(front) and len(children(front)) == 2)
         assert second in children(front)
 
@@ -94,7 +94,7 @@ async def test_a_front_that_runs_its_turns_itself_fences_workers_and_gives_way_a
         await alone.until(lambda: bot_api.answers(CHAT) == ["echo: go"])
         await alone.idle()
         assert await group.rows("turn", "worker", state="done") == [(None,)]
-        # One that comes meanwhile waits for a front.
+        # A worker that starts in the meantime waits for a front.
         waiting = group.workers[0]
         await group.launch(waiting)
         await waiting.until(lambda: "waiting for `kore gateway --workers`" in waiting.output())
@@ -104,7 +104,7 @@ async def test_a_front_that_runs_its_turns_itself_fences_workers_and_gives_way_a
         await alone.until(lambda: model_server.waiting)
         await alone.kill()
         await group.front.start()
-        # This front leaves the tables' workers as they are, also one that came before it.
+        # This front leaves registered workers alone, including those that started before it.
         assert waiting.runs
         await group.front.until(lambda: bot_api.answers(CHAT)[-1] == "echo: and now?")
         await group.idle()

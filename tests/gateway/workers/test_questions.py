@@ -1,4 +1,4 @@
-"""Questions that a worker's turn puts, and that people answer at the front."""
+"""Questions of a worker's turn, which people answer at the front."""
 
 import signal
 import sys
@@ -40,7 +40,7 @@ FORM = {
 
 
 async def released(group: WorkerGroup) -> None:
-    """Returns when the turn that waits for an answer is nobody's."""
+    """Wait until the turn that waits for an answer has no worker."""
 
     async def is_free() -> bool:
         return bool(await group.rows("turn", "id", state="waiting", is_claimed=0, worker=None))
@@ -107,9 +107,9 @@ async def test_what_a_server_asks_in_a_worker_is_answered_at_the_front(group: Wo
     await group.idle()
     assert "large" in str(group.model.requests[-1].body["messages"][-1])
 
-    # What it has said would make the next call one to be asked about.
+    # The answer has tainted the session, so that the next call would need approval.
     await group.answers_to(OWNER, "/new")
-    # The worker dies: the call is made again by the other, and asks anew.
+    # The worker dies: another worker repeats the call and asks again.
     group.model.script(ask, ask, "Done again.")
     await group.api.user_says(OWNER, "buy another")
     (question,) = await wait_for_questions(group.front)

@@ -1,4 +1,4 @@
-"""A worker that cannot begin says why in one sentence, and a gateway that cannot have any."""
+"""One-sentence errors of a worker that cannot start, and of a gateway that cannot have workers."""
 
 import base64
 import secrets
@@ -30,7 +30,7 @@ def process(tmp_path: Path, bot_api: BotApi, model_server: ModelServer) -> Gatew
 async def refused(
     process: GatewayProcess, *words: str, store: Mapping[str, Any], code: int = 1
 ) -> str:
-    """What it says, in its one sentence and the hint below."""
+    """Return the error, which is one sentence with a hint below."""
     process.configure({"store": store})
     ran = await process.kore(*words)
     assert (ran.code, ran.out) == (code, ""), ran
@@ -49,7 +49,7 @@ async def test_sqlite_has_no_workers(process: GatewayProcess) -> None:
 
 
 async def test_a_worker_makes_no_tables(process: GatewayProcess) -> None:
-    # The server's own database, which has none of Kore's.
+    # The server's default database, which has none of Kore's tables.
     url = postgres_server.server().address("postgres")
     said = await refused(process, "worker", store={"url": url})
     assert "has no tables for workers yet" in said

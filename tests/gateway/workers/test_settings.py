@@ -1,4 +1,4 @@
-"""What changes beside the turns of workers: people, jobs, limits, and the configuration."""
+"""Changes while workers run turns: people, jobs, limits, and the configuration."""
 
 import json
 import signal
@@ -27,7 +27,7 @@ async def test_who_is_approved_is_answered_by_workers_until_it_is_revoked(
     code = await code_for(group.front, STRANGER)
     assert (await group.front.kore("pair", "approve", code)).code == 0
     assert (await group.answers_to(STRANGER, "hi"))[-1] == "echo: hi"
-    # What a person chose is known to the worker that fails for them.
+    # A worker that fails uses the language chosen by the person.
     await group.answers_to(STRANGER, "/language zh-Hans")
     group.model.script(ReplyScript(text="late", waits_at=0))
     await group.api.user_says(STRANGER, "go")
@@ -67,14 +67,14 @@ async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
     first, second = group.workers
     for one in (first, second):
         change_section(one, "agent", model="other")
-    # One is asked to look, the other does so by itself.
+    # The first worker gets a signal; the second notices the change on its own.
     first.signal(signal.SIGHUP)
     for one in (first, second):
         await one.until(lambda one=one: "changed: agent.model" in one.output())
     group.model.requests.clear()
     await group.answers_to(OWNER, "hi")
     assert models_asked(group) == {"other"}
-    # A mistake is told in the log of the process whose file has it, and nothing else changes.
+    # An error is logged by the process that owns the file and has no other effect.
     second.config.write_text("{")
     await second.until(lambda: "still using the last valid configuration" in second.output())
     said = group.api.answers(OWNER)
@@ -95,7 +95,7 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     for one in (group.front, *group.workers):
         await one.until(lambda one=one: "limits.cost_per_day_usd" in one.output())
     group.model.requests.clear()
-    # A call is reserved at about 2 dollars while it runs, and costs that.
+    # A call reserves about 2 dollars while it runs, and costs that.
     group.model.latency_s = 0.2
     places = range(-320, -300)
     for place in places:
@@ -104,8 +104,8 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     answered = [one for one in places if f"echo: {one}" in group.api.answers(one)]
     refused = [one for one in places if "the limit of $10.00" in group.api.answers(one)[-1]]
     assert len(answered) == len(group.model.requests) == len(places) - len(refused)
-    # What one costs depends on the prompt, and what is reserved is the least that it may cost: a
-    # fifth less at most. Two limits would be twice as much.
+    # The cost of a call depends on the prompt, and the reservation is the minimum cost: at most a
+    # fifth less. Two separate limits would allow twice as much.
     costs = [cost / 1e9 for (cost,) in await group.rows("usage", "cost_nusd") if cost]
     assert len(costs) == len(answered) > 2
     assert 10 - 1.2 * max(costs) < sum(costs) < 10 * 1.25

@@ -1,4 +1,4 @@
-"""What people see of turns that workers run: answers as they grow, and what is said meanwhile."""
+"""Turns of workers as seen by people: growing answers, and messages sent meanwhile."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.gateway.workers.worker_group import WorkerGroup
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
 LONG = "word " * 2_999 + "word"
-# Longer than any test waits.
+# Longer than any test waits
 ENDLESS = ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.2)
 
 
@@ -27,7 +27,7 @@ def slow(text: str = TEXT, **more: Any) -> ReplyScript:
 
 
 def last_request(group: WorkerGroup) -> list[tuple[str, str]]:
-    """The last request, without the system prompt: who said what."""
+    """Return the roles and contents of the last request, without the system prompt."""
     messages = group.model.requests[-1].body["messages"][1:]
     return [(one["role"], str(one["content"])) for one in messages]
 
@@ -139,7 +139,7 @@ async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
     assert await worker.exit_code() == 0
     await group.answers_to(chat, f"go on {LONG}")
     assert [text for role, text in last_request(group) if role == "assistant"] == [first]
-    # What the other worker has said, and what commands have changed at the front, is known here.
+    # This worker knows the other worker's answers and the front's changes by commands.
     await group.start_workers(worker)
     await group.kill(next(one for one in group.workers if one is not worker))
     await group.answers_to(chat, "/model other")
@@ -161,7 +161,7 @@ async def test_turns_of_many_chats_are_spread_and_the_front_runs_none(
     numbers = {group.number(one) for one in group.workers}
     holders: set[int | None] = set()
     chats = count(3001)
-    # The front may not have seen yet that one has come back.
+    # The front may not have noticed yet that a worker has returned.
     while not numbers <= holders:
         some = list(islice(chats, 8))
         assert some[-1] < 3200

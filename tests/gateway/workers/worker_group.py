@@ -1,4 +1,4 @@
-"""A front and workers beside it, each a real process with a home of its own, on one database.
+"""A front and workers on one database, each a real process with its own home.
 
 async with WorkerGroup(folder, api, model) as group:
     assert await group.answers_to(7, "hi") == ["echo: hi"]
@@ -33,8 +33,10 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 
 class WorkerGroup:
-    """`front` and `workers`; `url` is their database. Entered, all run; left, all have been told
-    to stop and have ended with 0."""
+    """A front and workers on the database `url`.
+
+    Entering the context runs all processes; leaving it stops them, and they must exit with 0.
+    """
 
     def __init__(
         self,
@@ -57,16 +59,16 @@ class WorkerGroup:
         agent = self._sections.get("agent", {})
         self._sections["agent"] = {**agent, "workspace": str(self.workspace)}
         self.front = self.process("front", "gateway", ["--workers", "0"])
-        # Where tests of approvals look for files.
+        # Tests of approvals look for files here.
         self.front.workspace = self.workspace
         self.workers = [self.process(f"worker{n}", "worker") for n in range(1, count + 1)]
-        # How often each had joined before its present life.
+        # Number of times each worker had joined before its current life.
         self._lives: dict[Path, int] = {}
 
     def process(
         self, name: str, verb: str, words: Sequence[str] = (), *, forked: bool = True
     ) -> GatewayProcess:
-        """Another one on the same database; not started."""
+        """Return another process on the same database, not yet started."""
         machine = self._folder / name
         machine.mkdir()
         return GatewayProcess(
@@ -95,7 +97,7 @@ class WorkerGroup:
                 one.check_clean()
 
     async def start(self) -> None:
-        """Returns once the workers take turns."""
+        """Start all processes and wait until the workers take turns."""
         await self.front.start()
         if self.workers:
             await self.start_workers()
@@ -111,7 +113,7 @@ class WorkerGroup:
         await worker.launch()
 
     async def stop(self) -> None:
-        """SIGTERM; all that run end with 0."""
+        """Send SIGTERM; all running processes must exit with 0."""
         workers = [one for one in self.workers if one.runs]
         for one in workers:
             one.signal(signal.SIGTERM)
@@ -121,13 +123,13 @@ class WorkerGroup:
             await self.front.stop()
 
     def is_at_work(self, worker: GatewayProcess) -> bool:
-        """Whether this life has joined and found a front."""
+        """Return whether this life has joined and found a front."""
         *_, life = worker.output().split(_JOINS)
         has_joined = worker.output().count(_JOINS) > self._lives[worker.home]
         return has_joined and _TAKES_TURNS in life
 
     def number(self, worker: GatewayProcess) -> int:
-        """What the database calls it."""
+        """Return the worker's number in the database."""
         before, *_ = worker.output().rpartition(_JOINS)
         return int(before.rpartition(" ")[2])
 
@@ -141,11 +143,11 @@ class WorkerGroup:
         await worker.exit_code()
 
     async def idle(self) -> None:
-        """Returns when all that people wrote is answered, by whichever process, and sent."""
+        """Wait until all messages are answered by any process and all answers are sent."""
         await self.until(self._is_idle)
 
     async def answers_to(self, chat: int, text: str, **more: Any) -> list[str]:
-        """Somebody writes; returns what the bot shows in that chat when all is answered."""
+        """Send a message and return the chat's bot messages once all work is done."""
         await self.api.user_says(chat, text, **more)
         await self.idle()
         return self.api.answers(chat)
@@ -157,26 +159,26 @@ class WorkerGroup:
         return not (status["lanes_busy"] or status["routes_with_mail"])
 
     async def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        """Of the database, as they are now (see `tests.gateway.stored.read`)."""
+        """Return current rows of the database (see `tests.gateway.stored.read`)."""
         return await asyncio.to_thread(
             self._read, lambda tx: stored.read(tx, table, *columns, **where)
         )
 
     def _read(self, read: Callable[[Transaction], _T]) -> _T:
-        """What everybody else writes meanwhile may end a reading transaction: it is begun anew."""
+        """Read in a transaction, which is repeated if concurrent writes abort it."""
         with closing(connect(self.url)) as server:
             while True:
                 with suppress(SerializationFailure):
                     return read(PostgresTransaction(server))
 
     async def session_of(self, chat: int) -> str:
-        """Of the last turn in a private chat."""
+        """Return the session of the last turn in a private chat."""
         lane = stored.like(f"%:{chat}")
         rows = await self.rows("turn", "session", lane=lane, order="id DESC")
         return str(rows[0][0])
 
     async def holder(self, chat: int) -> GatewayProcess:
-        """The worker that is at the live turn of a private chat."""
+        """Return the worker that runs the live turn of a private chat."""
         number = None
 
         async def is_held() -> bool:
@@ -191,7 +193,7 @@ class WorkerGroup:
         return self.worker_with(number)
 
     async def until(self, reached: Callable[[], Awaitable[object]]) -> None:
-        """Wait for what has to be asked for."""
+        """Wait for an asynchronous condition."""
         deadline = time.monotonic() + PATIENCE_S
         while not await reached():
             logs = [one.log_text() for one in (self.front, *self.workers)]
@@ -200,7 +202,7 @@ class WorkerGroup:
 
 
 def _has_work(tx: Transaction) -> bool:
-    # In the order in which a message goes through them.
+    # In the order in which a message passes through them.
     return bool(
         inbox.waiting_count(tx)
         or stored.count(tx, "turn", state="running")

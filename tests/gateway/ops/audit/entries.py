@@ -1,4 +1,4 @@
-"""Entries to write in tests."""
+"""Audit entries for tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An owner that takes the entries of workers over: `python -m … FOLDER`."""
+"""Owner process that flushes the entries of workers: `python -m … FOLDER`."""
 
 import asyncio
 import sys

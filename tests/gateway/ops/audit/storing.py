@@ -1,4 +1,4 @@
-"""A worker that stores audit entries until it is killed: `python -m … ADDRESS`."""
+"""Worker process that stores audit entries until it is killed: `python -m … ADDRESS`."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ async def main(address: str) -> None:
     while True:
         await asyncio.gather(*(sink.record(entry(f"{n}-{i}")) for i in range(3)))
         n += 1
-        # Whoever reads this knows what was promised to be stored.
+        # Report the number only after the entry is promised.
         print(n, flush=True)
 
 

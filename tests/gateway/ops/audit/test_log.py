@@ -127,7 +127,7 @@ def insert_garbage(folder: Path) -> None:
 
 
 def chain_anew_from_the_middle(folder: Path) -> None:
-    """Everything from an edit on is made anew, the head excepted."""
+    """Recompute the hash chain from an edited entry on, except for the head."""
     from gateway.ops.audit.trail import chain_line
 
     kept, previous = lines(folder)[:2], json.loads(lines(folder)[1])["hash"]
@@ -244,7 +244,7 @@ async def test_a_line_that_a_crash_has_cut_is_removed_and_noted(tmp_path: Path) 
 async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_trail(
     tmp_path: Path,
 ) -> None:
-    """What one process has printed is there; the next one goes on, through many files."""
+    """Entries reported by a killed process exist; the next process continues over many files."""
     promised = 0
     for round_ in range(6):
         process = await asyncio.create_subprocess_exec(
@@ -333,7 +333,7 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
     odd = [{"n": 10**5_000}, {"deep": deep}]
     async with open_log(tmp_path, level=lambda: "full") as log:
         wanted = [entry("1"), *(entry(params=one) for one in odd), entry("2"), entry("3")]
-        # What comes while the first ones are written waits, and is written together.
+        # Entries that arrive during the first write wait and are written together.
         came = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
     assert [type(one) for one in came] == [type(None), AuditError, AuditError, *[type(None)] * 2]
     kept = [one["params"]["path"] for one in entries(tmp_path)]
@@ -377,7 +377,7 @@ async def test_a_log_that_cannot_be_written_says_so_and_goes_on_later(tmp_path: 
     async with open_log(tmp_path) as log:
         await write(log, 3)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # Room for a part of the next line only.
+        # Leave room for only a part of the next line.
         room = (tmp_path / CURRENT).stat().st_size + 50
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
         try:

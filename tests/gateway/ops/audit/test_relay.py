@@ -1,4 +1,4 @@
-"""What is no call, and is on record all the same: who was let in, what was loosened."""
+"""Audited events that are not calls: admitted people and loosened settings."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: 
         await accept_messages(parts, *(chat_message(f"/pair {text}", "7") for text in words))
         await parts.platform.until(lambda: "was denied" in " ".join(parts.platform.texts("7")))
         await parts.service.revoke_pairing("chat:8")
-        # A code that fits nobody changes nothing.
+        # An unknown code changes nothing.
         await accept_messages(parts, chat_message("/pair deny ABCD-EFGH", "7"))
         await parts.platform.until(
             lambda: (
@@ -82,7 +82,7 @@ async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
 
 
 class Asking(Platform):
-    """A platform with buttons."""
+    """Platform with buttons."""
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         return OutboundPart(decided or question.title)
@@ -126,7 +126,7 @@ async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
 
 
 class Full:
-    """A log on a disk without room, until there is some."""
+    """Audit log on a full disk, until space is freed."""
 
     def __init__(self) -> None:
         self.room = False
@@ -177,7 +177,7 @@ async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path
     assert kore("config", "unset", "telegram.nothing", home=home).returncode != 0
     pending = DataDir(home).audit_pending
     assert pending.stat().st_mode & 0o777 == 0o600
-    # Others may write there as well as in the configuration: what is no note is left out.
+    # Other programs may write to this file, as to the configuration: invalid notes are skipped.
     with pending.open("ab") as file:
         file.write(b'null\n{"at": "x"}\n\xff\n[]\n')
     refused = AuditNote(2.0, "plugin", "the change failed", {"name": "tea"}, False, "s1")

@@ -1,4 +1,4 @@
-"""Entries of workers: stored before the call begins, and in the owner's log soon after that."""
+"""Audit entries of workers: stored before the call begins, then moved to the owner's log."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def sink_of(database: OpenStore, **more: Any) -> StoredAuditSink:
 
 
 async def flush(database: OpenStore, folder: Path, **more: Any) -> list[dict[str, Any]]:
-    """What is in the log then."""
+    """Flush stored entries and return the content of the log."""
     log = AuditLog(folder / "audit", **more)
     await AuditRelay(database, log, folder / "pending").flush()
     await log.close()
@@ -80,7 +80,7 @@ async def test_an_entry_is_what_the_log_itself_would_have_written(
     await sink_of(store, level=lambda: level, clean=clean).record(call)
     rows = await store.transact(read, "audit_outbox")
     assert "sk-123" not in str(rows)
-    # The owner's level is another by now: what is summarized stays as it is.
+    # The owner's level has changed since: a summarized entry stays as it is.
     (line,) = await flush(store, tmp_path, level=lambda: "summary")
     assert without_chain(line) == {**without_chain(own), "agent_id": "main@w1"}
 
@@ -158,7 +158,7 @@ async def test_an_owner_that_is_killed_leaves_none_out(
     await database.close()
     paths = [one["params"]["path"] for one in lines if one["tool"] == "read_file"]
     assert {f"notes/{n}.md" for n in range(number)} == set(paths)
-    # Only the batch that was being written may be there twice.
+    # Only the batch in progress may be written twice.
     assert len(paths) <= number + BATCH
 
 
@@ -201,6 +201,6 @@ async def test_a_worker_that_is_killed_takes_no_promised_entry_along(
     rounds = int(rest[-1] if rest else promised)
     paths = [one["params"]["path"] for one in lines]
     assert {f"notes/{n}-{i}.md" for n in range(rounds) for i in range(3)} <= set(paths)
-    # One after the other, as they were promised.
+    # Entries have the order in which they were promised.
     order = [int(path.removeprefix("notes/").partition("-")[0]) for path in paths]
     assert order == sorted(order)

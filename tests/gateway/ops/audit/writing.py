@@ -1,4 +1,4 @@
-"""A process that writes audit entries until it is killed: `python -m … FOLDER LIMIT_BYTES`."""
+"""Process that writes audit entries until it is killed: `python -m … FOLDER LIMIT_BYTES`."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ async def main(folder: Path, limit_bytes: int) -> None:
     while True:
         await asyncio.gather(*(log.record(entry(f"{n}-{i}")) for i in range(3)))
         n += 1
-        # Whoever reads this knows what was promised to be on disk.
+        # Report the number only after the entries are promised to be on disk.
         print(3 * n, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What `kore doctor --fix` mends, in real folders, and what it leaves alone."""
+"""Repairs of `kore doctor --fix` in real folders, and their limits."""
 
 import json
 import socket

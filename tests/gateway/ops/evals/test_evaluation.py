@@ -1,4 +1,4 @@
-"""`kore eval` with the real program: the cases that ship, and cases that must fail."""
+"""`kore eval` with the real program: bundled cases, and cases that must fail."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.kore import ROOT, kore
 from tests.house.pages import blocks, page
 
-# Without bubblewrap root runs no command at all, unless it is told to.
+# Without bubblewrap, root runs commands only if the sandbox is switched off.
 LOOSE = {} if shutil.which("bwrap") else {"KORE_SECURITY_SANDBOX": "none"}
 
 SHIPPED = list(load_cases([ROOT / "evals"]))
@@ -47,7 +47,7 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
         ROOT / "evals",
         home=tmp_path / "kore",
         environ=LOOSE,
-        # Forty cases, most of which start interpreters, beside all other tests.
+        # Forty cases, most of which start interpreters, in parallel with other tests.
         timeout_s=240,
     )
     assert ran.returncode == 0, ran.stdout
@@ -105,7 +105,7 @@ def test_a_case_that_does_not_hold_says_why(
 
 
 def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_path: Path) -> None:
-    # No file system takes so long a name.
+    # The name is too long for any file system.
     broken = case(tmp_path, name="broken", workspace={"x" * 300: ""}).rename(tmp_path / "a.json")
     sound = case(tmp_path, script=[WRITE, "Done."])
     ran = kore("eval", "--scripted", "--json", broken, sound, home=tmp_path / "kore")
@@ -215,7 +215,7 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
         environ=LOOSE,
     )
     assert [one["case"] for one in runs(ran) if one["passed"]] == []
-    # What changes a repository is told by a command that fails while it is untouched.
+    # A case that changes a repository has a command that fails on the unchanged repository.
     changes = [one for one in runs(ran) if one["kind"] not in (None, "answer")]
     assert len(changes) >= 24
     told = [one for one in changes if any("` ended with" in fault for fault in one["faults"])]
@@ -246,7 +246,7 @@ async def test_a_case_that_ships_is_played_by_a_model_over_a_socket(
 
 
 def repository(folder: Path, *commits: dict[str, str]) -> Path:
-    """A repository as cases name it: `commits` are the files of each."""
+    """Make a repository in the form that cases use, with one mapping of files per commit."""
     for number, files in enumerate(commits, 1):
         (folder / "repository").mkdir(exist_ok=True)
         (folder / "repository" / f"{number}.txt").write_text(f"Change {number}\n")

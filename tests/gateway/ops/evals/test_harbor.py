@@ -1,4 +1,4 @@
-"""The adapter for harbor, with the real program in a folder in place of a container."""
+"""Harbor adapter with the real program, in a folder instead of a container."""
 
 import json
 import os
@@ -38,7 +38,7 @@ OF_AGENTS = {"model_name", "reasoning_effort", "reasoning_content", "tool_calls"
 
 
 def check_rules(document: dict[str, Any]) -> None:
-    """What ATIF 1.7 asks of a trajectory: strict keys, numbered steps, calls with results."""
+    """Check the requirements of ATIF 1.7: strict keys, numbered steps, calls with results."""
     assert document.keys() <= ALLOWED["trajectory"]
     assert document["schema_version"] == "ATIF-v1.7"
     assert {"name", "version"} <= document["agent"].keys()
@@ -74,7 +74,7 @@ def harbor() -> Iterator[SimpleNamespace]:
 
 
 class Trial:
-    """One task: a container that is a folder, and the agent that is to work in it."""
+    """A task: a folder as its container, and the agent that works in it."""
 
     def __init__(self, folder: Path, modules: SimpleNamespace, server: ModelServer) -> None:
         self.logs, self.task, home = folder / "logs", folder / "task", folder / ".kore"
@@ -125,7 +125,7 @@ async def test_a_run_in_a_container_leaves_a_trajectory(
     failed = first["observation"]["results"][1]
     assert failed["extra"]["is_error"]
     assert "does not exist" in failed["content"]
-    # What was cut off and asked for again is not in it.
+    # The reply that was cut off and requested again is not in it.
     assert second["message"] == "Now run."
     assert second["observation"]["results"][0]["content"].startswith("hi")
     assert last["message"] == "All done."

@@ -1,4 +1,4 @@
-"""The adapter for SWE-bench: instances in, patches out, with the real program and repositories."""
+"""SWE-bench adapter from instances to patches, with the real program and repositories."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ class Benchmark:
 
 
 def solver(body: Mapping[str, Any]) -> ReplyScript:
-    """Fixes the bucket and adds a file; of the other instance it only talks."""
+    """Fix the bucket and add a file; for the other instance only answer with text."""
     text = json.dumps(body["messages"])
     if "overflow" not in text or body["messages"][-1]["role"] == "tool":
         return ReplyScript(text="Done.")
@@ -98,7 +98,7 @@ async def test_instances_become_predictions_that_apply(
     assert found.keys() == {"acme__tokenbucket-1", "acme__tokenbucket-2"}
     assert {one["model_name_or_path"] for one in found.values()} == {"kore-fake"}
     assert found["acme__tokenbucket-2"]["model_patch"] == ""
-    # It applies to the commit it was made of, new files included.
+    # The patch applies to its base commit, new files included.
     tree = tmp_path / "tree"
     git(tmp_path, "clone", "-q", str(benchmark.origin), str(tree))
     git(tree, "reset", "-q", "--hard", fixed["base_commit"])
@@ -110,7 +110,7 @@ async def test_instances_become_predictions_that_apply(
         "tokenbucket/bucket.py",
     ]
     assert (tree / "NEWS.md").read_text() == "Fixed: überlauf\n"
-    # The history that the model saw was this one commit.
+    # The model saw a history of this one commit.
     assert (tree / "log.txt").read_text().strip() == "1"
     asked = json.dumps(model_server.requests[0].body)
     assert "Nobody can be asked" in asked

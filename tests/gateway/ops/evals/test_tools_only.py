@@ -1,4 +1,4 @@
-"""The tools-only face: a benchmark's requests, and a model over a socket behind them."""
+"""Tools-only API: requests of a benchmark, and a model behind a socket."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ SYSTEM = {"role": "system", "content": "You sell flights."}
 
 @asynccontextmanager
 async def face(model: ModelServer, *, name: str = "openai/fake") -> AsyncIterator[AsyncOpenAI]:
-    """The program, and the client that benchmarks have."""
+    """Start the program and yield the client that benchmarks use."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, ADAPTER, "--model", name, "--port", "0"),
         cwd=ROOT,
@@ -78,7 +78,7 @@ async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> No
         choice = reply.choices[0]
         assert (choice.finish_reason, choice.message.content) == ("tool_calls", "One moment.")
         one, two = choice.message.tool_calls
-        # The benchmark's own name, and a number where the model wrote a text.
+        # The name from the benchmark, and a number where the model wrote text.
         assert (one.function.name, two.function.name) == ("flights.book", "flights.book")
         assert json.loads(one.function.arguments) == {"id": "A1", "seats": 2}
         assert reply.usage.prompt_tokens > 0
@@ -100,7 +100,7 @@ async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> No
     assert bodies[0]["messages"] == messages[:2]
     assert bodies[0]["temperature"] == 0
     assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["flights_book"]
-    # Each request begins with what the one before it was, byte for byte.
+    # Each request starts with the previous one, byte for byte.
     for before, body in pairwise(bodies):
         assert body["messages"][: len(before["messages"])] == before["messages"]
     results = [one["content"] for one in bodies[1]["messages"] if one["role"] == "tool"]
@@ -125,7 +125,7 @@ async def test_refusals_have_the_status_of_their_kind(model_server: ModelServer)
             assert refused.value.status_code == 400
         with pytest.raises(APIStatusError, match="expected a schema"):
             await ask(client, question, tools=[{"type": "function", "function": {}}])
-        # Nothing of that has reached the model, and it still answers.
+        # None of these requests has reached the model, which still answers.
         assert (await ask(client, question)).choices[0].message.content == "Yes."
     assert len(model_server.requests) == 2
 

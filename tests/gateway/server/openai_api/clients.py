@@ -1,4 +1,4 @@
-"""OpenAI's own client for a served Kore, and models that answer behind it."""
+"""OpenAI clients of a served Kore, and models behind it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ async def client_of(server: Served, scope: CallScope = "chat") -> AsyncIterator[
 
 @asynccontextmanager
 async def served_with_model(folder: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
-    """Kore in front of a stand-in for a model server, by the name `stand-in`."""
+    """Serve Kore in front of a fake model server, under the name `stand-in`."""
     async with ModelServer() as model:
         config = ModelConfig("stand-in", "openai/fake", api_base=model.base_url, api_key="sk-x")
         pool = ModelPool("stand-in", (config,))
@@ -37,7 +37,7 @@ def says(text: str) -> Any:
 
 
 async def streamed_chunks(server: Served, model: str, text: str) -> list[Any]:
-    """The chunks of an answer, with its usage."""
+    """Return the chunks of an answer, including its usage."""
     async with client_of(server) as client:
         stream = await client.chat.completions.create(
             model=model,

@@ -82,7 +82,7 @@ async def test_a_session_by_header_by_user_and_by_what_was_said(server: Served) 
         third = await session_of(messages=said)
         said += [{"role": "assistant", "content": "re: three"}, *says("four")]
         assert await session_of(messages=said) == third
-        # Told once more, it is another conversation, which is told to the agent as it was.
+        # A repeated request starts another conversation, whose history the client supplies.
         fork = await session_of(messages=said)
     assert fork not in (first, ann, third)
     _, messages = await server.call("load_messages", session=fork)

@@ -1,4 +1,4 @@
-"""Schemas that a client of the API sends: of its tools, and of the answer."""
+"""Hostile schemas from API clients, for tools and for answers."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
 
 
 async def ask(server: Served, fields: str) -> tuple[int, dict[str, Any]]:
-    """Send a request with further fields, written as JSON."""
+    """Send a request with additional fields, written as JSON."""
     body = json.dumps({"model": "stand-in", "messages": says("go")})
     headers = {"Content-Type": "application/json"}
     async with (
@@ -47,7 +47,7 @@ async def test_tools_with_hostile_schemas_are_called_as_the_model_says(
             (made,) = answer["choices"][0]["message"]["tool_calls"]
             assert json.loads(made["function"]["arguments"]) == WRITTEN
         else:
-            # What JSON cannot say is no part of a request.
+            # Values outside of JSON are invalid in a request.
             assert status == 400
 
 

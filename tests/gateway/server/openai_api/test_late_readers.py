@@ -1,4 +1,4 @@
-"""A turn that is read so late that its words are on disk, and stream no more."""
+"""Turns read so late that their text is already on disk and no longer streamed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -35,7 +35,7 @@ async def turn_of(parts: Parts) -> AgentAnswer:
 
 
 async def read_late(parts: Parts, steps: AsyncGenerator[T, None]) -> AsyncIterator[T]:
-    """Each step only when nothing works any more: the turn waits for an answer, or is over."""
+    """Read each step only when all lanes are idle: the turn waits for an answer or is over."""
     async with aclosing(steps):
         async for step in steps:
             while (await parts.service.status())["lanes_busy"]:

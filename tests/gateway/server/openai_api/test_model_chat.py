@@ -60,7 +60,7 @@ async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -
     assert body["temperature"] == 0.5
     assert "tools" not in body
     assert (await server.call("list_sessions"))[1] == []
-    # It costs what it costs: the status counts it.
+    # Direct model calls count towards the spending in the status.
     assert (await server.call("status"))[1]["spent_today"]["calls"] == 2
 
 

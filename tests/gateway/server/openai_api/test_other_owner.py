@@ -1,4 +1,4 @@
-"""The API in a process beside the one that owns the data."""
+"""OpenAI API in a process other than the owner of the data."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 
 
 class Beside:
-    """`service` speaks to whoever owns the data now, over the control socket."""
+    """Client whose `service` calls the current owner of the data over the control socket."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "kore.sock"

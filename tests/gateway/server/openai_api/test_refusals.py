@@ -1,4 +1,4 @@
-"""What a client that asks wrongly is told: OpenAI's form, and what was found and expected."""
+"""Error responses of the API: OpenAI's format, with the value found and the value expected."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,7 +39,7 @@ async def test_a_missing_and_a_wrong_token(server: Served, token: str | None, wo
         assert (status, error["type"], error["param"]) == (401, "invalid_request_error", None)
         assert words in error["message"]
         assert "kore token add" in error["message"]
-        # Kore's own calls keep their form.
+        # Kore's own calls use their own error format.
         status, error = await refused(session, "POST", "/v1/calls/status", json={})
         assert status == 401
         assert set(error) == {"code", "message", "hint"}
@@ -76,7 +76,7 @@ async def test_a_wrong_field_says_what_was_found(
 
 
 async def test_a_form_is_no_json(server: Served) -> None:
-    """As curl sends it without a header."""
+    """curl sends a form if no header is given."""
     async with server.session("chat") as session:
         status, error = await refused(session, "POST", CHAT, data={"model": "kore"})
     assert status == 415

@@ -1,5 +1,7 @@
-"""`/v1/responses`: the checks of Open Responses' compliance suite, OpenAI's own client, and what
-is Kore's own. The checks are written anew after its names: there is no package of them."""
+"""Checks of `/v1/responses`: Open Responses' compliance suite, OpenAI's client, and Kore's own.
+
+The checks of the suite are reimplemented under its names, since no package provides them.
+"""
 
 import base64
 import json
@@ -24,7 +26,7 @@ WEATHER: Any = {
     "description": "of a place",
     "parameters": {"type": "object", "properties": {"location": {"type": "string"}}},
 }
-# What Open Responses requires of a response, nullable fields too.
+# Required fields of a response in Open Responses, including nullable fields.
 REQUIRED = {
     *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model"),
     *("previous_response_id", "instructions", "output", "error", "tools", "tool_choice"),
@@ -51,7 +53,7 @@ async def post(server: Served, **body: Any) -> tuple[int, dict[str, Any]]:
 
 
 async def events_of(server: Served, **body: Any) -> list[dict[str, Any]]:
-    """The events of a stream, each of which is named by its type; the last line is `[DONE]`."""
+    """Return the events of a stream, each named by its type; the last line is `[DONE]`."""
     async with (
         server.session("chat") as session,
         session.post("/v1/responses", json={**body, "stream": True}) as response,
@@ -70,7 +72,7 @@ async def events_of(server: Served, **body: Any) -> list[dict[str, Any]]:
 
 
 def check(response: Mapping[str, Any], status: str = "completed") -> None:
-    """The shape of a whole response."""
+    """Check the shape of a complete response."""
     assert response.keys() >= REQUIRED
     assert response["object"] == "response"
     assert response["status"] == status
@@ -125,7 +127,7 @@ async def test_streaming_response(both: Both, model: str) -> None:
 
 
 async def messages_for_model(both: Both, model: str, question: Sequence[Any]) -> str:
-    """What the model behind it is sent for a question, as JSON; it answers something."""
+    """Return the messages sent to the model for a question, as JSON."""
     server, backend = both
     backend.script(ReplyScript("an answer"))
     status, response = await post(server, model=model, input=question)

@@ -1,4 +1,4 @@
-"""Answers of bare models that outlive their request: keys, and conversations to go on with."""
+"""Stored answers of bare models: idempotency keys and conversations that can be continued."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Both]:
 async def ask(
     server: Served, path: str, key: str | None = None, scope: Any = "chat", **more: Any
 ) -> tuple[int, str]:
-    """The status and the text of an answer."""
+    """Return the status and the text of an answer."""
     headers = {} if key is None else {"Idempotency-Key": key}
     async with (
         server.session(scope, **headers) as session,
@@ -127,7 +127,7 @@ async def test_a_response_belongs_to_its_token(both: Both, model_name: str) -> N
     status, answer = await ask(server, RESPONSES, scope="admin", **more)
     assert (status, code_of(answer)) == (404, "previous_response_not_found")
     assert (await ask(server, RESPONSES, **more))[0] == 200
-    # A later token of the same name is another one.
+    # A later token of the same name is a different token.
     server.tokens.revoke("chat")
     server.secrets["chat"] = server.tokens.add("chat", ("chat",))
     assert (await ask(server, RESPONSES, **more))[0] == 404
@@ -166,7 +166,7 @@ async def test_a_client_that_left_finds_the_answer_to_its_key(both: Both) -> Non
 
 
 async def test_answers_and_conversations_outlive_a_kill(tmp_path: Path) -> None:
-    """`kill -9` after one call, and in the middle of another."""
+    """Send `kill -9` after the first call and in the middle of the second."""
     async with ModelServer(api_key=KEY) as model:
         machine, port = Machine(tmp_path, model), free_port()
         secret = TokenFile(machine.home / "tokens.json").add("program", ("chat",))

@@ -1,4 +1,4 @@
-"""Tokens with a role: people of their own, who talk with Kore and reach nothing else."""
+"""Tokens with a role, whose users can only talk to Kore and have separate identities."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 async def speaking(
     server: Served, name: str = "kiosk", role: str = "guest"
 ) -> AsyncIterator[openai.AsyncOpenAI]:
-    """OpenAI's client with a new token of this role."""
+    """Yield OpenAI's client with a new token of this role."""
     secret = server.tokens.add(name, ("chat",), role)
     server.secrets[name] = secret  # type: ignore[index]
     async with openai.AsyncOpenAI(
@@ -53,7 +53,7 @@ async def speaking(
 
 
 async def say(client: openai.AsyncOpenAI, text: str, **options: Any) -> tuple[str, str]:
-    """The answer, and its session."""
+    """Return the answer and its session."""
     raw = await client.chat.completions.with_raw_response.create(
         model="kore", messages=says(text), **options
     )
@@ -90,7 +90,7 @@ async def test_a_stream_and_a_response_that_goes_on(server: Served) -> None:
 
 
 async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
-    """What a guest may not read, and not write; the owner's notes are nobody else's at all."""
+    """A guest can neither read the owner's notes, also not with a command, nor write files."""
     steps = [
         assistant("", (tool_call("1", "read_file", path="memory/MEMORY.md"),)),
         assistant("", (tool_call("2", "write_file", path="a.txt", content="x"),)),
@@ -169,7 +169,7 @@ async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
 
 
 async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
-    """Nothing but the three addresses, on whichever way it tries the others."""
+    """Only the three API addresses are open, by any path, connection or login."""
     async with speaking(server):
         secret = server.secrets["kiosk"]  # type: ignore[index]
     paths = [f"/v1/calls/{name}" for name in call_names()]
@@ -190,7 +190,7 @@ async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
 
 @pytest.mark.parametrize("owner", ["chat", "lodger"])
 async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) -> None:
-    """Of the owner, or of another token: by its id, its beginning, a response, or a key."""
+    """Sessions of the owner or another token, named by id, id prefix, response or key."""
     async with served(tmp_path) as server, speaking(server) as client:
         if owner == "lodger":
             server.secrets["lodger"] = server.tokens.add("lodger", ("chat",), "guest")  # type: ignore[index]
@@ -217,7 +217,7 @@ async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) ->
 
 
 async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: Path) -> None:
-    """The owner's token was revoked; its name is used again for somebody else."""
+    """The owner's token was revoked, and its name is used again for another person."""
     async with served(tmp_path) as server:
         key = {"Idempotency-Key": "k"}
         async with openai.AsyncOpenAI(
@@ -255,7 +255,7 @@ async def test_commands_are_not_for_it(server: Served) -> None:
 async def test_a_flood_of_one_token_leaves_room_for_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each request of a flood is a conversation of its own, and its client does not wait."""
+    """Each request of the flood is a new conversation, and its client does not wait."""
     monkeypatch.setattr(token_room, "MOST_UNFINISHED", 2)
     provider = Gated(is_open=lambda text: text == "owner")
     async with served(tmp_path, provider) as server, speaking(server) as client:
@@ -313,7 +313,7 @@ async def test_a_revoked_token_says_and_hears_nothing_more(
 
 
 def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
-    """A browser that logs in gets a token of its own at the same moment."""
+    """Browser logins add tokens at the same moment."""
     path = tmp_path / "tokens.json"
     TokenFile(path).add("kiosk", ("chat",), "guest")
     together = Barrier(9)

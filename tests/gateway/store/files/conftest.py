@@ -1,4 +1,4 @@
-"""Both kinds of stores, with a key and without: what holds for one holds for all."""
+"""Both kinds of file stores, with and without a key."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ PREFIX = "some/prefix/"
 
 @dataclass
 class Place:
-    """A store, and what is really in it. `address` is that of `store.files`."""
+    """A store and its actual content; `address` is the value of `store.files`."""
 
     address: str
     folder: Path | None = None
@@ -32,7 +32,7 @@ class Place:
         return self._path(name).read_bytes()
 
     def replace(self, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Behind the store's back."""
+        """Change a stored file without the store."""
         data = change(self.stored(name))
         if self.server is not None:
             self.server.objects[PREFIX + name] = data, self.server.objects[PREFIX + name][1]
@@ -51,7 +51,7 @@ class Place:
             os.utime(self._path(name), (at, at))
 
     def everything(self) -> list[str]:
-        """Names and unfinished writes."""
+        """Return all names, including unfinished writes."""
         if self.server is not None:
             return [key.removeprefix(PREFIX) for key in self.server.objects]
         assert self.folder is not None

@@ -1,4 +1,4 @@
-"""What holds for files on a shared folder and in a bucket alike."""
+"""Contract of file stores, on a shared folder and in a bucket."""
 
 import hashlib
 import os
@@ -180,7 +180,7 @@ def test_a_file_that_changes_while_it_is_stored_is_not_stored(
     pieces = iter([b"first", os.urandom(12 * PIECE)])
 
     class Changing(type(path)):
-        """A path whose file is another whenever it is read."""
+        """Path whose content changes on each read."""
 
         def open(self, *args: object, **kwargs: object) -> object:
             path.write_bytes(next(pieces))

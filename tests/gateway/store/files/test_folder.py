@@ -1,4 +1,4 @@
-"""A shared folder: what others put there is not followed and not waited for."""
+"""Shared folder: files planted by others are neither followed nor waited for."""
 
 import os
 import stat
@@ -109,7 +109,7 @@ def test_the_owner_may_reach_the_folder_by_a_link(root: Path, tmp_path: Path) ->
 
 
 class _Sink:
-    """Keeps nothing."""
+    """Writer that discards its data."""
 
     size = 0
 

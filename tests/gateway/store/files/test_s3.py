@@ -1,4 +1,4 @@
-"""A bucket: keys that are refused, a server that is away or busy, addresses."""
+"""S3 bucket: rejected keys, an unavailable or busy server, and addresses."""
 
 import logging
 import socket

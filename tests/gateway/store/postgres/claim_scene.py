@@ -21,7 +21,7 @@ from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import ClaimScope, TurnClaim
 from tests import postgres_server
 
-# No lease runs out while a test runs: who is dead is declared so.
+# No lease expires during a test: tests declare workers dead explicitly.
 LEASE_S = 3_600.0
 EFFECTS: dict[str, Effect] = {"look": "read", "write": "idempotent", "do": "unsafe"}
 
@@ -42,7 +42,7 @@ def message(chat: str, number: int) -> InboundMessage:
 
 @dataclass
 class HeldTurn:
-    """A turn in the hands of a worker. `calls` are those that have no result yet."""
+    """A turn claimed by a worker; `calls` have no result yet."""
 
     claim: TurnClaim
     calls: list[ToolCall] = field(default_factory=list)
@@ -59,7 +59,7 @@ class HeldTurn:
 
 
 class ClaimScene:
-    """Open until `close`. `rows` sees what is committed and is in nobody's way."""
+    """Scene that is open until `close`; `rows` reads committed rows without blocking others."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -77,7 +77,7 @@ class ClaimScene:
         self._folder.cleanup()
 
     def do(self, store: PostgresStore, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
-        """One transaction of a process."""
+        """Run a transaction in one of the processes."""
         return self._runner.run(store.transact(work, *args, **more))
 
     def join(self) -> PostgresWorkerStore:
@@ -91,7 +91,7 @@ class ClaimScene:
         return self._runner.run(join())
 
     def end(self, store: PostgresStore) -> None:
-        """Its connections close; nobody hears of it."""
+        """Close the connections of a store without notice to others."""
         self._runner.run(store.close())
 
     def claim(self, worker: PostgresWorkerStore, lane: str, now: float) -> Any:
@@ -106,13 +106,13 @@ class ClaimScene:
         return self.reader.all(sql, values)
 
     def content(self) -> Row:
-        """A digest of all that turns are made of."""
+        """Return a digest of all tables that make up turns."""
         tables = ("turn", "step", "message", "inbox", "outbox", "session", "approval")
         digests = [
             f"(SELECT md5(string_agg(row::text, '' ORDER BY row::text)) FROM {table} AS row)"
             for table in tables
         ]
-        # What workers say of themselves apart.
+        # Live workers by id only, without the state that they report.
         counting = "(SELECT string_agg(id::text, ' ' ORDER BY id) FROM worker WHERE is_ended = 0)"
         (row,) = self.rows(f"SELECT {', '.join([*digests, counting])}")
         return row

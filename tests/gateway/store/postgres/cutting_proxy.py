@@ -1,7 +1,6 @@
-"""Between a client and the server, on a Unix socket: cuts connections at a chosen moment, or stalls
-them.
+"""Proxy to the server on a Unix socket, which cuts or stalls connections at a chosen moment.
 
-It runs in a thread of its own, since a store is opened by one that waits.
+It runs in a separate thread, since opening a store blocks the caller.
 """
 
 import asyncio
@@ -18,18 +17,21 @@ _SOCKET = ".s.PGSQL.5432"
 
 
 class CuttingProxy:
-    """`cut_at` says what becomes of the next COMMIT: it never reaches the server ("before"), or it
-    does and its answer never comes back ("after"). Then all goes on as before."""
+    """Proxy with a fault for the next COMMIT, after which it works as before.
+
+    `cut_at` selects the fault: COMMIT never reaches the server ("before"), or its answer never
+    comes back ("after").
+    """
 
     def __init__(self, server: Path, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.folder, self.loop = folder, loop
         self._server = server / _SOCKET
         self.cut_at: Moment = "never"
         self.cuts = 0
-        # Set: new connections are refused.
+        # New connections are refused while this is set.
         self.is_down = False
         self._writers: set[asyncio.StreamWriter] = set()
-        # Cleared while nothing passes.
+        # Cleared while traffic is stalled.
         self._passes = asyncio.Event()
         self._passes.set()
 
@@ -37,7 +39,7 @@ class CuttingProxy:
         return f"postgresql://kore@/{database}?host={self.folder}"
 
     def cut_all(self) -> None:
-        """All connections are gone when it returns."""
+        """Abort all connections before returning."""
 
         async def abort() -> None:
             for writer in self._writers:
@@ -46,7 +48,7 @@ class CuttingProxy:
         asyncio.run_coroutine_threadsafe(abort(), self.loop).result()
 
     def stall(self) -> None:
-        """Nothing passes, either way, until `go_on`."""
+        """Stop traffic in both directions until `go_on`."""
         self.loop.call_soon_threadsafe(self._passes.clear)
 
     def go_on(self) -> None:
@@ -59,7 +61,7 @@ class CuttingProxy:
         try:
             server_reader, server_writer = await asyncio.open_unix_connection(self._server)
         except OSError:
-            # The server is away, as it is for whoever asks it directly.
+            # The server is unavailable, as it would be for a direct client.
             writer.close()
             return
         ends = {writer, server_writer}
@@ -95,18 +97,18 @@ class CuttingProxy:
 
 
 class _Answers:
-    """What the server says on one connection."""
+    """The server's answers on one connection."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event
     ) -> None:
         self._reader, self._writer, self._passes = reader, writer, passes
         self._is_mute = False
-        # Set once there was an answer that was not passed on.
+        # Set once an answer was withheld.
         self.held_back = asyncio.Event()
 
     def hold_back(self) -> None:
-        """From now on nothing is passed on."""
+        """Withhold all further answers."""
         self._is_mute = True
 
     async def pass_on(self) -> None:
@@ -121,7 +123,7 @@ class _Answers:
 
 
 class _Cut(Exception):
-    """One end is gone."""
+    """One end is closed."""
 
 
 @contextmanager

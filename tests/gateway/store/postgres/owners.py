@@ -1,4 +1,4 @@
-"""Owners of a PostgreSQL database, and how one falls silent."""
+"""Owners of a PostgreSQL database, and simulation of a silent owner."""
 
 from contextlib import closing
 from pathlib import Path
@@ -10,9 +10,9 @@ from gateway.store.server_watch import ServerWatch
 
 
 def silent(address: str, seconds: float) -> None:
-    """As if the owner had said nothing for so long."""
+    """Make the owner appear silent for `seconds`."""
     with closing(connect(address)) as connection, connection.transaction():
-        # As the owner does itself.
+        # The owner uses this isolation level, too.
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         connection.execute(
             "UPDATE owner SET seen_at = extract(epoch FROM clock_timestamp()) - %s", (seconds,)

@@ -1,8 +1,8 @@
-"""Claims, leases and fences of workers against a simple model of them, on a real server.
+"""Compare claims, leases and fences of workers with a simple model, on a real server.
 
-Up to three workers claim lanes, go on with turns and rest for answers. The front declares one dead
-in the middle of it, and that worker goes on: it stores nothing any more, and others go on with what
-it had.
+Up to three workers claim lanes, run turns and wait for answers. The front declares a worker dead in
+the middle of its work, and that worker continues: it can store nothing more, and other workers take
+over its turns.
 """
 
 import itertools
@@ -52,8 +52,11 @@ Worker = PostgresWorkerStore
 
 
 class ClaimMachine(RuleBasedStateMachine):
-    """The model: who holds which lane (`at_work`), which turns rest (`waiting`), what tools did
-    (`effects`), and which messages were answered by which turn (`answered`)."""
+    """Model of the claims.
+
+    The worker of each lane (`at_work`), turns that wait for an answer (`waiting`), effects of tools
+    (`effects`), and the turn that answered each message (`answered`).
+    """
 
     scene: ClaimScene
 
@@ -64,11 +67,11 @@ class ClaimMachine(RuleBasedStateMachine):
         self.now, self.number = 1_000.0, 0
         self.workers: list[Worker] = [self.scene.join(), self.scene.join()]
         self.dead: list[tuple[Worker, list[tuple[str, HeldTurn]]]] = []
-        # Ended, and not yet recovered from.
+        # Workers that have ended and are not yet recovered.
         self.unrecovered: set[int] = set()
         self.at_work: dict[str, tuple[Worker, HeldTurn]] = {}
         self.waiting: dict[str, ApprovalKey] = {}
-        # Of a turn that waits, who has not let go of it yet.
+        # Workers that have not yet released a waiting turn, by lane.
         self.unreleased: dict[str, Worker] = {}
         self.pins: dict[str, int] = {}
         self.effects: dict[tuple[int, int], int] = {}
@@ -79,7 +82,7 @@ class ClaimMachine(RuleBasedStateMachine):
         self._begin_in_the_middle(pins)
 
     def _begin_in_the_middle(self, pins: bool) -> None:
-        """One turn has an unsafe call under way, another rests for an answer."""
+        """Begin with a turn that runs an unsafe call, and a turn that waits for an answer."""
         for worker, lane in zip(self.workers, self.lanes, strict=False):
             self._claim(worker, lane)
             self._reply(*self.at_work[lane], ["do"])
@@ -106,7 +109,7 @@ class ClaimMachine(RuleBasedStateMachine):
     def lane_of(self, chat: str) -> str:
         return self.lanes[CHATS.index(chat)]
 
-    # What the front does
+    # Actions of the front
 
     @rule(chat=st.sampled_from(CHATS))
     def somebody_writes(self, chat: str) -> None:
@@ -123,7 +126,7 @@ class ClaimMachine(RuleBasedStateMachine):
         question = self.front(approvals.find_decision, key)
         assert isinstance(question, ApprovalPrompt)
         self.front(approvals.close_approval, question, state, "chat:7", self.now)
-        # Of several that hear of it one is the first.
+        # Several workers are notified; one of them claims first.
         self._claim(data.draw(st.sampled_from(self.workers)), lane)
 
     @precondition(lambda self: len(self.workers) < WORKERS)
@@ -134,7 +137,7 @@ class ClaimMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.workers)
     @rule(data=st.data(), at_once=st.booleans())
     def a_worker_is_declared_dead(self, data: st.DataObject, at_once: bool) -> None:
-        """With the recovery of its turns, or without, as by an owner that begins."""
+        """Recover its turns at once, or not yet, like an owner that is starting."""
         worker = data.draw(st.sampled_from(self.workers))
         if at_once:
             self.front(_end_and_recover, worker.worker)
@@ -153,7 +156,7 @@ class ClaimMachine(RuleBasedStateMachine):
             self._forget_pins(number)
         for number in self.unrecovered:
             assert not self.scene.rows(f"SELECT 1 FROM turn WHERE {LIVE} AND worker = ?", number)
-        # What such a worker has pinned without a turn waits for the day its row is looked at.
+        # Pins of a worker without turns remain until its row is examined.
         for number in self.unrecovered:
             self.front(claims.recover, number)
             self._forget_pins(number)
@@ -175,7 +178,7 @@ class ClaimMachine(RuleBasedStateMachine):
     def _forget_pins(self, number: int) -> None:
         self.pins = {session: pin for session, pin in self.pins.items() if pin != number}
 
-    # What workers do
+    # Actions of workers
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
@@ -188,7 +191,7 @@ class ClaimMachine(RuleBasedStateMachine):
     def _claim(self, worker: Worker, lane: str) -> None:
         holder = self.at_work.get(lane, (None, None))[0] or self.unreleased.get(lane)
         if holder is worker:
-            return  # A bus has one task for a lane.
+            return  # a bus has one task for each lane
         live = self.scene.rows(
             f"SELECT id, state, worker, session FROM turn WHERE lane = ? AND {LIVE}", lane
         )
@@ -196,7 +199,7 @@ class ClaimMachine(RuleBasedStateMachine):
         if live and live[0][1] == "waiting":
             assert claim is None
         elif live and live[0][2] is not None:
-            # Also of one that has died, until it is recovered from.
+            # The holder may also be a dead worker that is not yet recovered.
             assert claim == HeldElsewhere(live[0][2])
         elif isinstance(claim, HeldElsewhere):
             (session,) = self.scene.rows("SELECT session FROM binding WHERE lane = ?", lane)[0]
@@ -291,13 +294,13 @@ class ClaimMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(turn.planned for _, turn in self.at_work.values()))
     @rule(data=st.data(), rests=st.booleans(), pins=st.booleans())
     def a_call_asks(self, data: st.DataObject, rests: bool, pins: bool) -> None:
-        """The turn waits, and comes to rest."""
+        """The turn waits, and may be released."""
         lane, _, _ = self._draw(data, lambda turn: turn.planned)
         if self._ask(lane) and rests:
             self._let_go(lane, pins)
 
     def _ask(self, lane: str) -> bool:
-        """Whether nobody has answered that before."""
+        """Ask about a planned call; return False if it is already answered."""
         worker, turn = self.at_work[lane]
         call, claim = turn.planned[0], turn.claim
         key = ApprovalKey(claim.turn, call.id, claim.session, "chat:7", "shown", f"g{self.number}")
@@ -338,7 +341,7 @@ class ClaimMachine(RuleBasedStateMachine):
         now = self.scene.rows(f"{attempts} ORDER BY id")
         assert set(before) <= set(now)
 
-    # What workers try that do not know that they are dead
+    # Attempts of workers that do not know that they are dead
 
     @precondition(lambda self: self.dead)
     @rule(data=st.data(), what=st.integers(0, 5))
@@ -366,14 +369,14 @@ class ClaimMachine(RuleBasedStateMachine):
             self._do(worker, *arguments[what % len(arguments)])
         assert self.scene.content() == before
 
-    # Parts of the above
+    # Helpers
 
     def _open_calls(self, worker: Worker, claim: TurnClaim) -> list[ToolCall]:
         window = self._do(worker, windows.load, claim.session).messages
         return list(window[-1].tool_calls) if window else []
 
     def _step(self, turn: HeldTurn, call: ToolCall) -> tuple[int, int]:
-        """The number of the step behind a call: vendors use ids again."""
+        """Return the step number of a call, since vendors reuse ids."""
         ((n,),) = self.scene.rows(
             "SELECT max(n) FROM step WHERE turn_id = ? AND call_id = ?", turn.claim.turn, call.id
         )
@@ -409,7 +412,7 @@ class ClaimMachine(RuleBasedStateMachine):
             *(route, self.now, self.now + 5),
         )
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def whoever_holds_a_turn_counts(self) -> None:
@@ -464,7 +467,7 @@ class ClaimMachine(RuleBasedStateMachine):
         for lane in self.lanes:
             rows = [(seq, turn) for of, seq, turn in stored if of == lane]
             taken = [turn for _, turn in rows if turn is not None]
-            # What waits is behind what was begun, and turns follow each other.
+            # Waiting messages follow those already taken, and turns are in order.
             assert [turn for _, turn in rows[: len(taken)]] == taken == sorted(taken)
             for seq, turn in rows:
                 assert self.answered.get(seq, turn) == turn
@@ -494,7 +497,7 @@ def scene() -> Iterator[None]:
         yield
 
 
-# Each is a long story on a real server, hence fewer of them than of other properties.
+# Examples are long and use a real server, so there are fewer of them than for other properties.
 TestClaims = ClaimMachine.TestCase
 TestClaims.settings = settings(
     max_examples=max(12, settings().max_examples // 8),

@@ -1,4 +1,4 @@
-"""Transactions of one process get out of each other's way."""
+"""Limiter that keeps transactions of one process from conflicting."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
         nonlocal most
         with limiter.admitted():
             inside.append(number)
-            # Each waits inside for as many as may be there.
+            # Wait inside for as many transactions as the limit allows.
             together.wait()
             most = max(most, len(inside))
             together.wait()
@@ -56,7 +56,7 @@ def test_nothing_waits_behind_one_that_takes_long() -> None:
     limiter = ConflictLimiter(1)
     with limiter.admitted(), ThreadPoolExecutor() as threads:
         threads.submit(_pass_through, limiter).result(PATIENCE_S)
-        # Nor is it counted any more.
+        # The transaction that takes long no longer counts.
         threads.submit(_pass_through, limiter).result(PATIENCE_S)
 
 

@@ -1,4 +1,4 @@
-"""A whole Kore is moved between the engines: every row is there, and it goes on."""
+"""Moving a whole Kore between the engines: every row arrives, and the copy continues."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def rows_of(database: WholeDatabase, cipher: Cipher | None) -> dict[str, list[tu
 
 
 async def talk(folder: Path, *texts: str, cipher: Cipher | None = None) -> list[str]:
-    """Have these answered; the texts of the conversation until now."""
+    """Run a turn for each text and return the texts of the whole conversation."""
     model = ScriptedProvider([f"re: {text}" for text in texts])
     async with running(folder, model, cipher=cipher) as parts:
         for text in texts:
@@ -67,12 +67,12 @@ async def test_a_conversation_goes_there_and_back(
     assert copied == rows_of(sqlite, cipher)
     with pytest.raises(StoreError, match="not empty"):
         copy_store(sqlite, postgres, cipher)
-    # What owns nothing and has no key copies it all the same.
+    # A copy works without ownership and without the key.
     unowned = tmp_path / "unowned.db"
     copy_unowned(postgres.address, unowned)
     assert rows_of(whole_database(f"sqlite:///{unowned}"), cipher) == copied
     assert unowned.stat().st_mode & 0o077 == 0
-    # New rows get numbers behind those that came along.
+    # New rows are numbered after the copied rows.
     monkeypatch.setenv("KORE_TEST_STORE", "postgres")
     assert len(await talk(there, "three", cipher=cipher)) == 6
     last = whole_database(f"sqlite:///{back}/kore.db")
@@ -156,7 +156,7 @@ def test_what_cannot_be_reached_is_one_sentence_without_a_password(tmp_path: Pat
 
 
 def test_a_copy_that_differs_is_not_kept(tmp_path: Path) -> None:
-    """Somebody's trigger changes what is stored."""
+    """A trigger in the target database changes the stored rows."""
     home = tmp_path / "kore"
     offline = {"KORE_AGENT_MODEL": "offline/echo"}
     assert kore("agent", "-m", "hello", home=home, environ=offline).returncode == 0

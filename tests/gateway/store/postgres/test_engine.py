@@ -1,4 +1,4 @@
-"""The store on a real PostgreSQL server that is slow, away, cut off or somebody else's."""
+"""Store on a real PostgreSQL server that is slow, unavailable, cut off or owned by another Kore."""
 
 import asyncio
 import threading
@@ -36,7 +36,7 @@ async def opened(address: str, folder: Path, cipher: Cipher | None = None) -> As
 
 
 def count_up(tx: Transaction) -> int:
-    """A transaction that conflicts with every other of its kind."""
+    """Increment a counter, which conflicts with all other increments."""
     (value,) = tx.first("SELECT value FROM meta WHERE name = 'count'") or ("0",)
     number = int(value) + 1
     tx.run(
@@ -75,7 +75,7 @@ async def test_what_raises_leaves_nothing_and_acts_on_nothing(tmp_path: Path) ->
 
 
 async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> None:
-    """The server rolls such a transaction back, whoever caught the error."""
+    """The server rolls such a transaction back, even if the error was caught."""
 
     def work(tx: Transaction) -> None:
         count_up(tx)
@@ -89,7 +89,7 @@ async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> N
 
 
 async def test_no_statement_is_compiled_although_it_reads_a_whole_table(tmp_path: Path) -> None:
-    """That would cost more than all else that it does."""
+    """Compilation would cost more than the statement itself."""
 
     def explain(tx: Transaction) -> str:
         rows = tx.all("EXPLAIN ANALYZE SELECT name FROM pairing WHERE code_hash IS NOT NULL")
@@ -164,7 +164,7 @@ async def refused(store: Store) -> None:
 
 @pytest.fixture(scope="module")
 def durable() -> Iterator[PostgresServer]:
-    """One that may be killed."""
+    """Start a server that tests may kill."""
     with closing(PostgresServer(is_durable=True)) as server:
         yield server
 
@@ -193,7 +193,7 @@ async def test_a_server_that_is_killed_and_starts_again_loses_nothing(
 async def test_what_a_crash_undid_is_not_mistaken_for_what_others_stored_after_it(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
-    """The server gives the number of a transaction that it has lost to another one."""
+    """After a crash, the server reuses the number of a lost transaction."""
     address, runs = durable.create_database(), 0
 
     with cutting_proxy(durable.folder, tmp_path) as proxy:
@@ -232,7 +232,7 @@ async def test_the_data_have_one_owner(tmp_path: Path) -> None:
 async def test_an_owner_whose_place_was_taken_stores_nothing_more(
     proxy: CuttingProxy, tmp_path: Path
 ) -> None:
-    """Its network failed, so that its lock is gone, and it does not know."""
+    """Its network failed, so it has lost its lock without noticing."""
     address = postgres_server.create_database()
     async with opened(through(proxy, address), tmp_path) as cut_off:
         await cut_off.transact(count_up)
@@ -247,7 +247,7 @@ async def test_an_owner_whose_place_was_taken_stores_nothing_more(
 
 
 async def test_an_owner_that_says_nothing_is_replaced_by_one_that_may(tmp_path: Path) -> None:
-    """Its process is stopped: it holds its lock, and its connections stand."""
+    """Its process is stopped, but its lock and connections remain."""
     address = postgres_server.create_database()
     stopped = open_now(address, tmp_path, lease_s=3600)
     try:
@@ -295,7 +295,7 @@ async def test_an_owner_that_lives_is_not_replaced_because_the_server_was_away(
     address = postgres_server.create_database()
     store = open_now(address, tmp_path, lease_s=0.5)
     try:
-        # As after an outage: the one that stands by is the first to see the server again.
+        # As after an outage: the standby process is the first to see the server again.
         silent(address, 100.0)
         with pytest.raises(StoreInUse):
             open_now(address, tmp_path, lease_s=3.0, replaces=True)
@@ -312,7 +312,7 @@ async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
 
         connections = [connect(address) for _ in range(8)]
         for number, connection in enumerate(connections):
-            # As those of other processes are called.
+            # Connections of other processes have such names.
             connection.execute(f"SET application_name = 'kore {number}'".encode())
 
         def attempt(number: int) -> bool:
@@ -357,7 +357,7 @@ async def test_a_transaction_that_was_begun_before_a_takeover_cannot_commit(
         task = group.create_task(refused_by_takeover(store, slow))
         await is_begun.wait()
         with closing(connect(address)) as other:
-            # As a successor does once the server has given the lock away, and reads what is there.
+            # A successor does the same and reads the table, once the server has released the lock.
             other.execute("UPDATE owner SET epoch = epoch + 1, name = 'other'")
             assert other.execute("SELECT count(*) FROM meta WHERE name = 'count'").fetchone() == (
                 0,
@@ -428,7 +428,7 @@ async def test_zero_characters_and_words_of_any_length_are_stored(tmp_path: Path
 async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked(
     tmp_path: Path,
 ) -> None:
-    """The server ends its connection; once it goes on, the transaction runs again."""
+    """The server ends its connection; when the process continues, the transaction runs again."""
     address = postgres_server.create_database()
     options = PostgresOptions(idle_s=0.2)
     store = PostgresStore.open(address, tmp_path, write_copy=lambda tx, file: None, options=options)
@@ -447,7 +447,7 @@ async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked
         assert await store.transact(count_up) == 1
         stopped = asyncio.ensure_future(store.transact(work))
         assert await asyncio.to_thread(has_locked.wait, 20)
-        # Waits for what is locked.
+        # This transaction waits for the locked row.
         assert await asyncio.wait_for(store.transact(count_up), 10) == 2
         goes_on.set()
         assert await stopped == 3

@@ -1,7 +1,7 @@
-"""A worker is declared dead in the middle of its transaction, in every order of their steps.
+"""A worker declared dead in the middle of its transaction, in every order of the steps.
 
-Each transaction has a connection of its own, and what it does next is decided here. A worker's
-transaction that commits behind its end must fail if anybody has read what it writes.
+Each transaction has its own connection and is advanced step by step. A worker's transaction that
+commits after the worker's end must fail if any other transaction has read the rows it writes.
 """
 
 import time
@@ -52,11 +52,11 @@ WRITES: dict[str, Write] = {
 
 
 class Steps:
-    """One transaction, step by step."""
+    """A transaction advanced step by step."""
 
     def __init__(self, scene: ClaimScene, fence: Fence) -> None:
         self._connection = connect(scene.address)
-        # As on tables that are large: what is not looked at is not locked.
+        # Use indexes, as on large tables, so that only the rows read are locked.
         self._connection.execute("SET enable_seqscan = off")
         self._fence = fence
         self.tx = PostgresTransaction(self._connection)
@@ -73,7 +73,7 @@ class Steps:
         self.commit()
 
     def run(self, work: Callable[..., Any], *args: Any) -> Any:
-        """From its begin to its commit."""
+        """Run the whole transaction from begin to commit."""
         self.begin()
         try:
             outcome = work(self.tx, *args)
@@ -116,7 +116,7 @@ def second(scene: ClaimScene) -> Iterator[PostgresWorkerStore]:
 
 @pytest.fixture
 def steps(scene: ClaimScene, first: PostgresWorkerStore) -> Iterator[Steps]:
-    """A transaction of the first worker."""
+    """Yield a transaction of the first worker."""
     with closing(Steps(scene, worker_table.fence(first.worker))) as steps:
         yield steps
 
@@ -138,7 +138,7 @@ def ask(scene: ClaimScene, chat: str) -> None:
 
 
 def claim_with_a_call(scene: ClaimScene, worker: PostgresWorkerStore) -> TurnClaim:
-    """A turn that has an unsafe call to start."""
+    """Claim a turn that has an unsafe call to start."""
     ask(scene, "1")
     claim = scene.claim(worker, LANE, 2.0)
     assert isinstance(claim, TurnClaim)
@@ -158,7 +158,7 @@ def claim_lane(tx: Transaction, worker: int, lane: str) -> Any:
 
 
 def until_blocked(scene: ClaimScene, steps: Steps, work: Future[Any]) -> bool:
-    """Whether it waits for a lock; False: it has come to its end."""
+    """Return True once `work` waits for a lock, False if it has finished."""
     deadline = time.monotonic() + _PATIENCE_S
     query = "SELECT 1 FROM pg_stat_activity WHERE pid = ? AND wait_event_type = 'Lock'"
     while not work.done():
@@ -206,7 +206,7 @@ def test_what_a_worker_writes_before_its_end_and_commits_after_it_is_not_stored_
 
     ending = threads.submit(front.run, end_and_recover, first.worker)
     if until_blocked(scene, front, ending):
-        # It waits for this commit, which comes before the end, then.
+        # The end waits for this commit, so the commit comes first.
         steps.commit()
         with pytest.raises(psycopg.errors.SerializationFailure):
             ending.result()
@@ -232,7 +232,7 @@ def test_a_call_that_a_dead_worker_was_about_to_start_is_started_once(
     front: Steps,
     threads: ThreadPoolExecutor,
 ) -> None:
-    """The end and the recovery in transactions of their own; who goes on reads the call first."""
+    """End and recovery are separate transactions; the next worker reads the call first."""
     claim = claim_with_a_call(scene, first)
     steps.begin()
     turns.start_call(steps.tx, claim.turn, CALL)
@@ -258,7 +258,7 @@ def test_a_turn_that_a_worker_claims_at_its_end_is_recovered_from_it(
     steps: Steps,
     front: Steps,
 ) -> None:
-    """Nobody has read that lane meanwhile: then the claim may count as older than the end."""
+    """No other transaction has read the lane, so the claim may be serialized before the end."""
     ask(scene, "2")
     steps.begin()
     claim = claim_lane(steps.tx, first.worker, OTHER)

@@ -1,4 +1,4 @@
-"""A worker that is stopped while its transaction has locked rows."""
+"""Stopped worker whose transaction has locked rows."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from tests.gateway.end_to_end.gateway_process import KEY
 from tests.gateway.workers.worker_group import LEASE_S, WorkerGroup
 
 CHAT = 7
-# Far below the time after which only the server ends what is stopped.
+# Far below the timeout after which only the server ends a stopped process.
 _REPLACED_S = LEASE_S + 12.0
 _WAITS_FOR_LOCK = (
     "SELECT application_name FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -45,7 +45,7 @@ async def test_worker_that_is_stopped_within_a_transaction_is_replaced_after_its
     await group.front.until(lambda: group.model.waiting)
     (name,) = (await group.rows("worker", "name", id=group.number(victim)))[0]
     with closing(connect(group.url)) as holder, closing(connect(group.url)) as observer:
-        # What changes the turn waits, and nothing that only refers to it.
+        # Changes of the turn wait; references to it do not.
         holder.execute("BEGIN; SELECT id FROM turn FOR NO KEY UPDATE")
         group.model.let_go()
 
@@ -55,7 +55,7 @@ async def test_worker_that_is_stopped_within_a_transaction_is_replaced_after_its
 
         await group.until(victim_waits)
         victim.signal(signal.SIGSTOP)
-        # Now the rows are locked by a process that does nothing any more.
+        # The rows are now locked by a stopped process.
         holder.execute("ROLLBACK")
     stopped_at = time.monotonic()
     await group.front.until(lambda: group.api.answers(CHAT) == ["echo: go"])

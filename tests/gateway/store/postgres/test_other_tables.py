@@ -1,4 +1,4 @@
-"""A database that holds more than Kore's tables."""
+"""Database with tables other than Kore's."""
 
 from contextlib import closing
 from pathlib import Path

@@ -16,12 +16,12 @@ from gateway.store.server_watch import ServerWatch
 from tests import postgres_server
 from tests.gateway.store.postgres.owners import open_now, silent
 
-# With it, a second look comes after 24 s.
+# With this lease, a second check of the owner takes place after 24 s.
 LEASE_S = 60.0
 
 
 class HandClock:
-    """Seconds that a test moves."""
+    """Clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -31,7 +31,7 @@ class HandClock:
 
 
 def watched(clock: HandClock) -> ServerWatch:
-    """A watch that has seen the server answer for a lease."""
+    """Return a watch that has seen the server answer for the length of a lease."""
     watch = ServerWatch(LEASE_S, clock)
     for _ in range(6):
         watch.note()
@@ -65,7 +65,7 @@ async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
         silent(address, 2 * LEASE_S)
         watch = watched(HandClock())
         with closing(connect(address)) as connection:
-            # As the connections of another process are called.
+            # Connections of another process have such a name.
             connection.execute("SET application_name = 'kore successor'")
             began_at = time.monotonic()
             await asyncio.to_thread(ownership.lock_data, connection, "here", LEASE_S, watch)
@@ -75,8 +75,10 @@ async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
 
 
 class PausedServer:
-    """A server that is stopped for a lease within the first look for its owner, who speaks soon
-    after."""
+    """Server that pauses for a lease during the first check of its owner.
+
+    The owner reports again soon afterwards.
+    """
 
     def __init__(self, connection: "psycopg.Connection[Any]", clock: HandClock) -> None:
         self._connection, self._clock = connection, clock

@@ -3,5 +3,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def on_each_engine(engine: str) -> str:
-    """Every test of this folder, and every database that it opens."""
+    """Run every test and database of this folder on each engine."""
     return engine

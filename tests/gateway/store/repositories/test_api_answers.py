@@ -1,4 +1,4 @@
-"""Answers over the OpenAI-compatible API, as each engine stores them."""
+"""Answers over the OpenAI-compatible API, as stored by each engine."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def test_a_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
         begun = api_answers.begin(tx, REQUEST, ME, 5)
         assert begun == ApiAnswer("one@1", "resp_1", 5, "k")
-        # The process was killed before the answer was there: the same request keeps its id.
+        # The process was killed before the answer was stored: the same request keeps its id.
         assert api_answers.begin(tx, replace(REQUEST, id="resp_2"), ME, 6) == begun
         assert api_answers.begin(tx, replace(REQUEST, digest="other"), ME, 6) is None
         assert api_answers.begin(tx, replace(REQUEST, token="two@1"), ME, 6) is not None

@@ -1,4 +1,4 @@
-"""With a key, no text of any sealed column may be emptied in the database: the row is refused."""
+"""Rejection of rows whose sealed texts were emptied in the database, if a key is set."""
 
 import re
 import secrets
@@ -128,7 +128,7 @@ def _name(scene: Scene) -> object:
     return session_admin.name_of(scene.tx, scene.session)
 
 
-# How the product reads each column. It raises, or returns what it has without the row.
+# The product's reader of each column; it raises, or returns its result without the row.
 READERS: dict[str, Callable[[Scene], object]] = {
     "message.content": lambda s: sessions.load_all(s.tx, s.session),
     "session.name": _name,

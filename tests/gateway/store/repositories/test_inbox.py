@@ -168,7 +168,7 @@ def test_a_command_is_never_joined(db: Transaction) -> None:
 
 
 def claims_after_kill(db: Transaction, *lanes: str) -> list[TurnClaim]:
-    """What goes on in the next process after a kill."""
+    """Return the turns that the next process resumes after a kill."""
     claims.recover(db)
     return [claim_turn(db, lane) for lane in lanes]
 
@@ -195,7 +195,7 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
     for _ in range(2):
         assert not claim_turn(db).exhausted
         claims.recover(db)
-        # Who was charged least is next.
+        # The turn charged the fewest attempts is next.
         assert suspect_groups(db) == [[lane] for lane in lanes[::-1]]
     assert claim_turn(db).turn == first.turn
     claims.recover(db)
@@ -204,7 +204,7 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
 
 
 def cut_off(db: Transaction, *lanes: str) -> None:
-    """End the process while it is at work on these lanes only."""
+    """End the process while it works on these lanes only."""
     for lane in lanes:
         claim_turn(db, lane)
     claims.recover(db)
@@ -217,7 +217,7 @@ def test_each_end_of_the_process_halves_the_suspects(db: Transaction) -> None:
         cut_off(db, *lanes)
     ends = 2
     while len(groups := suspect_groups(db)) > 1 or len(groups[0]) > 1:
-        # The process ends in the group that lane 13 is in; those before it have gone on.
+        # The process ends in the group with lane 13; the groups before it have continued.
         guilty = next(group for group in groups if lanes[13] in group)
         for group in groups[: groups.index(guilty)]:
             for lane in group:
@@ -237,7 +237,7 @@ def test_suspect_beside_new_turns_is_charged(db: Transaction) -> None:
         assert not claim_turn(db).exhausted
         take(db, message_in("new", f"new {n}"))
         cut_off(db, f"chat:bot:new {n}")
-        # What was cut off beside it goes on before it.
+        # The turn cut off together with the suspect continues first.
         assert suspect_groups(db) == [[f"chat:bot:new {n}"], [LANE]]
         finish(db, claim_turn(db, f"chat:bot:new {n}"))
     assert claim_turn(db).exhausted
@@ -252,7 +252,7 @@ def test_suspect_is_not_charged_for_a_turn_that_was_cut_off_before(db: Transacti
     take(db, message_in("bad", "3"))
     for _ in range(2):
         cut_off(db, LANE, "chat:bot:3")
-    # By now it is a suspect itself, and goes on before the other.
+    # The new turn is now a suspect, too, and continues before the other.
     assert suspect_groups(db) == [["chat:bot:3"], [LANE]]
     for _ in range(3):
         assert not claim_turn(db, "chat:bot:3").exhausted
@@ -292,7 +292,7 @@ def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
 
 def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
     if engine() != "sqlite":
-        return  # PostgreSQL reads small tables whole, and plans anew as they grow.
+        return  # PostgreSQL reads small tables whole and plans again as they grow
     where = f"SELECT count(*) FROM inbox WHERE {WAITING}"
     plan = db.one(f"EXPLAIN QUERY PLAN {where}")[3]
     assert "inbox_waiting" in plan

@@ -96,7 +96,7 @@ def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
     outbox.put(db, 1, [letter], 2.0)
     assert head(db).message.maybe_duplicate
     assert head(db).message.preview_lost
-    # That the answer itself may have arrived is more.
+    # A possible duplicate of the answer outweighs the lost preview.
     outbox.reschedule(db, head(db).seq, 0.0, ambiguous=True)
     assert not head(db).message.preview_lost
 

@@ -19,7 +19,7 @@ def accept(db: Transaction, *messages: InboundMessage, now: float = 1.0) -> set[
 
 
 def waiting(db: Transaction, message: InboundMessage) -> list[str]:
-    """What is claimed next and what joins it."""
+    """Return the texts of the next claim and of the messages that join it."""
     found = inbox.waiting_rows(db, message.session_key, together=True)
     return [one.content for _, one in found]
 
@@ -119,7 +119,7 @@ def test_nobody_adds_to_the_album_of_another(db: Transaction) -> None:
 def test_what_only_follows_counts_only_as_a_part(db: Transaction) -> None:
     accept(db, replace(part("[photo]", "a", follows=True), album="1:8"))
     assert pending_media.rows(db) == []
-    # The one that names us may stand behind the others.
+    # The part that mentions the bot may come after the others.
     accept(db, part("[photo]", "b", follows=True), part("[photo] look", "c"))
     row = pending_media.find(db, pending_media.rows(db)[0])
     assert row is not None
@@ -137,7 +137,7 @@ def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Trans
     assert row is not None
     assert row.message.content == "[album of 3] look"
     assert sorted(one.unique or "" for one in row.message.media) == ["a", "b", "c"]
-    # They are its parts now, for good.
+    # The parts now belong to the album permanently.
     assert pending_media.forget_early(db, 1000.0) is None
     assert db.one("SELECT count(*) FROM inbox") == (3,)
 
@@ -165,7 +165,7 @@ def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Transaction)
     accept(db, part("[photo] mine", "b", follows=True), now=2.0)
     assert pending_media.forget_early(db, 1.0 + pending_media.EARLY_S) == 1.0
     assert db.one("SELECT count(*) FROM inbox") == (1,)
-    # After a start the rest may still come.
+    # After a restart, the remaining parts may still arrive.
     pending_media.begin_again(db, 100.0)
     assert pending_media.forget_early(db, 50.0) == pending_media.EARLY_S
     assert pending_media.forget_early(db, 100.0) is None

@@ -103,7 +103,7 @@ def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Transactio
 
 
 def indexed(db: Transaction, word: str) -> int:
-    """How many texts the index has the word of, whether there are such texts or not."""
+    """Return the number of index entries for the word, including entries without a text."""
     matches, values = db.search.matches([word])
     return len(db.all(matches, values))
 

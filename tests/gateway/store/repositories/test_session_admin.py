@@ -62,7 +62,7 @@ def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Transaction) ->
     assert [name(made) for made in (parent, first, second)] == ["one", "one (2)", "one (3)"]
     session_admin.rename(db, parent, "the plan")
     assert name(session_admin.fork(db, parent, OWNER, 4.0)) == "the plan (2)"
-    # A copy of a copy counts on, and what is too long for a list still shows the number.
+    # A copy of a copy continues the count, and a shortened name still shows its number.
     assert name(session_admin.fork(db, first, OWNER, 5.0)) == "one (4)"
     session_admin.rename(db, parent, "x" * 200)
     assert name(session_admin.fork(db, parent, OWNER, 6.0)).endswith("x… (2)")
@@ -95,7 +95,7 @@ def test_a_fork_leaves_a_running_turn_behind(db: Transaction) -> None:
     sessions.append_messages(db, parent, running.turn, [reply], 3.0)
     fork = session_admin.fork(db, parent, OWNER, 3.0)
     assert [m.text for m in sessions.load_all(db, fork)] == ["one", "two"]
-    # Nor does a turn of the parent count its messages twice.
+    # The messages of the parent's turn are not counted twice.
     ((own,),) = db.all("SELECT count(*) FROM message WHERE turn_id = ?", (running.turn,))
     assert own == 2
 

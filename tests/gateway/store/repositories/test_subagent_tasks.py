@@ -11,7 +11,7 @@ __all__ = ["db"]
 
 
 def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
-    """A task of the turn, with the message that asks for it."""
+    """Create a task of the turn with the message that requests it."""
     session = sessions.create_session(db, "agent:general", 7.0)
     task = subagent_tasks.put(
         db,

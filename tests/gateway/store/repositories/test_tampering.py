@@ -1,4 +1,4 @@
-"""Rows changed with the database's password, but without the key, are refused."""
+"""Rejection of rows changed with the database's password but without the key."""
 
 import secrets
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ OWNER, EVE = Person("telegram", "main", "1", "Ann"), Person("telegram", "main", 
 
 @pytest.fixture(params=[CIPHER, None], ids=["sealed", "plain"])
 def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
-    """A store with a key, and one without."""
+    """Open a store with a key, and a store without a key."""
     with open_transaction(tmp_path / "kore.db", cipher=request.param) as tx:
         yield tx
 
@@ -58,7 +58,7 @@ def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
 
 
 def begin(tx: Transaction) -> TurnClaim:
-    """A turn with a call that waits for its answer."""
+    """Claim a turn with a planned call."""
     inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
     claim = claims.claim(
         tx, ASKED.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
@@ -125,7 +125,7 @@ def test_an_answer_to_an_emptied_question_is_none(tx: Transaction, question: str
 
 @pytest.mark.parametrize("text", ["", "[]"])
 def test_a_grant_with_empty_texts_allows_nothing(tx: Transaction, text: str) -> None:
-    """Its hash can be computed without the key."""
+    """The hash of a grant can be computed without the key."""
     tx.run(
         "INSERT INTO permission_grant (principal, session, grant_hash, title, folder, granted_by,"
         " granted_at) VALUES ('telegram:2', '', 'hash', ?, ?, 'telegram:1', 1)",
@@ -240,7 +240,7 @@ def test_a_changed_session_counts_as_the_strictest(tx: Transaction, values: dict
     sessions.add_taint(tx, session, PRIVATE)
     sessions.choose_mode(tx, session, "plan")
     stored.change(tx, "session", values, id=session)
-    # Nothing makes it right again.
+    # No later change makes the row valid again.
     sessions.add_taint(tx, session, BOTH)
     sessions.choose_mode(tx, session, "auto")
     row = sessions.load_row(tx, session)

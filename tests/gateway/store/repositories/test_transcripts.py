@@ -1,4 +1,4 @@
-"""Sessions in files: nothing is lost on the way, and nothing that comes in is trusted."""
+"""Sessions in files: exports are complete, and imports are not trusted."""
 
 import base64
 import json
@@ -98,7 +98,7 @@ def test_a_kodax_session_is_read_and_given_back_as_it_was(db: Transaction) -> No
 
 
 def entry(id_: str, parent: str | None, **more: Any) -> dict[str, Any]:
-    """A line as KodaX writes it."""
+    """Return a line as written by KodaX."""
     facts = {"id": id_, "parentId": parent, "timestamp": "2026-02-18T00:20:00Z"}
     said = {"type": "message", "message": {"role": "user", "content": f"said {id_}"}}
     return {"_type": "lineage_entry", "entry": {**facts, **(more or said)}}
@@ -114,7 +114,7 @@ def test_a_kodax_session_is_the_branch_that_was_active(db: Transaction) -> None:
     session_admin.rename(db, session, "newest " * 20)
     again = taken_in(db, "\n".join(transcripts.lines(db, session)))
     assert session_admin.name_of(db, again) == ("newest " * 20).strip()
-    # Without a name the last entry counts that one can go to.
+    # Without a name, the last selectable entry counts.
     session = taken_in(db, text(*tree, entry("l", None, type="label", targetId="b")))
     assert [m.text for m in sessions.load_all(db, session)] == ["said a", "said d"]
 

@@ -32,7 +32,7 @@ CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)
 
 
 def planned(db: Transaction) -> int:
-    """A turn whose model has asked for four calls."""
+    """Create a turn whose model has requested four calls."""
     take(db, message_in("go"))
     found = claim_turn(db)
     turns.add_reply(db, found.turn, found.session, [assistant("", CALLS)], EFFECTS, 7.0)
@@ -49,7 +49,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
     known = turns.known_results(db, turn)
     assert list(known) == ["3"]
     assert known["3"].is_error
-    # Stopped, it runs nothing any more: what never began is known, too.
+    # A stopped turn runs no more calls, so the result of a planned call is known, too.
     stopped = turns.known_results(db, turn, stopped=True)
     assert list(stopped) == ["3", "4"]
     assert stopped["3"] == known["3"]

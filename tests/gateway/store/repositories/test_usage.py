@@ -9,7 +9,7 @@ from tests.gateway.databases import OpenStore
 
 
 def reserve(tx: Transaction, worker: int | None, state: str) -> int:
-    """The turn that has reserved, in the hands of a worker or (None) of the owner."""
+    """Reserve for a turn of a worker, or of the owner (None), and return the turn."""
     turn = turns.add_model_call(tx, "cli:local:x", 1.0)
     changes = {"worker": worker, "state": state, "lane": f"cli:local:{turn}"}
     stored.change(tx, "turn", changes, id=turn)
@@ -20,7 +20,7 @@ def reserve(tx: Transaction, worker: int | None, state: str) -> int:
 async def test_a_process_that_has_ended_reserves_nothing(database: OpenStore) -> None:
     transact = database.transact
     of_owner = await transact(reserve, None, "running")
-    # A summary in the background goes on when its turn has ended.
+    # A background summary continues after its turn has ended.
     for state in ("running", "done"):
         await transact(reserve, 1, state)
     of_other = await transact(reserve, 2, "running")

@@ -9,8 +9,8 @@ from tests.gateway.store.transactions import open_transaction
 
 
 def test_every_table_is_thought_of(tmp_path: Path) -> None:
-    # A new table may hold somebody's words: say in erasure.py what becomes of them, and in
-    # user_data.export whether they are given out.
+    # A new table may contain personal texts: classify it in erasure.py, and decide in
+    # user_data.export whether it is exported.
     tx = open_transaction(tmp_path / "kore.db")
     tables = tx.table_names()
     tx.close()

@@ -1,4 +1,4 @@
-"""The store itself, whose work runs once."""
+"""SQLite store that runs each function once."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -24,7 +24,7 @@ def notes(tx: Transaction) -> list[str]:
 
 
 def fill(tx: Transaction) -> None:
-    """More than the disk holds."""
+    """Write more than the disk can take."""
     tx.run(
         "INSERT INTO inbox (channel, account, event_id, lane, principal, payload, received_at)"
         " VALUES ('', '', '', '', '', hex(zeroblob(4000000)), 0)"
@@ -37,7 +37,7 @@ def small_disk(tx: Transaction) -> None:
 
 
 async def together(database: SqliteStore, *works: Callable[[Transaction], object]) -> list[object]:
-    """What becomes of the works when all of them are in one group."""
+    """Run the functions in one group commit and return their results or errors."""
     begun, go = threading.Event(), threading.Event()
 
     def hold(_: Transaction) -> None:
@@ -128,7 +128,7 @@ async def test_after_close_nothing_is_taken(tmp_path: Path) -> None:
 
 
 def refused(path: Path, *, check: bool = False) -> str:
-    """The sentence with which it is refused; the file stays as it is."""
+    """Return the error of opening the file, which must be unchanged."""
     before = path.read_bytes()
     with pytest.raises(StoreError) as caught:
         connect(path, check=check)

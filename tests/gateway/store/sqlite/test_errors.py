@@ -1,4 +1,4 @@
-"""Which refusals of the database are worth waiting for."""
+"""Classification of database errors that justify a retry."""
 
 import sqlite3
 from contextlib import closing

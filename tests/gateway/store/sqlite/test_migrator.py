@@ -45,7 +45,7 @@ def later(tmp_path: Path) -> Schema:
 
 
 def create(path: Path) -> None:
-    """Make a database of today with one row."""
+    """Create a database with the current schema and one row."""
     connect(path).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(

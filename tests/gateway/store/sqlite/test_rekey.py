@@ -1,4 +1,4 @@
-"""A key that changes: all of it or nothing, whatever happens meanwhile."""
+"""Change of the key: complete or not at all, under kills and errors."""
 
 import os
 import random
@@ -25,7 +25,7 @@ from tests.gateway.store.transactions import open_transaction
 ROOT = Path(__file__).parents[4]
 CANARY = "canary in a mine"
 KEYS = {"one": secrets.token_bytes(32), "two": secrets.token_bytes(32)}
-# Says "started" once everything is loaded; then the copy begins at once.
+# Prints "started" once all modules are loaded; the copy begins at once.
 CHANGE = """
 import sys
 from pathlib import Path
@@ -121,14 +121,14 @@ def test_what_was_kept_with_the_old_key_goes_before_the_new_file_stands(tmp_path
 
     with pytest.raises(InterruptedError):
         rekey(path, None, _cipher("one"), forget)
-    # So it can be run again, and finds something to do.
+    # A second run is possible and still finds work to do.
     assert not is_sealed(path)
     assert rekey(path, None, _cipher("one")) == 7
     assert is_sealed(path)
 
 
 def _moments(path: Path) -> list[Callable[[], bool]]:
-    """When to kill: as a file appears, has grown, is gone, and at random in between."""
+    """Return the moments of the kill: a file appears, has grown or is replaced."""
     work, fresh = path.with_name("kore.db.rekey"), path.with_name("kore.db.rekey-new")
     inode = path.stat().st_ino
     return [
@@ -143,7 +143,7 @@ def _moments(path: Path) -> list[Callable[[], bool]]:
 def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # not there yet, or no more
+    except FileNotFoundError:  # not yet created, or already removed
         return 0
 
 
@@ -163,7 +163,7 @@ def test_kill_9_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
         seen.add(left == new)
         current = left
         discard_copies(path)
-        # A kill may leave a journal that had not begun: SQLite takes an empty one for none.
+        # A kill may leave an empty journal, which SQLite ignores.
         assert [file.name for file in tmp_path.iterdir() if file.stat().st_size] == ["kore.db"]
     assert False in seen, "no kill came in the middle"
 

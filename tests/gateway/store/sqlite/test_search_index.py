@@ -1,4 +1,4 @@
-"""The index of words in SQLite: what is added is found by its number, until it is removed."""
+"""Word index of SQLite, in which an entry is found by its number until it is removed."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data of the version with schema 83 (commit 40c09bfc), the oldest that this Kore opens.
+"""Data of the version with schema 83 (commit 40c09bfc), the oldest supported version.
 
 `plain.zip` and `sealed.zip` were written by `kore backup` of SQLite, `postgres.sql` by `pg_dump` of
 a database with the content of `plain.zip`. They have a few conversations and a row in nearly every
@@ -20,7 +20,7 @@ CIPHER = Cipher(KEY, "KEY")
 
 
 def live_database(engine: str, folder: Path, backup: Path = PLAIN) -> str:
-    """Put a database as it was left by that version into `folder`; return its URL."""
+    """Put a database left by that version into `folder` and return its URL."""
     if engine == "postgres":
         address = postgres_server.server().create_empty_database()
         with closing(connect(address)) as connection:

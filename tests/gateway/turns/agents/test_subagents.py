@@ -1,4 +1,4 @@
-"""Sub-agents inside one process: what runs for whom, what comes back, and what survives."""
+"""Sub-agents within one process: permissions, results, limits, stops and crashes."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ LANE = "cli:local:main"
 
 
 def task(prompt: str, agent: str = "general", **more: Any) -> str:
-    """A line that makes the stand-in send somebody out."""
+    """Return a line that makes the fake model start a sub-agent."""
     args = {"description": f"do {prompt[:9]}", "prompt": prompt, "subagent_type": agent, **more}
     return f"!tool task {json.dumps(args)}"
 
@@ -38,7 +38,7 @@ def tool(name: str, **args: Any) -> str:
 
 
 async def answers(parts: Parts, session: str | None = None) -> list[str]:
-    """What the model has said, oldest first, in person's conversations or in one session."""
+    """Return the model's texts, oldest first, from people's conversations or from one session."""
     sessions = [session] if session else await peoples_sessions(parts)
     rows = await parts.stored(
         "message", "session", "content", role="assistant", order="created_at, n"
@@ -49,7 +49,7 @@ async def answers(parts: Parts, session: str | None = None) -> list[str]:
 
 
 async def peoples_sessions(parts: Parts) -> list[str]:
-    """Those of no sub-agent."""
+    """Return the sessions that do not belong to a sub-agent."""
     return [id for (id,) in await parts.stored("session", "id", principal=unmatched("agent:%"))]
 
 
@@ -79,7 +79,7 @@ async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path
         (answer,) = await wait_for_answers(parts)
         assert "here.txt" in answer
         assert "sub-agent explore, number 1" in answer
-        # Its own conversation is none that a person would go on with.
+        # The sub-agent's conversation is not listed among sessions that a person can resume.
         assert len(await parts.service.list_sessions()) == 1
         ((session,),) = await parts.stored("task", "session")
         assert [m.role for m in await parts.service.load_messages(session)] == [
@@ -91,7 +91,7 @@ async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path
 
 
 class Meeting:
-    """Answers "meet" only when two are asked at the same time, anything else as the stand-in."""
+    """Model that answers "meet" only once two requests are open, and otherwise echoes."""
 
     name = "meeting"
 
@@ -119,7 +119,7 @@ async def test_several_in_one_reply_work_side_by_side(tmp_path: Path) -> None:
 
 
 class Busy(Meeting):
-    """Says nothing to "meet" before it is released."""
+    """Model that answers "meet" only after `release`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -
         assert str(refused.value.hint).endswith("`kore replay 1`")
         await parts.service.replay(1)
         await parts.until_stored("task", id=2, state="done")
-        # Another turn answers that message by now.
+        # The message now belongs to another turn.
         with pytest.raises(KoreError) as refused:
             await parts.service.replay(seq)
         assert "kore replay" not in str(refused.value.hint)
@@ -382,7 +382,7 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
             await parts.until_stored("task", state="stopped")
             await wait_until(lambda: parts.bus.lanes == 0)
             assert await parts.count("turn", state=unlike("done")) == 0
-            # Who has stopped it wants to hear no more of it.
+            # A stop by the caller suppresses the report.
             assert await parts.count("inbox", event_id="report:1") == 0
 
 
@@ -463,7 +463,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
             async for event in seen:
                 if isinstance(event, Delivered) and "do it works" in event.text:
                     break
-        # Of its own title nobody is told how to stop it.
+        # A list that contains only finished work does not explain `/stop`.
         assert "/stop" not in event.text
         await parts.bus.submit(console_message(task("meet", "explore", background=True)))
         await parts.until_stored("task", id=2)
@@ -479,7 +479,7 @@ async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
 
 
 def define(folder: Path, name: str, head: str) -> None:
-    """An agent of the owner's."""
+    """Define an agent of the owner."""
     agents = folder / "kore" / "agents"
     agents.mkdir(parents=True, exist_ok=True)
     (agents / f"{name}.md").write_text(f"---\nname: {name}\n{head}\n---\nWork.")
@@ -554,7 +554,7 @@ async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
 
 
 class Counting(EchoProvider):
-    """The stand-in; `texts` are the last words of each request."""
+    """Echo model; `texts` are the last messages of its requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -567,7 +567,7 @@ class Counting(EchoProvider):
 
 
 def unheard(lane: str) -> None:
-    """What a kill makes of a wake that was due behind a commit."""
+    """Ignore a wake-up after a commit, as if the process were killed before it."""
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -600,7 +600,7 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
         parts.app.subagents.wake = woken.append
         await parts.bus.submit(console_message(task("hello you", background=background)))
         await parts.until_stored("task")
-        # A caller that is still at work would read the result without being woken for it.
+        # A caller that is still running would read the result without a wake-up.
         await wait_until(lambda: parts.bus.lanes == 0)
         for lane in woken:
             parts.bus.wake(lane)

@@ -1,6 +1,6 @@
-"""Meters that call no model: `python -m … ADDRESS TASKS CALLS` spends beside another process.
+"""Process that spends in parallel with another one: `python -m … ADDRESS TASKS CALLS`.
 
-It says "ready", waits for a line, and prints how many calls were allowed and how often it warned.
+It calls no model. It prints "ready", waits for a line, then prints allowed calls and warnings.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from gateway.turns.usage.reservations import Reservations
 from gateway.turns.usage.stored_reservations import StoredReservations
 from tests.gateway.connection_store import ConnectionStore
 
-# A call costs a cent of the dollar that a day has.
+# A call costs a cent, and a day's limit is a dollar.
 CENT = Charge("v/m", Usage(1, 1), 10_000_000)
 DAY = LimitsSection(cost_per_day_usd=1.0)
 AT = 1_800_000_000.0
@@ -51,15 +51,17 @@ def usage_meter(database: Store, reservations: Reservations) -> StoreUsageMeter:
 
 
 async def turn_meter(usage: StoreUsageMeter) -> tuple[TurnMeter, Payer]:
-    """For a new turn."""
+    """Return the meter and the payer of a new turn."""
     turn = await usage.database.transact(turns.add_model_call, "cli:local:x", AT)
     payer = Payer(turn, f"s{turn}", "cli:local:x", "cli:local", "cli:0", turn)
     return TurnMeter(usage, payer, None, None, UsageTotals()), payer
 
 
 async def spend(usage: StoreUsageMeter, tasks: int, calls: int) -> tuple[int, int]:
-    """So many turns side by side with so many calls each: how many calls were allowed, and how
-    often it warned."""
+    """Run `tasks` parallel turns with `calls` calls each.
+
+    Return the number of allowed calls and the number of warnings.
+    """
 
     async def run() -> tuple[int, int]:
         allowed = warned = 0

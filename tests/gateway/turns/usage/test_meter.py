@@ -1,4 +1,4 @@
-"""Spending on a real database, with the stand-in model saying what each reply used."""
+"""Spending on a real database, with a fake model that reports the usage of each reply."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -36,12 +36,12 @@ _calls = count()
 
 
 def says(text: str, usd: float) -> ReplyScript:
-    """A reply that costs so much: a million tokens cost a dollar."""
+    """Return a reply of this cost, at one dollar per million tokens."""
     return ReplyScript(text=text, usage=used(usd))
 
 
 def calls(usd: float) -> ReplyScript:
-    """A reply that calls a tool."""
+    """Return a reply that calls a tool."""
     call = Call("read_file", {"path": f"none{next(_calls)}.txt"})
     return ReplyScript(tool_calls=(call,), usage=used(usd))
 
@@ -56,7 +56,10 @@ Priced = Callable[..., ModelPool]
 
 @pytest.fixture
 async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
-    """The stand-in as a model whose million tokens cost so many dollars; None: nobody knows."""
+    """Return a factory of pools with the fake model, by its price per million tokens.
+
+    The price is unknown if it is None.
+    """
     opened: list[ModelPool] = []
 
     def priced(usd: float | None = 1.0) -> ModelPool:
@@ -78,7 +81,7 @@ async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
 
 @dataclass
 class Clock:
-    """Shows a time of its own."""
+    """Clock that a test sets."""
 
     now: float = field(default_factory=lambda: datetime(2027, 1, 15, 12).timestamp())
 
@@ -87,7 +90,7 @@ class Clock:
 
 
 def limits(clock: Callable[[], float] | None = None, **most: Any) -> dict[str, Any]:
-    """What `running` gets."""
+    """Return arguments of `running` for these limits."""
     sections = {"settings": {"limits": LimitsSection(**most)}}
     return sections | ({"timing": Timing(usage_clock=clock)} if clock else {})
 
@@ -171,7 +174,7 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
                 assert await parts.service.answer_approval(question.nonce, "once", "cli:0")
             done = await anext(e async for e in seen if isinstance(e, events.Done))
         assert done.result.stopped == "limit"
-        # Nothing was asked after the last wait, and what was spent before it is not forgotten.
+        # No model request follows the last wait, and spending before it still counts.
         assert done.result.usage.input == 200_000
         assert len(model_server.requests) == 2
 
@@ -210,7 +213,7 @@ async def test_a_chat_has_its_own_day_and_midnight_ends_it(
     async with running(tmp_path, models(), **limited) as parts:
         await accept_messages(parts, chat_message("a", chat_id="5", thread_id="9"))
         await parts.platform.until(lambda: "one" in parts.platform.texts("5"))
-        # Another topic of the same chat.
+        # The same chat, in another topic
         await accept_messages(parts, chat_message("b", chat_id="5"))
         await parts.platform.until(lambda: len(parts.platform.texts("5")) == 3)
         assert "for this chat today is reached" in parts.platform.texts("5")[-1]
@@ -251,7 +254,7 @@ EACH_KIND = pytest.mark.parametrize("kind", [MemoryReservations, StoredReservati
 async def test_two_chats_cannot_both_take_the_last_cent(
     tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
-    """What a call under way will at least cost counts for the others."""
+    """The minimum cost of a running call counts for other chats."""
     (tmp_path / "one").mkdir()
     low = limits(cost_per_day_usd=0.01)
     async with running(tmp_path / "one", models(2000.0), **low) as parts:
@@ -335,7 +338,7 @@ async def test_a_run_may_set_a_limit_of_its_own(
         assert (event.result.stopped, event.result.error_code) == ("limit", "limit")
         assert event.result.cost_usd == 0.2
         assert len(model_server.requests) == 2
-        # The terminal has heard it as an event; it gets no message besides.
+        # The terminal has received the event and gets no additional message.
         await parts.until_stored("turn", state="done")
         assert await parts.stored("outbox", "kind") == [("final",)]
 
@@ -361,7 +364,7 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
         await accept_messages(parts, chat_message("/cost", **owner))
         told = (await parts.platform.answers("42", 2))[-1]
         assert told.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
-        # Not where others read along.
+        # Not in a chat with other readers
         await accept_messages(
             parts, chat_message("/cost", chat="1", sender=Sender("42"), private=False)
         )
@@ -402,7 +405,7 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
         spent = await parts.database.transact(store.of_session, "s")
         assert (spent.nano, spent.calls) == (100_000_001_000, 1_000)
         later = await parts.database.transact(store.of_chat, payer.chat, 500.0)
-        assert later.calls == 501  # and the one of the turn
+        assert later.calls == 501  # including the call of the turn
 
 
 @pytest.mark.parametrize("hour", [0, 12, 23])
@@ -444,7 +447,7 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
         await accept_messages(parts, chat_message("b"))
         await parts.platform.until(lambda: "is reached" in parts.platform.texts("1")[-1])
         assert len(model_server.requests) == 3
-        # What costs nothing goes on.
+        # A free model still answers.
         model_server.forget_script()
         model_server.script(says("free", 0.2))
         await accept_messages(parts, chat_message("c"))
@@ -469,7 +472,7 @@ async def test_what_a_stopped_reply_had_said_is_paid_for(
 ) -> None:
     long = ReplyScript(text="word " * 4_000, pieces=1_000, chunk_delay_s=0.02)
     model_server.script(long, says("never", 0.1))
-    # Enough for one request with all tools, not for two.
+    # Enough for one request with all tools, but not for two.
     async with running(tmp_path, models(1000.0), **limits(cost_per_day_usd=1.8)) as parts:
         with parts.events.watch("chat:bot:1") as seen:
             await accept_messages(parts, chat_message("go"))

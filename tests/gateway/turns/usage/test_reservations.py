@@ -1,4 +1,4 @@
-"""What calls under way reserve counts for all others, in one process and in several."""
+"""Reservations of running calls, which count for all other calls in one process and in several."""
 
 import asyncio
 import sys
@@ -59,7 +59,7 @@ async def test_a_turn_s_next_call_takes_the_place_of_its_last(usage: StoreUsageM
     await other.before(CENT)
     with pytest.raises(LimitReached):
         await one.before(DOLLAR)
-    # Nor does what was refused leave anything.
+    # A rejected call leaves no reservation either.
     await other.before(DOLLAR)
 
 

@@ -24,7 +24,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def _lines(logged: pytest.LogCaptureFixture, level: int) -> list[str]:
-    """The lines about turns; messages of a failed turn have no others."""
+    """Return the lines about turns; messages of a failed turn have no others."""
     return [
         one.getMessage()
         for one in logged.records
@@ -33,7 +33,7 @@ def _lines(logged: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 async def _say(parts: Parts, texts: Sequence[str], chat: str = "5") -> None:
-    """Have each of these messages answered, and its turn counted."""
+    """Submit each message and wait until its turn is counted."""
     for text in texts:
         turns = parts.app.turn_log.turns
         await accept_messages(parts, chat_message(text, chat))
