@@ -1,4 +1,4 @@
-"""What happens during a turn, as one tagged union that every screen watches.
+"""Events of a turn, as one tagged union for all screens.
 
 Times are in seconds, sizes in bytes, counts start at 1. `codec.event_to_json` prints an event as
 one line of `--output-format stream-json`; its `type` is the class's tag.
@@ -41,9 +41,9 @@ class ToolCallDelta:
 
 @frozen
 class Retry:
-    """The last model stream failed; what it had said since `iteration_start` is void.
+    """The last model stream failed; its output since `iteration_start` is void.
 
-    `rank` tells which model is asked next: 0 the one that was wanted, 1 its first fallback.
+    `rank` is the rank of the next model: 0 the requested one, 1 its first fallback.
     """
 
     type: ClassVar[str] = "retry"
@@ -56,7 +56,7 @@ class Retry:
 
 @frozen
 class Notice:
-    """`below` is what chats, which show no notices, say below the answer; '' for nothing."""
+    """A notice; chats, which show none, show `below` under the answer, or nothing if ''."""
 
     type: ClassVar[str] = "notice"
     level: Literal["info", "warning"]
@@ -70,10 +70,10 @@ FILTERED = "content_filter"
 
 @frozen
 class Reply:
-    """The last thing a provider yields: the model's whole reply. Never shown to screens.
+    """The last item of a provider's stream: the model's whole reply. Never shown to screens.
 
-    `rank` tells which model has answered: 0 the one that was wanted, 1 its first fallback.
-    `voids_text`: the text that was streamed had thoughts in it; only the message's text counts.
+    `rank` is the rank of the model: 0 the requested one, 1 its first fallback. `voids_text`: the
+    streamed text contained thoughts; only the message's text counts.
     """
 
     type: ClassVar[str] = "reply"
@@ -89,7 +89,7 @@ ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | N
 
 @frozen
 class SessionCreated:
-    """A conversation has begun; `name` is empty as long as it has none of its own."""
+    """A conversation has begun; `name` is empty as long as it has no name of its own."""
 
     type: ClassVar[str] = "session_created"
     session_id: str
@@ -135,7 +135,7 @@ class IterationStart:
 
 @frozen
 class Steered:
-    """A person spoke while the turn ran, and the next model call knows it."""
+    """A person's message arrived during the turn and is in the next model call."""
 
     type: ClassVar[str] = "steered"
     text: str
@@ -143,8 +143,11 @@ class Steered:
 
 @frozen
 class ToolStart:
-    """A call starts. `label` says in English what it does; `{name}` in it stands for the argument
-    of that name, `{tool}` for the tool. A `quiet` call is not announced while it runs."""
+    """A call starts.
+
+    `label` describes it in English; `{name}` in it is a placeholder for the argument of that name,
+    `{tool}` for the tool. A `quiet` call is not announced while it runs.
+    """
 
     type: ClassVar[str] = "tool_start"
     id: str
@@ -157,8 +160,10 @@ class ToolStart:
 
 @frozen
 class ToolOutput:
-    """What a tool prints meanwhile. `skipped_bytes` in front of it were left out, because the
-    reader is behind; the result has it all."""
+    """Output of a running tool.
+
+    The reader was too slow for `skipped_bytes` before it; the result is complete.
+    """
 
     type: ClassVar[str] = "tool_output"
     id: str
@@ -169,8 +174,11 @@ class ToolOutput:
 
 @frozen
 class ToolResulted:
-    """`content` is what a person is shown; `diff` is set when a file was changed. Of what the model
-    reads `cut_bytes` were left out, and `file` holds the whole."""
+    """A call has ended.
+
+    `content` is the text for people; `diff` is set when a file was changed. `cut_bytes` were left
+    out of the model's text; `file` is the complete text.
+    """
 
     type: ClassVar[str] = "tool_result"
     id: str
@@ -186,10 +194,10 @@ class ToolResulted:
 
 @frozen
 class ApprovalAsked:
-    """An approval is waiting for an answer. `view` is how a person is shown the `request`.
+    """An approval is waiting for an answer. `view` is its presentation of the `request`.
 
     `number` is the approval's number for people. Without `expires_s` it waits until it is answered.
-    `asker` is the person whose turn asks, unless that person is the one who is asked.
+    `asker` is the person whose turn asks, unless the question goes to the same person.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -203,9 +211,12 @@ class ApprovalAsked:
 
 @frozen
 class ApprovalAnswered:
-    """`words` is what the person who denied it wrote to the model; `prefix` what they allowed of
-    the command with any arguments, or `network` the hosts that commands may reach from now on, if
-    it is that. `server` is the MCP server whose question it was."""
+    """An approval was answered.
+
+    `words` is the message to the model from the person who denied it; `prefix` the allowed
+    beginning of the command, with any arguments; `network` the hosts that commands may reach from
+    now on. `server` is the MCP server that asked.
+    """
 
     type: ClassVar[str] = "approval_answered"
     nonce: str
@@ -233,8 +244,11 @@ class State:
 
 @frozen
 class Compacted:
-    """Older messages left the window: `dropped` of them, `kept` remain. `summarised` of them are
-    told in a summary; with neither, old results of tools were shortened."""
+    """Older messages left the window: `dropped` of them, `kept` remain.
+
+    The summary covers `summarised` of the dropped ones. If both numbers are 0, old results of tools
+    were shortened.
+    """
 
     type: ClassVar[str] = "compacted"
     estimated_tokens_before: int
@@ -246,7 +260,7 @@ class Compacted:
 
 @frozen
 class Evicted:
-    """So many files are not before the model: they did not fit, or were used longest ago."""
+    """Files are no longer before the model: they did not fit, or were used longest ago."""
 
     type: ClassVar[str] = "evicted"
     files: int
@@ -255,9 +269,9 @@ class Evicted:
 
 @frozen
 class UsageReport:
-    """What the turn has come to by now, and its session where it is counted.
+    """Usage of the turn so far, and of its session where it is counted.
 
-    A cost is None when the cost of one of the calls is unknown.
+    A cost is None when the cost of a call is unknown.
     """
 
     type: ClassVar[str] = "usage"
@@ -269,8 +283,10 @@ class UsageReport:
 
 @frozen
 class FileChanged:
-    """By a person or a program outside (`user`), by another agent, or by a tool of this turn.
-    Several `files` that changed together are one event, whose path is the folder they are in."""
+    """A file was changed by a person or a program outside (`user`), by another agent, or by a tool.
+
+    Several `files` that changed together are one event, whose path is the folder they are in.
+    """
 
     type: ClassVar[str] = "file_changed"
     path: str
@@ -280,7 +296,7 @@ class FileChanged:
 
 @frozen
 class ContextInvalidated:
-    """What these agents have seen of a file is no longer what it holds."""
+    """A file's content has changed since these agents saw it."""
 
     type: ClassVar[str] = "context_invalidated"
     path: str
@@ -310,9 +326,10 @@ class Done:
 
 @frozen
 class FromAgent:
-    """An event of a sub-agent's turn, as `codec.event_to_json` writes it; `number` is its errand.
+    """An event of a sub-agent's turn, as `codec.event_to_json` writes it.
 
-    Its words are not among them: they come with the result.
+    `number` is the subagent task. The sub-agent's text is not among the events: it is in the
+    result.
     """
 
     type: ClassVar[str] = "from_agent"
@@ -322,7 +339,7 @@ class FromAgent:
     event: Mapping[str, Any]
 
 
-# What is passed on of a sub-agent's turn: its words come with its result.
+# Forwarded events of a sub-agent's turn, without its text, which is in the result.
 SubagentStep = (
     SessionStart
     | ToolStart

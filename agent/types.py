@@ -1,4 +1,4 @@
-"""The words everyone speaks: messages, tool calls, results, usage.
+"""Common types: messages, tool calls, results, usage.
 
 All of these are immutable values. JSON forms live in `codec.py`.
 """
@@ -11,7 +11,7 @@ from agent.records import frozen
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "idempotent", "unsafe"]
-# "plan" keeps the list of what is to be done, "ask" asks the person, "other" is not known.
+# "plan" maintains the task list, "ask" asks the person, "other" is unknown.
 ToolKind = Literal[
     "read",
     "search",
@@ -26,32 +26,32 @@ ToolKind = Literal[
     "think",
     "other",
 ]
-# Purposes that other parts of Kore depend on: reading skills, writing down memories, scheduling
-# jobs and sending files to the person.
+# Purposes that other parts of Kore depend on: reading skills, storing memories, scheduling jobs and
+# sending files to the person.
 ToolPurpose = Literal["skills", "memory", "timetable", "delivery"]
 # Limits of a policy rule that can apply to a tool.
 PolicyScope = Literal["paths", "commands", "hosts"]
 Signal = Literal["COMPLETE", "BLOCKED", "DECIDE"]
 Stopping = Literal["max_iterations", "loop", "limit", "filtered", "cancelled", "error", "hook"]
 JsonSchema = Mapping[str, Any]
-# What a result brought into the session: text of strangers (web, mail, files that were fetched),
-# or something private (workspace, memory). See docs/security.md.
+# Source of a result's content: strangers (web, mail, downloaded files), or private data (workspace,
+# memory). See docs/security.md.
 Taint = Literal["untrusted", "private"]
 
 
 @frozen
 class Text:
-    """Words of a message."""
+    """Text of a message."""
 
     text: str
 
 
 @frozen
 class Context:
-    """Moving parts (time, sender, channel) that the model reads and people are not shown.
+    """Context that changes (time, sender, channel), for the model and not for people.
 
-    They are stored with the user message that brought them, so that a conversation only ever
-    grows at its end and the vendor's prompt cache keeps hitting.
+    It is stored with its user message, so that a conversation only ever grows at its end and the
+    vendor's prompt cache keeps hitting.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Context:
 
 @frozen
 class Thinking:
-    """A reasoning block; `signature` is what some vendors want back unchanged."""
+    """A reasoning block; some vendors require `signature` back unchanged."""
 
     text: str
     signature: str | None = None
@@ -67,14 +67,14 @@ class Thinking:
 
 @frozen
 class RedactedThinking:
-    """A reasoning block that the vendor keeps to itself; `data` goes back to it unchanged."""
+    """A hidden reasoning block of the vendor; `data` is sent back unchanged."""
 
     data: str
 
 
 @frozen
 class Image:
-    """A picture that the model is shown; `media_type` is such as image/png."""
+    """A picture for the model; `media_type` is such as image/png."""
 
     media_type: str
     data: bytes = field(repr=False)
@@ -84,8 +84,8 @@ class Image:
 class ImageFile:
     """A picture in a file, which is loaded for each request as far as there is room.
 
-    `path` starts at the workspace, unless it is absolute. `digest` (SHA-256, hex) binds what the
-    file held: anything else is not shown.
+    `path` starts at the workspace, unless it is absolute. `digest` (SHA-256, hex) binds the content
+    of the file: anything else is not shown.
     """
 
     path: str
@@ -95,9 +95,9 @@ class ImageFile:
 
 @frozen
 class ToolCallMarker:
-    """Where among its thoughts a reply called the tool with this call `id`.
+    """The position of the call with this `id` among a reply's thoughts.
 
-    It is there only when thoughts follow the call: their vendor wants them back in their places.
+    It exists only when thoughts follow the call: their vendor wants them back in their places.
     """
 
     id: str
@@ -108,10 +108,10 @@ Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | ToolCa
 
 @frozen
 class ToolCall:
-    """One call that the model asks for.
+    """One call that the model requests.
 
-    `raw` is the argument text as it came, or as it was repaired; `arguments` is None when `raw` is
-    not a JSON object, so that the model can be told instead of guessed at.
+    `raw` is the argument text as received, or as repaired; `arguments` is None when `raw` is not a
+    JSON object, so that the model receives an error instead of a guess.
     """
 
     id: str
@@ -133,20 +133,20 @@ class Message:
     tool_call_id: str | None = None
     is_error: bool = False
     taint: frozenset[Taint] = frozenset()
-    # Encodings that a provider has already made of this message, by dialect. A long history is
-    # thus serialised once, not at every request.
+    # A provider's encodings of this message, by dialect. A long history is thus serialised once,
+    # not at every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
     # An estimate of its size, once counted (see `context/token_budget.py`).
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
     @property
     def text(self) -> str:
-        """What people read: the text parts, joined."""
+        """Text for people: the text parts, joined."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
 
 
 def user(text: str, context: str | None = None) -> Message:
-    """A user message, with its moving parts if there are any."""
+    """Return a user message, with its changing context if there is any."""
     parts: tuple[Part, ...] = (Text(text),)
     return Message("user", (*parts, Context(context)) if context else parts)
 
@@ -157,8 +157,10 @@ def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
 
 @frozen
 class Artifact:
-    """Something a tool made besides text: for a file that it changed, a diff to show; a `file` for
-    the person, with a caption as its content."""
+    """Output of a tool besides text.
+
+    For a changed file, a diff to show; a `file` for the person, with a caption as its content.
+    """
 
     kind: Literal["diff", "file"]
     content: str
@@ -167,12 +169,12 @@ class Artifact:
 
 @frozen
 class ToolResult:
-    """What a tool call came to; a failure is a value, never an exception.
+    """Result of a tool call; a failure is a value, never an exception.
 
-    `ends_with` ends the turn once its results are stored: these words are said to the person, whose
-    next message is the answer. `cut_bytes` were left out of `for_model`; `file` holds the whole.
-    `images` are shown to models that see, behind the text. `handoff` names the agent that answers
-    from here on.
+    `ends_with` ends the turn once its results are stored: the person receives this text, and their
+    next message is the answer. `cut_bytes` were left out of `for_model`; `file` is the complete
+    text. `images` are shown to models with vision, after the text. `handoff` names the agent that
+    answers from here on.
     """
 
     for_model: str
@@ -203,11 +205,11 @@ class Usage:
 
 @frozen
 class Result:
-    """What a turn came to.
+    """Result of a turn.
 
-    `text` is all that the model said to the person in this turn. `stopped` names what ended the
-    turn when it was not the model: a limit, a loop, an interruption or an error. `cost_usd` is
-    None when the cost of a call of this turn is unknown.
+    `text` is the model's whole text for the person in this turn. `stopped` names the reason if the
+    model did not end the turn: a limit, a loop, an interruption or an error. `cost_usd` is None
+    when the cost of a call of this turn is unknown.
     """
 
     success: bool
@@ -220,14 +222,14 @@ class Result:
     stopped: Stopping | None = None
     error_code: str | None = None
     cost_usd: float | None = None
-    # The answer as `output_type`, when a program asked for one; no event carries it.
+    # The answer as `output_type`, when a program asked for it; no event carries it.
     output: Any = field(default=None, metadata={"in_events": False})
-    # Who answered: the last agent, where one has handed over to another.
+    # The answering agent: the last one, after a handoff.
     agent: str = "main"
 
     @property
     def images(self) -> "tuple[Image | ImageFile, ...]":
-        """The pictures that tools and the model returned in this turn, in their order."""
+        """Pictures that tools and the model returned in this turn, in their order."""
         return tuple(
             part
             for message in self.messages

@@ -1,1 +1,1 @@
-"""What the README quotes, measured: `python -m bench` (see bench/README.md)."""
+"""Benchmarks behind the figures in the README: `python -m bench` (see bench/README.md)."""

@@ -1,4 +1,4 @@
-"""`python -m bench [PART …]`: measure, print a table, keep it as JSON in bench/results/."""
+"""`python -m bench [PART …]`: measure, print a table, save it as JSON in bench/results/."""
 
 import argparse
 import asyncio
@@ -53,7 +53,7 @@ CODE_PARTS = ("watch", "reads", "lsp", "map", "tree")
 FACE_PARTS = ("clients", "tui", "web")
 # In bench/workers.
 WORKER_PARTS = ("fanout", "scale")
-# What `import aiohttp` took where the goals were set.
+# Duration of `import aiohttp` on the machine for which the goals were set.
 AIOHTTP_MS = 160.0
 RESULTS = Path(__file__).parent / "results"
 
@@ -83,14 +83,14 @@ def main() -> int:
 
 
 def module_of(part: str) -> str:
-    """Where a part is."""
+    """Return the module of a part."""
     folders = {"code": CODE_PARTS, "faces": FACE_PARTS, "workers": WORKER_PARTS}
     folder = next((name for name, parts in folders.items() if part in parts), "parts")
     return f"bench.{folder}.{part}"
 
 
 def _facts(command: list[str]) -> dict[str, str]:
-    """What a reader needs to compare two tables."""
+    """Return the facts that a reader needs to compare two tables."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     return {
@@ -105,7 +105,7 @@ def _facts(command: list[str]) -> dict[str, str]:
 
 
 def _import_ms(module: str) -> float:
-    """A yardstick for the machine at this moment: an import by a fresh Python."""
+    """Return the duration of an import by a fresh Python, as a yardstick for the machine."""
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     taken = []
     for _ in range(7):

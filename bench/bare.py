@@ -1,4 +1,4 @@
-"""The comparison: a bot in a few lines, without any guarantees.
+"""Baseline: a bot in a few lines, without any guarantees.
 
 `python -m bench.bare once MODEL_URL TEXT` asks and prints; `python -m bench.bare gateway BOT_URL
 MODEL_URL` polls, asks and sends, each chat in order.
@@ -15,7 +15,7 @@ TOKEN = "123456:stand-in-token"
 
 
 async def ask(session: aiohttp.ClientSession, model_url: str, text: str) -> str:
-    """One streamed chat completion."""
+    """Request one streamed chat completion."""
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
     said = []
     async with session.post(f"{model_url}/v1/chat/completions", json=body) as response:

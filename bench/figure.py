@@ -1,4 +1,4 @@
-"""One measured figure, and how a list of them is shown."""
+"""One measured figure, and tables of figures."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ _HEAD = ("figure", "median", "p95", "bare", "ratio", "goal", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` is a median where there were several samples, in `unit`.
+    """A figure: `value` is a median where there were several samples, in `unit`.
 
-    `bare` is the same thing done without Kore, measured in the same run. A `goal` is an upper
-    limit, or a lower one with `at_least`. With `imports` it is mostly the loading of libraries, so
-    its goal is taken at this machine's pace. `note` says what else a reader must know.
+    `bare` is the same work without Kore, measured in the same run. A `goal` is an upper limit, or a
+    lower one with `at_least`. With `imports`, most of it is the loading of libraries, so its goal
+    depends on this machine's pace. `note` has further facts for the reader.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None without one."""
+        """True if the goal is reached; None without a goal."""
         if self.goal is None:
             return None
         if self.at_least:
@@ -43,7 +43,7 @@ class Figure:
         return self.value <= self.goal and not late
 
     def at_pace(self, pace: float) -> "Figure":
-        """The same figure with the goal for a machine that loads libraries `pace` times as long."""
+        """Return the figure with its goal for a machine with import times `pace` times as long."""
         if not self.imports or self.goal is None or pace <= 1:
             return self
         note = f"the goal of {_number(self.goal)} {self.unit}, times {pace:.2f} for this machine"
@@ -54,18 +54,18 @@ class Figure:
 
 
 def sampled(name: str, unit: str, samples: Sequence[float], **more: Any) -> Figure:
-    """A figure of samples: their median and 95th percentile."""
+    """Return a figure of samples: their median and 95th percentile."""
     return Figure(name, unit, statistics.median(samples), percentile(samples, 0.95), **more)
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that at least this share of them does not exceed."""
+    """Return the smallest sample that at least this share of them does not exceed."""
     ordered = sorted(samples)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Lines for people."""
+    """Return a table for people."""
     rows = [_HEAD, *map(_row, figures)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
     lines = []

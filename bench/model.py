@@ -1,8 +1,7 @@
 """A model that answers at once, as a process: `python -m bench.model` prints its address.
 
-The model's name says how it answers: "chunks" with a long streamed text, "apart" with one whose
-chunks come one by one, "calls-N-M" with N replies of M tool calls each before it says that it is
-done.
+The model's name selects the answer: "chunks" is a long streamed text, "apart" a text whose chunks
+arrive one by one, "calls-N-M" N replies of M tool calls each before the final reply.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Processes that are measured: how they are started, and what the kernel says of them."""
+"""Measured processes: start, and statistics of the kernel."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def kore_command(given: str | None = None) -> list[str]:
-    """The installed program beside this Python, or the package itself when there is none."""
+    """Return the installed program of this Python, or the package if there is none."""
     if given:
         return [given]
     script = Path(sys.executable).with_name("kore")
@@ -22,14 +22,20 @@ def kore_command(given: str | None = None) -> list[str]:
 
 
 def environ(home: Path | None = None) -> dict[str, str]:
-    """Next to nothing. Bytecode may be written, or every start would compile Kore again."""
+    """Return a minimal environment.
+
+    Bytecode may be written, or every start would compile Kore again.
+    """
     wanted = {"PATH": os.environ["PATH"], "HOME": str(home or Path("/nonexistent"))}
     wanted["PYTHONPATH"] = str(ROOT)
     return wanted | ({"KORE_HOME": str(home)} if home else {})
 
 
 def wall_ms(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> float:
-    """One run of a command, from fork to exit. Raises `CalledProcessError`, with its output."""
+    """Return the time of one run, from fork to exit.
+
+    Raises `CalledProcessError`, with the output of the command.
+    """
     began = time.perf_counter()
     subprocess.run(command, env=env, cwd=cwd, check=True, capture_output=True, stdin=-3)
     return (time.perf_counter() - began) * 1000
@@ -64,7 +70,7 @@ class Running(AbstractContextManager["Running"]):
         return self._process
 
     def cpu_ms(self) -> float:
-        """User and system time so far, over all threads."""
+        """Return user and system time so far, over all threads."""
         stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) * 1000 / _TICKS_PER_S
 
@@ -72,11 +78,11 @@ class Running(AbstractContextManager["Running"]):
         return self._kilobytes("status", "VmRSS") / 1024
 
     def anonymous_mb(self) -> float:
-        """Resident, without the pages of files: what the allocator holds."""
+        """Return resident memory without the pages of files: the allocator's memory."""
         return self._kilobytes("status", "RssAnon") / 1024
 
     def proportional_mb(self) -> float:
-        """Resident, with pages shared among processes counted in parts."""
+        """Return resident memory with shared pages divided among their processes."""
         return self._kilobytes("smaps_rollup", "Pss") / 1024
 
     def _kilobytes(self, file: str, field: str) -> float:

@@ -1,11 +1,11 @@
-"""How often memory_search shows the right line among its first five, beside plain substrings.
+"""Recall of memory_search: rate of correct lines among the first five results.
 
-    python -m bench.recall [EMBEDDINGS]
+Usage: python -m bench.recall [EMBEDDINGS]
 
-Questions (recall.tsv) over 300 lines of memory and 100 conversations, in English and Chinese: 60
-share words with what was noted, 22 are paraphrases that share none, and 14 share theirs with six
-distractors each. The other lines are made by a seeded generator. EMBEDDINGS is a model,
-vendor/model, with which the search goes by meaning, too.
+The baseline is a search for plain substrings. Questions (recall.tsv) over 300 lines of memory and
+100 conversations, in English and Chinese: 60 share words with the stored line, 22 are paraphrases
+that share none, and 14 share theirs with six distractors each. The other lines come from a seeded
+generator. EMBEDDINGS is a model, vendor/model, for an additional search by meaning.
 """
 
 import asyncio
@@ -80,8 +80,11 @@ _OBJECTS = ["电影", "台灯", "椅子", "报告", "花园", "火车票", "相�
 
 @dataclass(frozen=True)
 class Case:
-    """`hardness`: the question shares words with the fact, or none (a paraphrase), or its words
-    stand in `distractors`, too."""
+    """A question, its fact and its distractors.
+
+    `hardness`: the question shares words with the fact, or none (a paraphrase), or its words occur
+    in `distractors`, too.
+    """
 
     hardness: str
     place: str
@@ -138,7 +141,7 @@ async def _search_all(
     folder: Path,
     embeddings: str | None,
 ) -> list[str]:
-    """What the tool answers to each question: the memory alone, or the conversations alone."""
+    """Return the tool's answer to each question: the memory alone, or the conversations alone."""
     workspace = folder / "workspace"
     file = workspace / "memory" / "MEMORY.md"
     file.parent.mkdir(parents=True)
@@ -182,7 +185,7 @@ def _store(tx: Transaction, past: Sequence[str]) -> None:
 
 
 def _texts(cases: Sequence[Case], count: int, *, seed: int) -> list[str]:
-    """Each fact once and its distractors among others, up to `count`."""
+    """Return each fact once and its distractors among others, up to `count`."""
     chance = random.Random(seed)
     texts = list(dict.fromkeys(text for case in cases for text in (case.fact, *case.distractors)))
     assert len(texts) <= count
@@ -198,8 +201,10 @@ def _texts(cases: Sequence[Case], count: int, *, seed: int) -> list[str]:
 
 
 def _by_substring(question: str, texts: Sequence[str]) -> list[str]:
-    """The texts that hold most of the question's words anywhere in them; Chinese is cut into pairs
-    of letters, since a question without spaces would be one word."""
+    """Return the texts with most of the question's words anywhere in them.
+
+    Chinese is split into pairs of characters, since a question without spaces would be one word.
+    """
     words = [
         piece
         for word in re.findall(r"\w+", question.casefold())

@@ -1,8 +1,8 @@
-"""`python -m bench.soak`: a gateway under mixed work for a long time: does it grow, or slow down?
+"""Soak test of a gateway under mixed work: `python -m bench.soak`.
 
-The slope of the memory is that of a line through all samples after the first quarter. By then the
-conversations must have filled the 8 MB that are kept of them: with few chats, or few messages, the
-slope is that of this cache.
+It detects growth and slowdown over a long time. The slope of the memory is fitted to all samples
+after the first quarter. By then the conversations must have filled the conversation cache of 8 MB:
+with few chats, or few messages, the slope only shows the growth of this cache.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _LONGEST_CHARS = 3_500
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`at_s` seconds after the beginning; the process's CPU so far and the turns done by then."""
+    """A sample `at_s` seconds after the beginning, with the process's CPU and turns so far."""
 
     at_s: float
     resident_mb: float
@@ -73,7 +73,7 @@ async def _work(
 
 
 def _words(chance: random.Random, n: int) -> str:
-    """Mostly short; some long ones, commands, and from time to time a new conversation."""
+    """Return mostly short texts; some long ones, commands, and sometimes a new conversation."""
     kind = chance.random()
     if kind < 0.02:
         return "/new"
@@ -95,7 +95,7 @@ def _show(sample: Sample) -> None:
 
 
 def report(samples: Sequence[Sample]) -> int:
-    """Prints the verdict; 1 when a goal is missed."""
+    """Print the verdict; return 1 when a goal is missed."""
     rest = samples[len(samples) // 4 :]
     slope = _mb_an_hour(rest, [sample.resident_mb for sample in rest])
     anonymous = _mb_an_hour(rest, [sample.anonymous_mb for sample in rest])

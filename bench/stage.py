@@ -1,4 +1,4 @@
-"""The scene of a measurement: stand-in servers as processes, and a real gateway beside them."""
+"""Setup of a benchmark: fake servers as processes, and a real gateway."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A stand-in with its control routes (tests/fakes)."""
+    """A fake server with its control routes (tests/fakes)."""
 
     url: str
     session: aiohttp.ClientSession
@@ -41,8 +41,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`bot` and `model` are the stand-ins, `servers` their processes, `home` is Kore's folder with
-    its configuration."""
+    """Fake servers and Kore's folder.
+
+    `bot` and `model` are the fake servers, `servers` their processes, `home` is Kore's folder with
+    its configuration.
+    """
 
     bot: Server
     model: Server
@@ -51,20 +54,20 @@ class Stage:
     command: Sequence[str]
 
     def configure(self, sections: Mapping[str, Any]) -> None:
-        """Lay sections over the configuration, before a gateway runs."""
+        """Merge sections into the configuration, before a gateway runs."""
         config = self.home / "config.json"
         config.write_text(json.dumps({**json.loads(config.read_text()), **sections}))
 
     @asynccontextmanager
     async def gateway(self, *words: str) -> AsyncIterator[Running]:
-        """`kore gateway`, from its first poll on."""
+        """Run `kore gateway`; the block begins at its first poll."""
         with self.process([*self.command, "gateway", "-q", *words]) as running:
             await self._until_polling(running)
             yield running
 
     @asynccontextmanager
     async def bare_gateway(self) -> AsyncIterator[Running]:
-        """The same way of a message in a script of a few lines (bench/bare.py)."""
+        """Run the baseline gateway, a script of a few lines (bench/bare.py)."""
         script = [sys.executable, "-m", "bench.bare", "gateway", self.bot.url, self.model.url]
         with self.process(script) as running:
             await self._until_polling(running)
@@ -74,13 +77,12 @@ class Stage:
         return Running(command, environ(self.home), self.home.parent)
 
     async def say(self, chat: int, text: str) -> float:
-        """Deliver a message to the Bot API; returns when, as Unix time in seconds."""
+        """Deliver a message to the Bot API; return the time, as Unix time in seconds."""
         said = await self.bot.post("user_says", {"chat_id": chat, "text": text})
         return float(said["at"])
 
     async def answers(self, since: int, count: int = 1) -> tuple[list[dict[str, Any]], int]:
-        """Messages that the bot sent, from number `since` of its effects on, and how many effects
-        there are now."""
+        """Return the bot's messages since effect number `since`, and the number of effects now."""
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + _WAIT_S
         while len(found) < count:
@@ -92,13 +94,13 @@ class Stage:
         return found, since
 
     async def turn_ms(self, chat: int, text: str, since: int) -> tuple[float, int]:
-        """One message and its answer: milliseconds from delivery to the answer's arrival."""
+        """Send a message; return milliseconds until the answer, and the next `since`."""
         at = await self.say(chat, text)
         answers, since = await self.answers(since)
         return (answers[0]["time"] - at) * 1000, since
 
     async def turns_of_each(self, chats: int, warm_ups: int, turns: int) -> list[list[float]]:
-        """Milliseconds of each turn, per chat; the chats, which begin at OWNER, take turns."""
+        """Return milliseconds per turn and chat; the chats, which begin at OWNER, alternate."""
         since = await self.effects()
         taken: list[list[float]] = [[] for _ in range(chats)]
         for round_ in range(warm_ups + turns):
@@ -124,7 +126,7 @@ class Stage:
 
 
 async def until(is_true: Callable[[], Any], within_s: float = _WAIT_S) -> None:
-    """Ask every 20 ms."""
+    """Poll every 20 ms until the condition is true."""
     async with asyncio.timeout(within_s):
         while not await is_true():
             await asyncio.sleep(0.02)
@@ -134,8 +136,11 @@ async def until(is_true: Callable[[], Any], within_s: float = _WAIT_S) -> None:
 async def open_stage(
     command: Sequence[str], *, latency_ms: int = 0, limits: bool = False, keep: int | None = None
 ) -> AsyncIterator[Stage]:
-    """Both stand-ins and a fresh home; the model answers after `latency_ms`, by echo. With `limits`
-    the Bot API enforces Telegram's, and Kore keeps them. The model remembers `keep` requests."""
+    """Start both fake servers with a fresh home; the model echoes after `latency_ms`.
+
+    With `limits` the Bot API enforces Telegram's, and Kore obeys them. The model remembers `keep`
+    requests.
+    """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
         session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -149,7 +154,7 @@ async def open_stage(
 
 
 def _start(stack: AsyncExitStack, module: str, *words: str) -> tuple[str, Running]:
-    """A stand-in as a process of its own; returns its address too."""
+    """Start a fake server as a process of its own; return its address too."""
     command = [sys.executable, "-m", f"tests.fakes.{module}", *words]
     running = stack.enter_context(Running(command, environ(), ROOT, stdout=subprocess.PIPE))
     assert running.process.stdout is not None

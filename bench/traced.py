@@ -1,7 +1,7 @@
-"""`python -m bench.traced FILE VERB …`: Kore, and what one stretch of its work goes through.
+"""Recorder of a stretch of Kore's work: `python -m bench.traced FILE VERB …`.
 
-SIGUSR1 begins to record, the next one ends it and writes FILE: modules, statements and how many
-functions were called, as JSON.
+SIGUSR1 begins to record, the next one ends the record and writes FILE: modules, statements and the
+number of function calls, as JSON.
 """
 
 import json
@@ -19,8 +19,11 @@ _ROOMS = tuple(str(ROOT / room) + os.sep for room in ("agent", "gateway", "kore"
 
 
 class Recorder:
-    """`calls` are the modules of functions that began, thread by thread; `statements` their SQL;
-    `functions` how many were called in all, libraries' and C functions too."""
+    """A record of calls and statements.
+
+    `calls` are the modules of functions that began, thread by thread; `statements` their SQL;
+    `functions` the number of all calls, including functions of libraries and of C.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -61,7 +64,7 @@ class Recorder:
                 calls.append(name)
 
     def watch(self, event: str, arguments: tuple[object, ...]) -> None:
-        """An audit hook that keeps each connection; it is told before the connection is usable."""
+        """Record each connection from an audit hook, which runs before the connection is usable."""
         if event == "sqlite3.connect/handle" and isinstance(arguments[0], sqlite3.Connection):
             self._connections.append(arguments[0])
 

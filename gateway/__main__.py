@@ -4,7 +4,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line; returns the exit code (docs/cli.md lists them)."""
+    """Run one command line; return the exit code (docs/cli.md lists them)."""
     if sys.platform == "win32":
         print(
             "kore: Kore does not run on Windows itself: install it in WSL"

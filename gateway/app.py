@@ -75,9 +75,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_S = 10.0
-# How often one that stands by looks whether it is needed.
+# Interval at which a standby process checks for the end of the owner.
 _STANDBY_S = 1.0
-# A worker that is making a message has a copy of its files first.
+# A worker that is creating a message has a copy of its files first.
 _ROW_FOLLOWS_S = 3_600.0
 
 
@@ -95,12 +95,12 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
 ) -> AsyncIterator[Container]:
     """Own the data and run until the block ends; then drain and close.
 
-    With `channels` everything that is enabled is started, else the console alone, and a gateway
-    that asks for the data is given it. `attended` are lanes of one-shot runs that still wait for
-    their answers, `config` the files whose changes are taken in. With `full_access`, a token, this
-    terminal's messages that bring it run without rules, so that no other process can speak to this
-    one. With `standby` it waits for the end of a Kore on another machine that owns the data. With
-    `has_workers` other processes run the turns, except those of terminals here. Raises
+    With `channels` all enabled channels are started, else the console alone, and a gateway that
+    asks for the data receives it. `attended` are lanes of one-shot runs that still wait for their
+    answers, `config` the files to watch for changes. With `full_access`, a token, this terminal's
+    messages with the token run without rules, so that no other process can use this access. With
+    `standby` it waits for the end of a Kore on another machine that owns the data. With
+    `has_workers` other processes run the turns, except turns of terminals here. Raises
     `AlreadyRunning` when another process owns the data, `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
@@ -161,7 +161,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         await database.transact(set_queues, queues)
         await database.transact(recover, ownership.one_shot_lanes, has_workers=has_workers)
         redactor = redactor_of(settings, os.environ)
-        # Tokens of MCP servers are known only once they are read.
+        # Tokens of MCP servers are known only after they are read.
         agent.redactor.teach(redactor)
         roles = RoleRegistry.of(settings)
         audit = await _open_audit_log(roles, home, redactor, stack)
@@ -207,7 +207,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
 def access_control(
     settings: Settings, channels: Channels, places: ChatSettingsIndex
 ) -> AccessControl:
-    """Who may speak, as the settings say."""
+    """Return the access control of the settings."""
     return AccessControl(
         owner_of(settings),
         allowed_senders(settings, channels),
@@ -217,7 +217,7 @@ def access_control(
 
 
 def shared_files(settings: Settings, cipher: Cipher | None) -> "SharedFiles | None":
-    """Where files lie that other machines see, if they do. Raises `ConfigError`."""
+    """Return the storage for files shared by several machines, if any. Raises `ConfigError`."""
     if settings.store.files is None:
         return None
     from gateway.store.files.opening import open_shared_files
@@ -235,7 +235,7 @@ async def _finish_deletion(app: Container) -> None:
 
 
 def token_roles(home: DataDir) -> Callable[[str], str | None]:
-    """The roles of access tokens by their names; None for one that has none."""
+    """Return a lookup of access tokens' roles by name; None for a token without a role."""
     from gateway.server.tokens import TokenFile
 
     return TokenFile(home.tokens).role_of
@@ -250,7 +250,7 @@ async def _open_store(
     standby: bool,
     has_workers: bool,
 ) -> Store:
-    """Raises `StoreError`: without `standby` also `StoreInUse`."""
+    """Open the store; raises `StoreError`, and without `standby` also `StoreInUse`."""
     lease_s = settings.store.lease_s
     watch = None
     if standby:
@@ -287,12 +287,12 @@ async def _serve_standby(settings: Settings, stack: AsyncExitStack) -> None:
     try:
         await stack.enter_async_context(pages)
     except ConfigError as exc:
-        # The owner may be on the same machine: the address is free once it is gone.
+        # The owner may be on the same machine: the address is free after it has ended.
         log.info("no health pages while standing by: %s", exc)
 
 
 def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
-    """Only a file is put in place as a whole."""
+    """Discard an unfinished restore; only a database in a file can have one."""
     if settings.store.path is not None:
         discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
 
@@ -300,7 +300,7 @@ def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
 async def _open_audit_log(
     roles: RoleRegistry, home: DataDir, redactor: Redactor, stack: AsyncExitStack
 ) -> AuditLog:
-    """Raises `AuditError`."""
+    """Open the audit log; raises `AuditError`."""
     audit = AuditLog(
         home.audit,
         level=lambda: roles.audit_level,
@@ -316,8 +316,10 @@ async def _open_audit_log(
 async def _run_tasks(
     app: Container, database: Store, events: EventHub, *, is_gateway: bool
 ) -> AsyncIterator[None]:
-    """Lanes, senders, pollers, in this order; on the way out the pollers end first. A gateway
-    ends at once when another has taken over the data."""
+    """Start lanes, senders and pollers, in this order; on exit the pollers end first.
+
+    A gateway ends at once when another one has taken over the data.
+    """
     async with asyncio.TaskGroup() as group:
         work = [
             group.create_task(app.bus.run(), name="bus"),
@@ -352,7 +354,7 @@ async def _run_tasks(
 
 
 async def _receive(app: Container) -> None:
-    """What comes in, and the files that belong to it."""
+    """Receive messages and their files."""
     async with asyncio.TaskGroup() as group:
         group.create_task(app.downloader.run(), name="downloads")
         group.create_task(app.supervisor.run(app.downloader.wrap_accept(app.bus.accept)))
@@ -360,7 +362,7 @@ async def _receive(app: Container) -> None:
 
 @asynccontextmanager
 async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
-    """Other `kore` processes speak to this one."""
+    """Serve the control socket for other `kore` processes."""
     from gateway.control.server import ControlServer
 
     async with ControlServer(app.service, home.socket):
@@ -369,7 +371,7 @@ async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> AsyncIterator[None]:
-    """Clients, editors and browsers speak to this process."""
+    """Serve clients, editors and browsers."""
     from gateway.server.listener import options_of, serve
     from gateway.server.local_access import published_access
     from gateway.server.tokens import TokenFile
@@ -386,7 +388,7 @@ async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> A
 async def _serve_http(
     app: Container, settings: Settings, channels: Channels
 ) -> AsyncIterator[None]:
-    """Supervisors ask this process how it is, and platforms call it that were told to."""
+    """Serve health pages for supervisors, and the webhooks of platforms."""
     from gateway.control.health import answer, check_host, gateway_pages, serve_health
 
     def counts() -> dict[str, float]:
@@ -437,7 +439,7 @@ def _restored_notice(messages: Sequence[int]) -> str:
 
 
 def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = False) -> None:
-    """Sort out what the last process left, before anything runs. Workers that go on keep theirs."""
+    """Recover the last process's work, before anything runs; running workers keep theirs."""
     abandoned_count = turns.abandon(tx, ONCE, time.time(), attended)
     abandoned_count += subagent_tasks.abandon(tx, ONCE, time.time(), attended)
     if closed_count := restored_backup.settle(tx, time.time(), _restored_notice):

@@ -1,5 +1,4 @@
-"""The parts of a running gateway, made of what is open already: one function for program and
-tests."""
+"""Parts of a running gateway, built from open resources; tests use the same function."""
 
 import time
 from collections.abc import Callable
@@ -87,8 +86,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Container:
-    """The running parts. `handover` is there where the data can be handed over, `reloader` where
-    files of the configuration are watched."""
+    """The running parts of a gateway.
+
+    `handover` is set where the data can be handed over, `reloader` where files of the configuration
+    are watched.
+    """
 
     access: AccessControl
     approvals: ApprovalCoordinator
@@ -127,13 +129,13 @@ def build_container(
     timing: Timing | None = None,
     concurrent_turns: int = CONCURRENT_TURNS,
 ) -> Container:
-    """Nothing runs yet and nothing is awaited."""
+    """Build all parts, without starting or awaiting anything."""
     timing, link = timing or Timing(), resources.link
     database, agent = resources.database, resources.agent
     events, channels, files = resources.events, resources.channels, resources.files
     access, redactor = resources.security.access, resources.security.redactor
 
-    # These parts call others that are made of them: those are named below.
+    # Callbacks into parts that are built below.
     def wake_lane(lane: str) -> None:
         bus.wake(lane)
 
@@ -408,7 +410,7 @@ def build_container(
     )
 
     def user_data() -> "UserDataService":
-        """Called for a few times in a Kore's life."""
+        """Create the service, which is needed only a few times in an installation's life."""
         from gateway.ops.user_data import UserDataService
 
         return UserDataService(

@@ -1,4 +1,4 @@
-"""What a gateway opens besides when it leaves its turns to workers, in place of running them."""
+"""Additional parts of a gateway whose turns run on workers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """`link` and `reservations` are for the parts; `running` for as long as they run."""
+    """Parts of the front: `link` and `reservations` for other parts; `running` while they run."""
 
     def __init__(self, fanout: "Fanout | None") -> None:
         self._fanout = fanout
@@ -29,7 +29,7 @@ class Front:
         self._loop: FrontLoop | None = None
 
     async def status(self) -> Mapping[str, Any] | None:
-        """See `FrontLoop.status`; None where nothing is left to workers."""
+        """Return `FrontLoop.status`; None without workers."""
         return await self._loop.status() if self._loop is not None else None
 
     @property
@@ -41,7 +41,7 @@ class Front:
         return StoredReservations
 
     def notify_people(self) -> None:
-        """Who may speak, or in which language, has changed."""
+        """Announce a change of people's access or languages."""
         if self._fanout is not None:
             from gateway.workers.hints import PeopleHint, encode
 
@@ -91,7 +91,7 @@ class Front:
 
 
 def open_front(settings: Settings, cipher: Cipher | None, *, has_workers: bool) -> Front:
-    """Raises `ConfigError` where there can be no workers."""
+    """Open the front; raises `ConfigError` if the settings do not allow workers."""
     if not has_workers:
         return Front(None)
     if settings.store.path is not None:

@@ -1,4 +1,4 @@
-"""What is open before the parts of a Kore are made of it."""
+"""Open resources that the parts of a Kore are built from."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,8 +31,10 @@ Channels = dict[tuple[str, str], Channel]
 
 @frozen
 class SecurityContext:
-    """Who may speak, what roles may do, who records decisions, what is never shown, and in words
-    what holds commands. `full_access` is the token of a terminal that gave it."""
+    """Access control, roles, audit log, redaction and the sandbox's description.
+
+    `full_access` is the token of a terminal that granted full access.
+    """
 
     access: AccessControl
     roles: RoleRegistry
@@ -46,16 +48,18 @@ WorkersStatus = Callable[[], Awaitable[Mapping[str, Any] | None]]
 
 
 async def no_workers() -> None:
-    """This process runs all turns itself."""
+    """Report no workers, because this process runs all turns itself."""
 
 
 @frozen
 class Resources:
-    """Resources that are open when the parts are made; the caller closes them. `link` is to the
-    other processes where several run the turns of one Kore. `reservations` makes those of
-    spending: stored ones where several processes call models. `on_people_changed` is called after
-    each commit that changes what `PeopleDirectory` has. `workers` tells of those that run turns for
-    this process, and None where none do."""
+    """Resources that are open when the parts are built; the caller closes them.
+
+    `link` is the connection to the other processes where several run the turns of one Kore.
+    `reservations` makes reservations of spending: stored ones where several processes call models.
+    `on_people_changed` is called after each commit that changes data of `PeopleDirectory`.
+    `workers` returns the status of the processes that run turns for this one, and None without any.
+    """
 
     home: DataDir
     database: Store
@@ -72,7 +76,7 @@ class Resources:
 
 @frozen
 class Timing:
-    """How parts tell the time and wait; tests bring clocks of their own."""
+    """Clocks and waits of the parts; tests use clocks of their own."""
 
     sender_clock: Callable[[], float] | None = None
     sender_wait: Wait = wait_for

@@ -1,4 +1,4 @@
-"""The composition root of a worker: a process that runs turns for a gateway, and nothing else."""
+"""Composition root of a worker: a process that only runs turns for a gateway."""
 
 import asyncio
 import logging
@@ -57,10 +57,10 @@ async def open_worker(
     config: WatchedConfig | None = None,
     http_port: int | None = None,
 ) -> AsyncIterator[Container]:
-    """Run turns until the block ends; then put down what runs, so that others go on with it. Its
-    pages for supervisors are on `http_port`, if any.
+    """Run turns until the block ends; then suspend running turns, so that others resume them.
 
-    Raises `StoreError`, also while the tables are of another version, and `ConfigError`.
+    Its pages for supervisors are on `http_port`, if any. Raises `StoreError`, also while the tables
+    are of another version, and `ConfigError`.
     """
     if settings.store.path is not None:
         raise ConfigError(
@@ -87,7 +87,7 @@ async def open_worker(
         files = shared_files(settings, cipher)
         agent.changes = open_change_log(database, home.undo, cipher, files)
         fanout = open_fanout(settings.bus.url, settings.store.url, cipher, database.name)
-        # Made of each other: which turns may run alone is the bus's to say.
+        # A circular dependency: the bus knows which turns may run alone.
         link = WorkerLink(number, fanout, lambda lane: app.bus.is_isolated(lane))
         events = RelayedEvents(number, link.send_events)
         link.flush = events.flush
@@ -144,7 +144,7 @@ async def _channels(
     events: RelayedEvents,
     stack: AsyncExitStack,
 ) -> Channels:
-    """For how they look and for previews: nothing is received here."""
+    """Open channels for their formats and for previews; nothing is received here."""
     channels: Channels = {}
     add_channel(channels, ConsoleChannel(events))
     add_channel(channels, ApiChannel(events))
@@ -181,7 +181,7 @@ async def _run_tasks(
                     await app.bus.drain()
             except TimeoutError:
                 log.warning("stopped with unfinished work; other workers go on with it")
-            # What has not come to rest is cut off: it is another's from here on.
+            # Cancel unfinished work, because it belongs to another process from now on.
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
@@ -194,13 +194,13 @@ async def _run_tasks(
 
 
 async def _leave(database: WorkerStore) -> None:
-    """Also where the start failed: nobody leaves turns to it any more."""
+    """Leave the store, also after a failed start, so that no more turns are assigned here."""
     with suppress(StoreTakenOver):
         await database.leave()
 
 
 async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
-    """The front's clock runs them."""
+    """Forward changes of jobs to the front, whose clock runs them."""
     while True:
         await app.jobs.changed.wait()
         app.jobs.changed.clear()
@@ -208,8 +208,10 @@ async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
 
 
 def hand_over_turns(tx: Transaction, worker: int, name: str) -> list[str]:
-    """Its turns are anybody's, and are charged no attempt. Conversations whose commands end with it
-    are told so. Returns the lanes to wake."""
+    """Release a worker's turns without charging an attempt; return the lanes to wake.
+
+    Conversations whose commands end with the worker receive a report.
+    """
     pinned = open_work.pinned_sessions(tx, worker)
     reports = [report_lost_commands(tx, session, name) for session in pinned]
     claims.suspend_all(tx, worker)

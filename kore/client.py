@@ -1,4 +1,4 @@
-"""A client of a Kore that runs elsewhere: `kore serve` there, a token, and this.
+"""Client of a Kore in another process or on another machine, which runs `kore serve`.
 
     async with Client("http://127.0.0.1:8790", token) as kore:
         session = await kore.send(None, "What is new in this project?")
@@ -10,8 +10,8 @@
 
 Calls, arguments, results and events are JSON values: docs/protocol.md and docs/openapi.json.
 The token is never sent: both sides prove that they know its key, the server first.
-A connection that breaks is made again, and nothing is lost or told twice: `send` repeats itself
-under the same id, and `follow` asks for what comes after the last message that it has told.
+A broken connection is reopened, and no message is lost or repeated: `send` retries under the same
+id, and `follow` continues after the last message that it has yielded.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FRAME_LIMIT_BYTES = 16 * 1024 * 1024
 _PROOF_S = 10.0
 _PATH_LIMIT_BYTES = 100
-# Errors that a moment's wait may mend: its owner changes, or this client was too slow.
+# Transient errors: the owner of the data changes, or this client was too slow.
 _PASSING = frozenset({"owner-lost", "handed-over"})
 
 Event = Mapping[str, Any]
 
 
 class CallFailed(Exception):
-    """Kore did not do a call; `code` is one of docs/errors.md."""
+    """Kore rejected a call; docs/errors.md lists the values of `code`."""
 
     def __init__(self, error: Mapping[str, Any]) -> None:
         super().__init__(str(error.get("message", "")))
@@ -53,16 +53,18 @@ class CallFailed(Exception):
 
 
 class Disconnected(Exception):
-    """The connection broke, and could not be made again in time."""
+    """The connection broke, and could not be reopened in time."""
 
 
 class Client:
-    """Speaks over one WebSocket, which is opened at the first call and whenever it broke."""
+    """Client with one WebSocket, which opens at the first call and again after a failure."""
 
     def __init__(self, address: str, token: str = "", *, patience_s: float = 120.0) -> None:
-        """`address` is `https://HOST:PORT`, on this machine also `http://HOST:PORT` or `unix:/PATH`
-        (no token needed). `http://localhost` is 127.0.0.1: at `::1` another user may listen. For
-        `patience_s` seconds a server that went away is looked for.
+        """Create a client without connecting.
+
+        `address` is `https://HOST:PORT`, on this machine also `http://HOST:PORT` or `unix:/PATH`
+        (no token needed). `http://localhost` is 127.0.0.1: at `::1` another user may listen. After
+        a lost connection, the client retries for `patience_s` seconds.
 
         Raises `ValueError` for another machine without https: others could listen.
         """
@@ -84,7 +86,7 @@ class Client:
 
     @classmethod
     def local(cls, home: Path | None = None) -> "Client":
-        """Of the server that runs on this machine, by the file that it keeps for its person.
+        """Return a client of this user's server on this machine, found by its `server.json`.
 
         Raises `OSError` or `ValueError` when there is none.
         """
@@ -99,8 +101,11 @@ class Client:
         await self._close()
 
     async def call(self, name: str, **arguments: Any) -> Any:
-        """The result of a call. Raises `CallFailed`, and `Disconnected` when the connection breaks
-        before the answer: whether it was done is unknown then."""
+        """Return the result of a call.
+
+        Raises `CallFailed`, and `Disconnected` when the connection breaks before the answer: the
+        call may have taken effect.
+        """
         number, frames = await self._begin(name, arguments)
         try:
             return (await _next(frames))["value"]
@@ -108,16 +113,20 @@ class Client:
             self._frames.pop(number, None)
 
     async def send(self, session: str | None, text: str, **more: Any) -> str:
-        """Say something; returns the session's id once it is on disk. It is taken once, also when
-        the connection breaks. Raises `CallFailed`, `Disconnected`."""
+        """Send a message; return the session's id after the message is on disk.
+
+        It is accepted once, also when the connection breaks. Raises `CallFailed`, `Disconnected`.
+        """
         if session is None:
             session = str(await self._until_done("create_session", {}))
         arguments = {"session": session, "text": text, "event_id": uuid.uuid4().hex, **more}
         return str(await self._until_done("send_message", arguments))
 
     async def follow(self, session: str, after: int = 0, **more: Any) -> AsyncIterator[Event]:
-        """The events of a session from message number `after` on, each message once, as long as
-        they are asked for. Raises `CallFailed`, `Disconnected`."""
+        """Yield the events of a session after message number `after`, without end.
+
+        Each message occurs once. Raises `CallFailed`, `Disconnected`.
+        """
         tries = _Tries(self._patience_s)
         while True:
             arguments = {"session": session, "after": after, **more}
@@ -133,7 +142,7 @@ class Client:
                 await tries.wait_after(exc)
 
     async def _until_done(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """A call that may be made again."""
+        """Make a call that is safe to repeat, with retries."""
         tries = _Tries(self._patience_s)
         while True:
             try:
@@ -204,7 +213,7 @@ class Client:
         self._reading = asyncio.create_task(self._read(socket), name="kore client")
 
     async def _prove(self, socket: aiohttp.ClientWebSocketResponse, claim: KeyClaim) -> None:
-        """Raises `CallFailed` for a token that does not count, `KeyMismatch` for another server."""
+        """Raise `CallFailed` for an invalid token, `KeyMismatch` for another server."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(socket.close)
             async with asyncio.timeout(_PROOF_S):
@@ -246,7 +255,7 @@ class Client:
 
 
 class _Tries:
-    """How often something is tried again, and for how long at most."""
+    """Retries with growing waits, for a limited total time."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -258,7 +267,7 @@ class _Tries:
     _until: float | None
 
     async def wait_after(self, exc: Disconnected | CallFailed) -> None:
-        """Raises what no wait mends."""
+        """Wait before the next attempt; raise the error if it is permanent or time is up."""
         now = asyncio.get_running_loop().time()
         self._until = self._until or now + self._patience_s
         is_passing = isinstance(exc, Disconnected) or exc.code in _PASSING
@@ -278,7 +287,7 @@ def _is_loopback(address: str) -> bool:
 
 @contextmanager
 def _short_path(path: str) -> Iterator[str]:
-    """A name for a Unix socket that fits into an address (100 bytes), however deep it lies."""
+    """Provide a path of a Unix socket that fits into an address (100 bytes)."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES:
         yield path
         return
@@ -290,7 +299,7 @@ def _short_path(path: str) -> Iterator[str]:
 
 
 async def _next(frames: "asyncio.Queue[Event | None]") -> Event:
-    """Raises `Disconnected` at the end, and `CallFailed` for what the server reports."""
+    """Return the next frame; raise `Disconnected` at the end, `CallFailed` for an error."""
     frame = await frames.get()
     if frame is None:
         raise Disconnected("the connection broke")

@@ -36,7 +36,7 @@ from agent.types import (
 )
 from agent.version import VERSION
 
-# Prompts, answers, arguments and results are recorded only if this or `include_content` says so.
+# Prompts, answers, arguments and results are recorded only if this or `include_content` is set.
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 # Vendors that the conventions know by another name.
@@ -51,7 +51,7 @@ _SETTINGS = ("top_p", "seed", "stop_sequences", "frequency_penalty", "presence_p
 
 
 class OpenTelemetry:
-    """Spans go to the `tracer_provider`; without one to the global one."""
+    """Tracing with spans of the `tracer_provider`, or of the global one."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class OpenTelemetry:
         *,
         include_content: bool | None = None,
     ) -> None:
-        """`include_content` None leaves it to the environment (`CONTENT_VARIABLE`)."""
+        """Create a tracer; the default of `include_content` is the variable `CONTENT_VARIABLE`."""
         self._tracer = trace.get_tracer("kore", VERSION, tracer_provider)
         if include_content is None:
             include_content = os.environ.get(CONTENT_VARIABLE, "").lower() in ("1", "true")
         self._has_content = include_content
 
     def of(self, run: RunContext[Any]) -> TurnTracing:
-        """The spans of one turn."""
+        """Return the spans of one turn."""
         return _TurnSpans(self._tracer, run, has_content=self._has_content)
 
 
@@ -164,7 +164,7 @@ class _TurnSpans:
             f"{operation} {name}",
             kind=kind,
             attributes=values,
-            # An exception's text may quote what was said.
+            # An exception's text may quote the conversation.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -198,7 +198,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _part(part: Part) -> dict[str, Any] | None:
-    """The part without the data of pictures."""
+    """Return the part without the data of pictures."""
     match part:
         case Text(text):
             return {"type": "text", "content": text}

@@ -15,7 +15,7 @@ from agent.records import frozen
 if TYPE_CHECKING:
     import aiohttp
 
-# As a setting: no proxy, whatever the environment says.
+# As a setting: no proxy, regardless of the environment.
 DIRECT = "none"
 
 _HTTP = ("http", "https")
@@ -27,7 +27,7 @@ _USUAL_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 @frozen
 class OutboundProxy:
-    """A proxy; its `url` may hold a password."""
+    """A proxy; its `url` may contain a password."""
 
     url: str = field(repr=False)
 
@@ -69,8 +69,8 @@ def proxy_for(
 ) -> OutboundProxy | None:
     """Return the proxy for requests to an address; None to connect directly.
 
-    A `configured` one wins over HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the
-    environment. Raises `ConfigError` for an address that is none.
+    A `configured` one wins over HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment.
+    Raises `ConfigError` for an invalid address.
     """
     parts = _split(url)
     if parts is None or not parts.hostname or _is_loopback(parts.hostname):
@@ -84,9 +84,9 @@ def proxy_for(
 
 
 def open_session(proxy: OutboundProxy | None, **options: Any) -> "aiohttp.ClientSession":
-    """Return an aiohttp session whose requests go through the proxy.
+    """Return an aiohttp session whose requests use the proxy.
 
-    `options` are those of `aiohttp.ClientSession`, and `connector_options` of its connector.
+    `options` are passed to `aiohttp.ClientSession`, and `connector_options` to its connector.
     Raises `ConfigError` when a SOCKS proxy needs a package that is missing.
     """
     import aiohttp
@@ -117,7 +117,7 @@ def _socks_connector(proxy: OutboundProxy, options: Mapping[str, Any]) -> "aioht
     from agent.proxies.socks_connector import SocksConnector
 
     scheme, _, rest = proxy.url.partition(":")
-    # The proxy resolves the names: those who need one may have no DNS for the world.
+    # The proxy resolves the names, because the machine may have no DNS for public names.
     url = f"{scheme.removesuffix('h').removesuffix('a')}:{rest}"
     connector: aiohttp.BaseConnector = SocksConnector.from_url(url, rdns=True, **options)
     return connector

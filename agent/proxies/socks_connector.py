@@ -9,8 +9,10 @@ from aiohttp_socks import ProxyConnectionError, ProxyConnector, ProxyError, Prox
 
 
 class SocksConnector(ProxyConnector):
-    """Raises aiohttp's `ClientProxyConnectionError` for every way in which no connection comes
-    about: nothing was sent then."""
+    """A connector that raises aiohttp's `ClientProxyConnectionError` if no connection is made.
+
+    Nothing was sent then, regardless of the reason.
+    """
 
     async def _wrap_create_connection(
         self, *args: Any, req: aiohttp.ClientRequest, **kwargs: Any
@@ -19,7 +21,7 @@ class SocksConnector(ProxyConnector):
             connection: tuple[Transport, ResponseHandler] = await super()._wrap_create_connection(
                 *args, req=req, **kwargs
             )
-        # A proxy that ends the connection without a reply, as that of `ssh -D`, is an EOFError.
+        # A proxy that closes the connection without a reply, such as `ssh -D`, causes an EOFError.
         except (ProxyError, ProxyConnectionError, ProxyTimeoutError, OSError, EOFError) as exc:
             error = OSError(str(exc))
             raise aiohttp.ClientProxyConnectionError(req.connection_key, error) from exc

@@ -1,1 +1,1 @@
-"""What Kore knows of code, measured."""
+"""Benchmarks of code intelligence."""

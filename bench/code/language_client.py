@@ -1,4 +1,4 @@
-"""The least that asks a language server what is wrong with a text: what Kore is measured beside."""
+"""Minimal client for diagnostics of a language server, as a baseline."""
 
 import json
 import subprocess
@@ -10,7 +10,10 @@ _TSSERVER = "typescript.tsserverRequest"
 
 
 class BareLanguageServer:
-    """Started without a sandbox; `diagnose` waits for what it says of that text and no other."""
+    """A language server without a sandbox.
+
+    `diagnose` waits for the diagnostics of exactly that text.
+    """
 
     def __init__(self, command: Sequence[str], folder: Path, language: str) -> None:
         self._process = subprocess.Popen(
@@ -37,7 +40,7 @@ class BareLanguageServer:
         self._send({"method": "initialized", "params": {}})
 
     def diagnose(self, path: Path, text: str) -> Any:
-        """Tell it the text of a file, and wait for what it finds."""
+        """Send the text of a file, and wait for its diagnostics."""
         self._version += 1
         uri = path.as_uri()
         document = {"uri": uri, "version": self._version}
@@ -55,7 +58,7 @@ class BareLanguageServer:
             return self.request("textDocument/diagnostic", textDocument={"uri": uri})
 
         def is_known(_: object) -> bool:
-            # Some say only after their start that they are to be asked.
+            # Some servers register for diagnostic requests only after their start.
             return self._registered or self._pushed.get(uri, 0) >= self._version
 
         message = self._receive(is_known)
@@ -80,7 +83,7 @@ class BareLanguageServer:
         self._process.stdin.flush()
 
     def _receive(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read until the message that is waited for, and answer what the server asks meanwhile."""
+        """Read until the expected message, and answer the server's requests in the meantime."""
         assert self._process.stdout is not None
         while True:
             length = 0

@@ -1,4 +1,4 @@
-"""Trees of many files, for what walks and watches them."""
+"""Trees of many files, for benchmarks that walk and watch them."""
 
 import tempfile
 from collections.abc import Iterator
@@ -8,8 +8,10 @@ _SIZES = ((10_000, 1_000), (100_000, 10_000))
 
 
 def large_trees() -> Iterator[tuple[Path, int, str]]:
-    """One after the other, each gone before the next: its root, how many folders it has, and what
-    it is in words."""
+    """Yield one tree after the other: root, number of folders, and description.
+
+    Each tree is removed before the next one is made.
+    """
     for files, folders in _SIZES:
         with tempfile.TemporaryDirectory(prefix="kore-bench-") as name:
             root = Path(name).resolve()

@@ -1,5 +1,7 @@
-"""Language servers: their start, and an edit until it is known what it breaks, beside a bare client
-of the same server. What is not installed is left out."""
+"""Benchmark of language servers: start, and time from an edit to its diagnostics.
+
+The baseline is a bare client of the same server. Servers that are not installed are left out.
+"""
 
 import json
 import shutil
@@ -28,7 +30,7 @@ STARTS = 5
 EDITS = 60
 _MOST_S = 60.0
 _PROJECTS = ROOT / "tests" / "contracts" / "lsp_projects"
-# The project of a language, a file in it, and a part of that with what breaks it.
+# The project of a language, a file in it, and a part of the file with a replacement that breaks it.
 _CASES = {
     ".py": ("python", "shop/basket.py", "return amount if label else 0", "return amonut"),
     ".ts": ("typescript", "src/basket.ts", "label ? amount : 0", "amonut"),
@@ -90,7 +92,7 @@ def _services(
 
 
 async def _start_ms(server: LspServerSettings, folder: Path, path: Path) -> float:
-    """From its first question on, in the sandbox, until it has said what it can."""
+    """Return the time from the first request to the diagnostics, in the sandbox."""
 
     async def nothing(session: object) -> None:
         return None
@@ -109,7 +111,7 @@ async def _start_ms(server: LspServerSettings, folder: Path, path: Path) -> floa
 def _bare_edits(bare: BareLanguageServer, path: Path, old: str, new: str) -> list[float]:
     text = path.read_text(encoding="utf-8")
     taken = []
-    # One that says nothing would be waited for without end.
+    # Without the guard, a silent server would block the benchmark for ever.
     guard = threading.Timer(_MOST_S, bare.close)
     guard.start()
     try:
@@ -127,7 +129,7 @@ def _bare_edits(bare: BareLanguageServer, path: Path, old: str, new: str) -> lis
 async def _edits(
     server: LspServerSettings, folder: Path, path: Path, old: str, new: str
 ) -> list[float]:
-    """Calls of `edit_file`, from the arguments to the result with what is broken now."""
+    """Return the durations of `edit_file` calls, including the diagnostics in the result."""
     services, defaults, tools = _services(server, folder)
     taken = []
     try:

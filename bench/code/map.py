@@ -1,6 +1,6 @@
-"""The map of a repository: the first answer, until all files were looked at, and the next answer.
+"""Benchmark of the repository map: first answer, complete scan, and next answer.
 
-The comparison is one process that only parses the same files, without a limit.
+The baseline is one process that only parses the same files, without a limit.
 """
 
 import subprocess
@@ -66,7 +66,7 @@ async def _of_size(root: Path, count: int) -> list[Figure]:
 
 
 def _make(root: Path, count: int) -> list[Path]:
-    """Files that use each other: the lower the number, the more."""
+    """Create files that use each other: the lower the number, the more uses."""
     paths = []
     for number in range(count):
         path = root / f"package_{number // 50}" / f"module_{number}.py"
@@ -86,7 +86,7 @@ def _make(root: Path, count: int) -> list[Path]:
 
 
 def _parse_s(paths: Sequence[Path]) -> float:
-    """How long one process takes to read the tags of the files."""
+    """Return the time that one process takes to read the tags of the files."""
     questions = "".join(f'"{path}"\n' for path in paths)
     began = time.perf_counter()
     done = subprocess.run(

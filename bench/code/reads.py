@@ -1,6 +1,6 @@
-"""What 40 readings of ten files cost a conversation in tokens, when some files change meanwhile.
+"""Token cost of 40 reads of ten files in a conversation, with some files changing meanwhile.
 
-Beside it what they would cost if each result held the whole text. The files are Kore's own.
+The baseline returns the whole text each time. The files are Kore's own.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from bench.process import ROOT
 READINGS = 40
 _MODULES = (ROOT / "agent" / "context").glob("*.py")
 _FILES = sorted(_MODULES, key=lambda path: path.stat().st_size)[-10:]
-# Of so many readings one comes after an edit of the file by its owner.
+# Reads between edits of a file by its owner.
 _CHANGED_EVERY = 8
 
 
@@ -41,7 +41,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def _script(folder: Path, whole: list[int]) -> Iterator[Message]:
-    """A model that goes through the files again and again, in changing orders."""
+    """Return a model that reads the files again and again, in changing orders."""
     names = [path.name for path in _FILES]
     for number in range(READINGS):
         path = folder / names[(number * 7 + number // len(names)) % len(names)]

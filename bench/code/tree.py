@@ -1,6 +1,6 @@
-"""The tree of a project that the model is shown, and the second telling of it.
+"""Benchmark of the project tree in the model's context, and of its update.
 
-The comparison is a walk over the same folders by os.walk.
+The baseline is a walk over the same folders by os.walk.
 """
 
 import os
@@ -31,7 +31,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def _news(root: Path, size: str) -> list[Figure]:
-    """What is told first, and after one file was added at the top."""
+    """Measure the first tree, and the update after one file was added at the top."""
     project = ProjectContext(root)
     first = project.news()
     (root / "new.py").write_text("x")

@@ -1,7 +1,6 @@
-"""Watching a project: what it takes to begin, at rest, and from a write to its event.
+"""Benchmark of project watching: start, idle cost, and time from a write to its event.
 
-The comparison is the recursive watch of watchfiles at its defaults, which also watches what is
-left out.
+The baseline is the recursive watch of watchfiles at its defaults, which also watches ignored files.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ def _in_process(way: str, root: Path, folders: int) -> Any:
 
 @asynccontextmanager
 async def _kore(root: Path) -> AsyncIterator[AsyncIterator[int]]:
-    """The number of changes in each batch, once it has begun."""
+    """Yield the number of changes in each batch, after the watch has begun."""
     from agent.code.watch.project_watches import ProjectWatches
 
     watches = ProjectWatches()
@@ -82,7 +81,7 @@ async def _watchfiles(root: Path) -> AsyncIterator[AsyncIterator[int]]:
 
     stream = counts()
     first = asyncio.ensure_future(anext(stream))
-    # It does not say when it has begun: its first step holds the loop until then.
+    # watchfiles does not report its start: its first step blocks the loop until then.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     (root / "first").write_text("x")
@@ -105,7 +104,7 @@ async def _measure(way: str, root: Path, folders: int) -> dict[str, Any]:
             (root / f"{folder // 100}/{folder % 100}/0.py").write_text("y")
             await anext(counts)
             waits.append((time.perf_counter() - wrote) * 1000)
-        # Somebody waits for the next change, or watchfiles would not look.
+        # Wait for the next change, or watchfiles would not look.
         pending = asyncio.ensure_future(anext(counts))
         cpu = time.process_time()
         await asyncio.sleep(REST_S)
@@ -128,7 +127,7 @@ async def _measure(way: str, root: Path, folders: int) -> dict[str, Any]:
 
 
 async def _beat(stalls: list[float]) -> None:
-    """How long the loop did not run, each time."""
+    """Record the time that the loop was blocked, each time."""
     last = time.perf_counter()
     while True:
         await asyncio.sleep(0.001)

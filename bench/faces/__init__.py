@@ -1,1 +1,1 @@
-"""Faces that Kore is reached by."""
+"""Benchmarks of user interfaces."""

@@ -1,6 +1,6 @@
-"""Many clients of one server: what an idle one holds, and how long 50 that talk at once wait.
+"""Benchmark of many clients of one server: memory when idle, and latency of 50 active ones.
 
-Beside it the same connections to an aiohttp server of a few lines, in the same run.
+The baseline is the same connections to an aiohttp server of a few lines, in the same run.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from kore.client import Client
 
 IDLE, TALKING, ROUNDS = 500, 50, 4
 _SETTLE_S = 1.0
-# Answers a WebSocket with what it was sent.
+# Echo server for WebSockets.
 _BARE = """
 import sys
 from aiohttp import web
@@ -82,7 +82,7 @@ async def serving(stage: Stage) -> AsyncIterator[tuple[Running, str, str]]:
 
 @asynccontextmanager
 async def _idle(address: str, token: str) -> AsyncIterator[None]:
-    """Connections that follow one session in which nothing is said."""
+    """Open connections that follow one session without activity."""
     async with AsyncExitStack() as stack:
         kore = await stack.enter_async_context(Client(address, token))
         session = await kore.call("create_session")
@@ -103,7 +103,7 @@ async def _idle(address: str, token: str) -> AsyncIterator[None]:
 
 
 async def _talk(address: str, token: str) -> tuple[list[float], list[float]]:
-    """Milliseconds to the first event and to the end of each turn."""
+    """Return milliseconds to the first event and to the end of each turn."""
     firsts: list[float] = []
     wholes: list[float] = []
 

@@ -1,8 +1,8 @@
-"""The full-screen terminal beside a session of 5,000 messages: a key, a word that streams in, a
-window of another width; next to a textual program of a few lines in the same run.
+"""Benchmark of the full-screen terminal with a session of 5,000 messages.
 
-All of it is measured in textual's own test harness, without a terminal: what the harness itself
-waits is in both columns.
+Measures a key, a streamed word and a resized window. The baseline is a textual program of a few
+lines in the same run. Everything runs in textual's own test harness, without a terminal: delays of
+the harness are in both columns.
 """
 
 import statistics
@@ -48,7 +48,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _timed(count: int, act: Callable[[int], Awaitable[Any]]) -> list[float]:
-    """Milliseconds of each time."""
+    """Return the milliseconds of each call."""
     times = []
     for n in range(count):
         began = time.perf_counter()
@@ -76,7 +76,7 @@ async def _bare() -> "AsyncIterator[Pilot[None]]":
 
 @asynccontextmanager
 async def _ours() -> "AsyncIterator[tuple[Pilot[None], Callable[[Pilot[None]], Awaitable[None]]]]":
-    """A tab whose session has so many messages; the second is a word that streams in."""
+    """Provide a tab whose session has `MESSAGES` messages, and a function that streams a word."""
     import tempfile
     from pathlib import Path
 

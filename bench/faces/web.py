@@ -1,7 +1,8 @@
-"""The web page in a headless Chromium: its first paint and bytes, a reply that streams beside
-10,000 messages, scrolling through all of them, and its heap after an hour's events.
+"""Benchmark of the web page in a headless Chromium.
 
-Beside each the same with a page of plain text from the same server, in the same browser.
+Measures first paint and bytes, a streamed reply below 10,000 messages, scrolling through all of
+them, and the heap after an hour's events. The baseline is a page of plain text from the same
+server, in the same browser.
 """
 
 import statistics
@@ -26,7 +27,7 @@ TOKENS_PER_S, STREAM_S = 200, 8
 # Twenty pieces a second for an hour.
 HOUR_EVENTS, HOUR_TURNS = 72_000, 12
 FIRST_PAINT_MS, FIRST_BYTES_KB, FRAMES_PER_S, HEAP_MB = 300.0, 150.0, 55.0, 10.0
-# Any file of the page that holds no script.
+# Any file of the page without a script.
 _PLAIN = "/web/vendor/preact.LICENSE"
 _PAINT = """
 () => new Promise(resolve => new PerformanceObserver(
@@ -71,7 +72,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         return []
     async with open_stage(command, keep=5) as stage:
         async with serving(stage):
-            pass  # makes the database
+            pass  # creates the database
         with closing(connect(stage.home / "kore.db")) as connection:
             tx = SqliteTransaction(connection)
             session = store_talk(tx, OWNER, MESSAGES)
@@ -115,7 +116,7 @@ async def _visits(context: "BrowserContext", address: str) -> list[Figure]:
 async def _visit(
     context: "BrowserContext", address: str, wanted: str
 ) -> tuple[float, float, float]:
-    """With an empty cache: milliseconds to the first paint and until that is there, and KB."""
+    """Return milliseconds to the first paint and to `wanted`, and KB, with an empty cache."""
     received: list[float] = []
     page = await context.new_page()
     network = await context.new_cdp_session(page)
@@ -139,7 +140,7 @@ def _sampled(name: str, unit: str, times: list[float], bare: list[float], **more
 
 @asynccontextmanager
 async def _frames(page: "Page", frames: list[float]) -> AsyncIterator[None]:
-    """The times between the frames that are drawn meanwhile."""
+    """Record the times between the frames that are drawn during the block."""
     await page.evaluate(_COUNT_FRAMES)
     yield
     frames += await page.evaluate(_END_FRAMES)

@@ -1,4 +1,4 @@
-"""Two hundred agents out of files like those that people publish, read anew and cached."""
+"""Benchmark of 200 agent definitions like published ones, uncached and cached."""
 
 import tempfile
 import time
@@ -10,7 +10,8 @@ from bench.figure import Figure, sampled
 
 FILES = 200
 ROUNDS = 15
-# Half of what is published is not valid YAML, mostly because of a colon in the description.
+# Half of the published definitions are not valid YAML, mostly because of a colon in the
+# description.
 _HEADS = (
     "description: Use this agent when: the user asks. <example>Context: x\\nuser: 'y'</example>",
     "description: Reviews changes for mistakes and risks.\ncolor: blue",

@@ -1,4 +1,4 @@
-"""Many people at once: 200 messages from 50 chats, and a model that thinks for 200 ms."""
+"""Benchmark of a burst: 200 messages from 50 chats, and a model with a latency of 200 ms."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _burst(stage: Stage) -> tuple[float, list[str]]:
-    """Seconds from the first delivery to the last answer, and what was wrong with the answers."""
+    """Return seconds from the first delivery to the last answer, and errors in the answers."""
     since = await stage.effects()
     chats = [OWNER + 1 + n for n in range(CHATS)]
     said = [{"chat_id": chat, "text": f"m{n} of {chat}"} for n in range(EACH) for chat in chats]

@@ -1,6 +1,6 @@
-"""What a tool call costs beside the bare function, in a real `kore agent` with all that guards it.
+"""Cost of a tool call compared with the bare function, in a real `kore agent` with all safeguards.
 
-Policy, audit, journal and undo are on. One run makes one call, another one many; what a call costs
+Policy, audit, journal and undo are on. One run makes one call, another one many; the cost of a call
 is the difference between them, divided.
 """
 
@@ -18,8 +18,8 @@ from bench.process import environ, wall_ms
 
 CALLS = 100
 ROUNDS = 5
-# What a call must have on the disk, beside the file itself, before it goes on: the journal and
-# (twice) the audit log; an edit also its beginning and what it takes to undo it.
+# Syncs to disk for each call, in addition to the file itself: the journal and (twice) the audit
+# log; for an edit also its beginning and its undo data.
 _READ_SYNCS, _EDIT_SYNCS = 1, 5
 
 
@@ -75,7 +75,7 @@ def _figures(
 
 
 def _run(command: Sequence[str], home: Path, tool: str, count: int) -> tuple[float, float]:
-    """The whole process: time and CPU in milliseconds."""
+    """Return time and CPU of the whole process, in milliseconds."""
     more = ', "old_string": "text", "new_string": "word"' if tool == "edit_file" else ""
     asked = "\n".join(f'!tool {tool} {{"path": "{n}.txt"{more}}}' for n in range(count))
     options = ["--model", "offline/echo", "--permission-mode", "accept-edits"]
@@ -85,7 +85,7 @@ def _run(command: Sequence[str], home: Path, tool: str, count: int) -> tuple[flo
 
 
 def _cpu_s() -> float:
-    """Of the processes that have ended."""
+    """Return the CPU time of ended processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def _edit(path: Path) -> None:
-    """As a careful script does it: whole or not at all, and on the disk."""
+    """Edit a file as a careful script does it: atomically, and synced to disk."""
     new = path.with_name(".new")
     with new.open("w") as file:
         file.write(path.read_text().replace("text", "word", 1))

@@ -1,5 +1,7 @@
-"""Two hundred chats at once behind Telegram's limits, which the stand-in enforces: who waits how
-long for an answer, and how often the limits were hit."""
+"""Benchmark of 200 simultaneous chats under Telegram's limits, which the fake API enforces.
+
+Measures the wait for each answer, and the number of requests over the limits.
+"""
 
 import statistics
 from collections import defaultdict
@@ -9,7 +11,7 @@ from bench.figure import Figure, percentile
 from bench.stage import OWNER, Stage, open_stage
 
 CHATS = 200
-# Of them; a group is written to by its name.
+# Groups among the chats; messages in them address the bot by name.
 GROUPS = 20
 ROUNDS = 5
 # Long enough for "typing" to be shown, which counts as well.
@@ -42,7 +44,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _round(stage: Stage, round_: int) -> Mapping[int, float]:
-    """Everybody writes at once, and again when everybody is answered: seconds of waiting."""
+    """Return seconds of waiting per chat: all chats write at once, after all earlier answers."""
     since = await stage.effects()
     chats = [OWNER + n if n >= GROUPS else -1000 - n for n in range(CHATS)]
     said = [_update_of(chat, f"m{round_}") for chat in chats]

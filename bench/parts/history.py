@@ -1,7 +1,7 @@
-"""What a long conversation costs: turns at 10, 200 and 1,000 messages of history.
+"""Cost of a long conversation: turns at 10, 200 and 1,000 messages of history.
 
-A long request takes longer by itself, for everybody: the bare request with the very same body is
-measured too, and taken off.
+A long request takes longer in any program, so the bare request with the very same body is measured
+too, and subtracted.
 """
 
 import statistics
@@ -24,7 +24,7 @@ WARM_UPS = 2
 async def measure(command: Sequence[str]) -> list[Figure]:
     async with open_stage(command) as stage:
         async with stage.gateway():
-            pass  # makes the database
+            pass  # creates the database
         for n, length in enumerate(LENGTHS):
             _prepare(stage, OWNER + n, length)
         async with stage.gateway():
@@ -48,7 +48,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def _prepare(stage: Stage, chat: int, length: int) -> None:
-    """Put a conversation of so many messages into the journal."""
+    """Store a conversation of `length` messages in the journal."""
     messages: list[Message] = []
     for n in range(length // 2):
         messages.append(user(f"Question {n}: what should I know about topic number {n} today?"))
@@ -64,7 +64,7 @@ def _prepare(stage: Stage, chat: int, length: int) -> None:
 
 
 async def _bare(model: Server, bodies: Sequence[bytes]) -> list[list[float]]:
-    """The same requests again, from a connection that is kept open."""
+    """Repeat the same requests over a persistent connection."""
     taken: list[list[float]] = [[] for _ in LENGTHS]
     headers = {"Content-Type": "application/json"}
     url = f"{model.url}/v1/chat/completions"

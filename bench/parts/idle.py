@@ -1,4 +1,4 @@
-"""The gateway at rest with Telegram: how soon it polls, and what it holds in memory."""
+"""Benchmark of the idle gateway with Telegram: time to the first poll, and memory."""
 
 import asyncio
 import statistics

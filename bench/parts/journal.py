@@ -1,4 +1,4 @@
-"""What it costs to have something on disk, next to SQLite alone on the same disk."""
+"""Cost of a durable write, compared with SQLite alone on the same disk."""
 
 import asyncio
 import sqlite3
@@ -63,7 +63,7 @@ class BareDisk(AbstractContextManager["BareDisk"]):
         self._connection.close()
 
     def commit_ms(self) -> float:
-        """One row, one commit on disk."""
+        """Return the time of one row in one commit on disk."""
         began = time.perf_counter()
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute(_INSERT, (_TEXT,))

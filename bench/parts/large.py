@@ -1,4 +1,4 @@
-"""What a message costs a Kore that has done 200,000 turns, beside one that has done none."""
+"""Cost of a message in a database with 200,000 turns, compared with an empty one."""
 
 import asyncio
 import statistics
@@ -27,7 +27,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         stages = [await stack.enter_async_context(open_stage(command)) for _ in range(2)]
         for stage in stages:
             async with stage.gateway():
-                pass  # makes the database
+                pass  # creates the database
         await asyncio.to_thread(fill, stages[1].home / "kore.db")
         running = [await stack.enter_async_context(stage.gateway()) for stage in stages]
         taken, cpu = await _converse(stages, running)
@@ -44,8 +44,10 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 async def _converse(
     stages: Sequence[Stage], running: Sequence[Running]
 ) -> tuple[list[list[float]], list[float]]:
-    """The milliseconds of each turn and the CPU of a turn; the two take turns, so that a busy
-    machine is as busy for both."""
+    """Return the milliseconds of each turn and the CPU of a turn.
+
+    Both gateways alternate, so that a busy machine affects them equally.
+    """
     taken: list[list[float]] = [[] for _ in stages]
     since = [await stage.effects() for stage in stages]
     began = [0.0 for _ in stages]
@@ -62,7 +64,7 @@ async def _converse(
 
 
 def fill(path: Path) -> None:
-    """Months of use, by SQL: each turn with its question, its answer and a tool call."""
+    """Fill a database by SQL with months of use: each turn has question, answer and a tool call."""
     with closing(connect(path)) as connection:
         tx = SqliteTransaction(connection)
         tx.run("BEGIN")

@@ -1,7 +1,7 @@
-"""The core alone, as a library: streamed chunks, and turns that call tools.
+"""Benchmark of the core as a library: streamed chunks, and turns that call tools.
 
-The comparison makes the same requests with the same HTTP library, parses every chunk and reads the
-same files, with no promise of any kind.
+The baseline makes the same requests with the same HTTP library, parses every chunk and reads the
+same files, without any guarantees.
 """
 
 import json
@@ -33,7 +33,7 @@ READS = 8
 
 @dataclass(slots=True)
 class CallTimes:
-    """One round: CPU and time in all, and the time until the first text, in milliseconds."""
+    """One round: total CPU and time, and the time until the first text, in milliseconds."""
 
     cpu_ms: float
     ms: float
@@ -84,7 +84,7 @@ async def _stage() -> AsyncIterator[tuple[str, Path, aiohttp.ClientSession]]:
 async def _rounds(
     url: str, folder: Path, session: aiohttp.ClientSession, model: str
 ) -> tuple[list[CallTimes], list[CallTimes]]:
-    """Both in turns, so that the machine's moods meet both; the first round warms up."""
+    """Run both in turns, so that machine load affects both; the first round warms up."""
     key = "a-key-that-is-looked-for"
     config = ModelConfig("m", f"openai/{model}", api_base=url, api_key=key)
     agent = Agent(ModelPool("m", known=[config]), workspace=folder)

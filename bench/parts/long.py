@@ -1,6 +1,6 @@
-"""What a session of 10,000 messages costs beside one of 100: opening it, and a turn in it.
+"""Cost of a session of 10,000 messages compared with 100: opening it, and a turn in it.
 
-It is as long as one gets by talking: what is old has become a summary, in rows that stay.
+The session is as in practice: older messages are summarized, and their rows remain.
 """
 
 import statistics
@@ -32,7 +32,7 @@ LAST_WORDS = 6
 async def measure(command: Sequence[str]) -> list[Figure]:
     async with open_stage(command) as stage:
         async with stage.gateway():
-            pass  # makes the database
+            pass  # creates the database
         with closing(connect(stage.home / "kore.db")) as connection:
             tx = SqliteTransaction(connection)
             found = [store_talk(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
@@ -63,7 +63,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def store_talk(tx: Transaction, chat: int, length: int) -> str:
-    """A conversation of so many messages."""
+    """Store a conversation of `length` messages."""
     messages: list[Message] = []
     for n in range(length // 2):
         messages.append(user(f"Question {n}: what should I know about topic number {n} today?"))
@@ -77,7 +77,7 @@ def store_talk(tx: Transaction, chat: int, length: int) -> str:
 
 
 def summarize_talk(tx: Transaction, session: str) -> None:
-    """All but the newest messages become a summary."""
+    """Replace all but the newest messages by a summary."""
     tx.run("BEGIN")
     window = windows.load(tx, session)
     summary = Summary(
@@ -90,8 +90,7 @@ def summarize_talk(tx: Transaction, session: str) -> None:
 
 
 def _open_ms(tx: Transaction, session: str) -> list[float]:
-    """What `kore agent -r` asks of the database: the list of sessions, this one, its last words,
-    and its window."""
+    """Run the queries of `kore agent -r`: list of sessions, session, last messages and window."""
     taken = []
     for _ in range(OPENINGS):
         began = time.perf_counter()

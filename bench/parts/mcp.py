@@ -1,6 +1,6 @@
-"""MCP servers: what configured ones cost that nobody uses, one call, and the tokens of many tools.
+"""Benchmark of MCP servers: unused servers, one call, and the tokens of many tools.
 
-The servers are the stand-in of the tests, as processes.
+The servers are the tests' fake, as processes.
 """
 
 import json
@@ -31,7 +31,7 @@ _SERVER = str(ROOT / "tests" / "fakes" / "mcp_server.py")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One run of a process, from its start to its end, and the most memory that it held."""
+    """One run of a process: its duration and its peak memory."""
 
     ms: float
     resident_mb: float
@@ -42,7 +42,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _unused(command: Sequence[str]) -> list[Figure]:
-    """`kore agent -m hi` with servers whose tools are known, and without any, in turns."""
+    """Run `kore agent -m hi` with servers whose tools are known, and without any, in turns."""
     taken: dict[int, list[Cost]] = {0: [], SERVERS: []}
     async with open_stage(command) as none, open_stage(command) as ten:
         _configure(ten, {f"s{n}": [] for n in range(SERVERS)})
@@ -50,7 +50,7 @@ async def _unused(command: Sequence[str]) -> list[Figure]:
         for n in range(RUNS + 2):
             for count, stage in stages.items():
                 cost = _cost([*command, "agent", "-m", "hi"], stage)
-                # The first runs make the workspace, and ask the servers for their tools.
+                # The first runs create the workspace, and ask the servers for their tools.
                 if n > 1:
                     taken[count].append(cost)
         asked = await ten.model.get("requests", since=0)
@@ -88,7 +88,7 @@ def _cost(words: Sequence[str], stage: Stage) -> Cost:
 
 
 def _configure(stage: Stage, servers: dict[str, list[str]]) -> None:
-    """Have stand-ins by these names, which behave like this."""
+    """Configure fake servers with these names and command-line arguments."""
     path = stage.home / "config.json"
     config = json.loads(path.read_text())
     config["mcp_servers"] = {
@@ -99,7 +99,7 @@ def _configure(stage: Stage, servers: dict[str, list[str]]) -> None:
 
 
 async def _calls() -> Figure:
-    """A call through Kore's tool, and through the SDK alone, in turns."""
+    """Measure a call through Kore's tool, and through the SDK alone, in turns."""
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -136,7 +136,7 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _tokens(command: Sequence[str]) -> Figure:
-    """The first request with 200 tools of servers, less the one without any."""
+    """Measure the first request with 200 tools of servers, minus the request without any."""
     sizes = []
     for servers in ({}, {"big": ["many"]}):
         async with open_stage(command) as stage:

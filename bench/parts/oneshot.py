@@ -1,4 +1,4 @@
-"""`kore agent -m hi`: the whole process, with a model that answers at once."""
+"""Benchmark of `kore agent -m hi`: the whole process, with a model that answers at once."""
 
 import statistics
 import sys
@@ -17,7 +17,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     async with open_stage(command) as stage:
         env, cwd = environ(stage.home), stage.home.parent
         script = [sys.executable, "-m", "bench.bare", "once", stage.model.url, "hi"]
-        # The first run makes the workspace and the database.
+        # The first run creates the workspace and the database.
         for n in range(RUNS + 1):
             kore_ms = wall_ms([*command, "agent", "-m", "hi"], env, cwd)
             bare_ms = wall_ms(script, env, cwd)

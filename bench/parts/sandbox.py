@@ -1,4 +1,4 @@
-"""What it costs to start a command in each sandbox, against a bare `sh -c true`."""
+"""Cost of starting a command in each sandbox, compared with a bare `sh -c true`."""
 
 import asyncio
 import statistics
@@ -33,7 +33,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
                 continue  # not on this machine
         kept: list[float] = []
         for n in range(RUNS + 1):
-            # In turns, so that a busy moment of the machine falls on all of them.
+            # In turns, so that machine load affects all of them.
             bare = wall_ms(["sh", "-c", "true"], environ(), workspace)
             times = {name: await _start_ms(box, workspace) for name, box in boxes.items()}
             began = time.perf_counter()

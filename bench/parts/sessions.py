@@ -1,4 +1,4 @@
-"""What a gateway holds for conversations that rest."""
+"""Memory of a gateway per idle conversation."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _growth_kb(stage: Stage, running: Running) -> float:
-    """For each conversation, from the first answered one on."""
+    """Return the growth per conversation, after the first answered one."""
     _, since = await stage.turn_ms(OWNER, "hi", await stage.effects())
     before = running.resident_mb()
     for first in range(0, SESSIONS, _AT_ONCE):

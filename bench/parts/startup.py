@@ -1,4 +1,4 @@
-"""How long `kore` takes to say a word about itself."""
+"""Startup time of `kore --version` and `kore --help`."""
 
 import statistics
 import sys
@@ -22,7 +22,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             "--help": [*command, "--help"],
         }
         taken: dict[str, list[float]] = {name: [] for name in wanted}
-        # In turns, so that a busy moment of the machine falls on all of them.
+        # In turns, so that machine load affects all of them.
         for n in range(RUNS + 1):
             for name, words in wanted.items():
                 elapsed_ms = wall_ms(words, env, cwd)

@@ -1,4 +1,4 @@
-"""What a conversation costs in input tokens (characters / 4), and how much a prompt cache saves."""
+"""Cost of a conversation in input tokens (characters / 4), and savings by a prompt cache."""
 
 import json
 import subprocess
@@ -73,7 +73,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def _make_project(root: Path) -> Path:
-    """A small repository, with one file that is not in it yet."""
+    """Create a small repository with one uncommitted file."""
     for name, text in _FILES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _script() -> list[dict[str, object]]:
 
 
 def _share(before: str, after: str) -> float:
-    """How much of a request, without its closing brackets `]}`, begins the next one."""
+    """Return the share of a request, without its closing `]}`, that the next one begins with."""
     common = next(
         (n for n, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1),
         len(after),

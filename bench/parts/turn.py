@@ -1,4 +1,4 @@
-"""One message through the gateway: from its delivery to the full answer, one at a time."""
+"""Benchmark of one message at a time, from its delivery to the full answer."""
 
 import statistics
 import tempfile
@@ -38,7 +38,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 async def _converse(
     stage: Stage, running: Running, disk: BareDisk
 ) -> tuple[list[float], float, list[float]]:
-    """The milliseconds of each turn, the process's CPU per turn, and a commit after each turn."""
+    """Return milliseconds per turn, the process's CPU per turn, and a commit after each turn."""
     since = await stage.effects()
     taken: list[float] = []
     commits: list[float] = []

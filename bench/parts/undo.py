@@ -1,4 +1,4 @@
-"""A snapshot of 10,000 files before and after a command, beside a bare walk of the same files."""
+"""Benchmark of undo snapshots of 10,000 files, compared with a bare walk of the same files."""
 
 import os
 import tempfile
@@ -40,7 +40,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 def _fill(root: Path) -> None:
-    """Files as of a project: 2 KB on average, 50 in a folder, changed a day ago."""
+    """Create files like a project's: 2 KB on average, 50 in a folder, changed a day ago."""
     yesterday = time.time() - 86_400
     for number in range(FILES):
         path = root / f"package{number // 500}" / f"part{number // 50 % 10}" / f"file{number}.py"
@@ -48,7 +48,7 @@ def _fill(root: Path) -> None:
         path.write_text(f"# {number}\n" + "value = compute(other, 12)\n" * (number % 150))
         os.utime(path, (yesterday, yesterday))
     (root / ".gitignore").write_text("*.pyc\n__pycache__/\nbuild/\n/dist\n*.log\n.venv\n")
-    # What has just been written may still change unnoticed and is read again.
+    # Recently written files may still change unnoticed, so they would be read again.
     time.sleep(1.5)
 
 

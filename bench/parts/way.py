@@ -1,5 +1,8 @@
-"""What a plain message goes through: modules of Kore, switches between them, jobs and statements of
-the database, function calls. Counts, not times: they are the same on every machine."""
+"""Trace of a plain message: modules, switches, jobs, statements and function calls.
+
+Switches are changes between modules of Kore; jobs and statements belong to the database. The
+figures are counts, not times: they are the same on every machine.
+"""
 
 import asyncio
 import json
@@ -16,22 +19,22 @@ from bench.figure import Figure
 from bench.process import ROOT
 from bench.stage import OWNER, open_stage, until
 
-# What it is today: ADR 0104 says why it is not fewer.
+# The present number; ADR 0104 explains why it is not lower.
 GOAL_MODULES = 160
 GOAL_STATEMENTS = 30
 GOAL_JOBS = 5
 GOAL_FUNCTIONS = 9_500
-# What the engine says around the work that is handed to it, and what SQLite's triggers and full
-# text index do inside a statement.
+# Statements of the engine around the submitted work, and statements of SQLite's triggers and full
+# text index inside a statement.
 _FRAME = re.compile(r"--|(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b", re.IGNORECASE)
 _JOB = re.compile(r"SAVEPOINT\b", re.IGNORECASE)
-# After the answer has arrived: it is marked as sent.
+# After the answer has arrived, it is marked as sent.
 _REST_S = 1.0
 _FUNCTIONS_NOTE = "libraries' and C functions too, and each time that a coroutine goes on"
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
-    """`command` counts for nothing: only this source tree can be traced."""
+    """Measure this source tree, the only one that can be traced; `command` is ignored."""
     taken = await trace("hi")
     modules = {module for calls in taken["calls"] for module in calls}
     switches = sum(len(calls) - 1 for calls in taken["calls"])
@@ -53,7 +56,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def trace(text: str) -> Any:
-    """The calls and statements of one message in a conversation that has had another before."""
+    """Trace the calls and statements of the second message of a conversation."""
     with tempfile.TemporaryDirectory(prefix="kore-way-") as folder:
         file = Path(folder) / "way.json"
         command = [sys.executable, "-m", "bench.traced", str(file)]
@@ -74,7 +77,7 @@ async def trace(text: str) -> Any:
 
 
 def listing(taken: Any) -> str:
-    """The way of a message, for reading: each module with its switches, and each statement."""
+    """Return the trace for reading: each module with its switches, and each statement."""
     counts: dict[str, int] = {}
     for calls in taken["calls"]:
         for module in calls:

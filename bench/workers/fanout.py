@@ -1,7 +1,7 @@
-"""Messages between processes over NOTIFY and over NATS, and what NOTIFY costs those who commit.
+"""Benchmark of messages between processes over NOTIFY and NATS, and of NOTIFY's cost for commits.
 
-Sender and receiver are processes of their own, on loopback. PostgreSQL is on the disk and as safe
-as by default. Needs PostgreSQL, and nats-server in the PATH.
+Sender and receiver are processes of their own, on loopback. PostgreSQL is on disk, with its default
+durability. Needs PostgreSQL, and nats-server in the PATH.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from tests.nats_server import PROGRAM, NatsServer
 from tests.postgres_server import PostgresServer
 
 TOKEN_BYTES, LARGE_BYTES = 80, 100_000
-# A second: as many as 20 answers that stream at once.
+# Per second: as many as 20 streaming answers.
 TOKENS_S, LARGE_S = 500, 20
 PACED = 2_000
-# As many as a queue holds.
+# The capacity of a queue.
 TOKENS, LARGE = 100_000, 250
 COMMITTERS, COMMIT_S, ROUNDS = 16, 2.0, 4
 SENDERS = 4
 _STAMP = struct.Struct(">q")
-# What is sent meanwhile, and what each transaction does besides.
+# The concurrent stream, and the additional statement of each transaction.
 _COMMITS: dict[str, tuple[str | None, str | None]] = {
     "a commit, nothing beside": (None, None),
     "a commit beside streams over NATS": ("nats", None),
     "a commit beside streams over NOTIFY": ("notify", None),
-    # What Kore does not do: each of these waits for the one before.
+    # Not done by Kore: each of these waits for the previous one.
     "a commit that notifies": (None, "SELECT pg_notify('bench', %s)"),
 }
 _INSERT = "INSERT INTO bench (text) VALUES (%s)"
@@ -77,7 +77,7 @@ async def _carried(name: str, bus: str | None, store: str) -> list[Figure]:
 async def _receive(
     bus: str | None, store: str, size: int, rate: int, count: int
 ) -> tuple[list[int], float]:
-    """Nanoseconds from publish to receive of each, and seconds from the first publish on."""
+    """Return nanoseconds from publish to receive of each, and seconds since the first publish."""
     loop, latencies, stamps = asyncio.get_running_loop(), [], []
     connected, is_complete = asyncio.Event(), asyncio.Event()
 
@@ -103,7 +103,7 @@ async def _receive(
 
 @contextmanager
 def _sender(bus: str | None, store: str, size: int, rate: int, count: int) -> Iterator[None]:
-    """A process that publishes, `rate` a second (0: all at once), until it is left."""
+    """Run a process that publishes, `rate` a second (0: all at once), until the block ends."""
     context = get_context("spawn")
     stop = context.Event()
     process = context.Process(target=_send, args=(stop, bus, store, size, rate, count))
@@ -140,10 +140,10 @@ async def _publish(stop: Event, fanout: Fanout, size: int, rate: int, count: int
 
 
 def _commits(nats: str, store: str) -> list[Figure]:
-    """Of threads that commit one row after another, alone and beside processes that stream."""
+    """Measure threads that commit row after row, alone and during streams of other processes."""
     with closing(connect(store)) as connection:
         connection.execute("CREATE TABLE bench (n bigserial PRIMARY KEY, text text)")
-    # In turns: the machine is not equally fast all the time.
+    # In turns, because the machine's speed varies over time.
     ways: dict[str, list[float]] = {name: [] for name in _COMMITS}
     for _ in range(ROUNDS):
         for name, (beside, within) in _COMMITS.items():
@@ -162,7 +162,7 @@ def _commit_figure(name: str, taken: list[float]) -> Figure:
 
 def _committed_ms(store: str, within: str | None) -> list[float]:
     taken: list[float] = []
-    # What has just been started takes a moment.
+    # New processes and threads need a moment to start.
     begin = time.monotonic() + 1.0
 
     def commit() -> None:

@@ -1,7 +1,7 @@
-"""Claims of many processes at once: `python -m bench.workers.race`.
+"""Benchmark of concurrent claims by many processes: `python -m bench.workers.race`.
 
-How often a claim has to run again, where all want the same lane and where each has one of its own;
-as it is, and where the row of the first message is locked first (FOR UPDATE SKIP LOCKED).
+Counts retries of claims, with one lane for all and with a lane for each; in the present form, and
+with the row of the first message locked first (FOR UPDATE SKIP LOCKED).
 """
 
 import threading
@@ -38,8 +38,7 @@ _LOCK = (
 
 @dataclass(slots=True)
 class Tally:
-    """Of all rounds: claims that were won, transactions that had to run again, and milliseconds
-    until the lane was claimed."""
+    """Totals of all rounds: claims won, transactions retried, and milliseconds until the claim."""
 
     won: int = 0
     reruns: int = 0
@@ -47,7 +46,7 @@ class Tally:
 
 
 def race(address: str, racers: int, *, one_lane: bool, locks: bool, name: str) -> Tally:
-    """`racers` connections, each of a worker, claim at the same moment, `ROUNDS` times."""
+    """Claim with `racers` connections, each of a worker, at the same moment, `ROUNDS` times."""
     tally, guard, barrier = Tally(), threading.Lock(), threading.Barrier(racers)
     with closing(connect(address)) as connection:
         active_channels.limit(PostgresTransaction(connection), active_channels.ALL)
@@ -93,7 +92,7 @@ def _new_lane(connection: "psycopg.Connection[tuple[object, ...]]", chat: str) -
 def _claim(
     connection: "psycopg.Connection[tuple[object, ...]]", number: int, lane: str, *, locks: bool
 ) -> tuple[bool, int]:
-    """Whether this one has the lane's turn, and how often it had to run again."""
+    """Return whether this worker has claimed the lane's turn, and its number of retries."""
     reruns, fence = 0, worker_table.fence(number)
     while True:
         try:

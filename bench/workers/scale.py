@@ -1,8 +1,8 @@
-"""What a turn costs, and how many a second there are: plain gateways, and a front with workers.
+"""Cost and throughput of turns: plain gateways, and a front with workers.
 
-Everything is a process on this machine, and PostgreSQL is on the disk, as safe as by default. CPU
-time is the kernel's, statements are those that PostgreSQL counts itself (pg_stat_statements). What
-Kore does at rest is measured first and taken off what a turn costs.
+Everything is a process on this machine, and PostgreSQL is on disk, with its default durability. CPU
+time is the kernel's, statements are counted by PostgreSQL (pg_stat_statements). The idle cost is
+measured first and subtracted from the cost of a turn.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from tests.postgres_server import PostgresServer
 
 LATENCY_MS = 200
 WORKERS = (1, 2, 4, 8)
-# Chats that each write again as soon as they are answered, and how many turns that makes.
+# Chats that write again as soon as they are answered, and the total number of turns.
 CHATS, TURNS = 40, 200
-# One message after another, slower than any of them can answer: how long an answer takes at ease.
+# Messages at a steady pace, slower than any setup can answer: latency without load.
 PACED, PACED_S = 24, 0.25
 REST_S = 3.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -54,8 +54,10 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What had been used and done at one moment: CPU time in milliseconds by process, PostgreSQL's
-    work, and hints by their kind."""
+    """Counters at one moment.
+
+    CPU time is in milliseconds by process; PostgreSQL's work and hints are counted by kind.
+    """
 
     at: float
     cpu_ms: Mapping[str, float]
@@ -63,7 +65,7 @@ class Counts:
     hints: Mapping[str, int]
 
     def since(self, earlier: "Counts") -> "Counts":
-        """What came between."""
+        """Return the difference to an earlier moment."""
         return Counts(
             self.at - earlier.at,
             {name: value - earlier.cpu_ms[name] for name, value in self.cpu_ms.items()},
@@ -74,7 +76,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`rest` and `busy` are what was used and done in `REST_S` and in `TURNS` turns."""
+    """Measured counters: `rest` during `REST_S` without work, `busy` during `TURNS` turns."""
 
     name: str
     workers: int | None
@@ -84,7 +86,7 @@ class Measured:
     crowd_ms: Sequence[float]
 
     def figures(self, first: "Measured") -> list[Figure]:
-        """With what `first` needed for the same beside it."""
+        """Return the figures, compared with the `first` setup."""
         rate, bare = TURNS / self.busy.at, TURNS / first.busy.at
         stand_ins = ", ".join(
             f"{name} {self.busy.cpu_ms[name] / self.busy.at / 10:.0f} %"
@@ -129,7 +131,7 @@ class Measured:
         return figures
 
     def per_turn(self, kind: str, name: str) -> float:
-        """Net of what it takes at rest."""
+        """Return the count per turn, minus the idle share."""
         rest, busy = getattr(self.rest, kind)[name], getattr(self.busy, kind)[name]
         return float((busy - rest * self.busy.at / self.rest.at) / TURNS)
 
@@ -151,7 +153,7 @@ async def _run(
         front = await more.enter_async_context(stage.gateway(*words))
         if address is not None and workers:
             await until(partial(asyncio.to_thread, _are_at_work, address, workers), 240)
-            # The front's next look knows them, too.
+            # The front's next look includes them, too.
             await asyncio.sleep(1.5)
         for n in range(3):
             await stage.turn_ms(OWNER, f"warm-up {n}", await stage.effects())
@@ -169,8 +171,10 @@ async def _run(
 
 
 async def _paced(stage: Stage) -> list[float]:
-    """Milliseconds from delivery to answer of messages that come regularly, each from a chat of its
-    own."""
+    """Return milliseconds from delivery to answer of messages at a steady pace.
+
+    Each message is from a chat of its own.
+    """
     since, began = await stage.effects(), time.monotonic()
     said: dict[int, float] = {}
     for n in range(PACED):
@@ -182,7 +186,7 @@ async def _paced(stage: Stage) -> list[float]:
 
 
 async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
-    """Milliseconds of each turn, where every chat writes again as soon as it is answered."""
+    """Return milliseconds of each turn, where every chat writes again as soon as it is answered."""
     since = await stage.effects()
     numbers = iter(range(turns))
     said: dict[int, float] = {}
@@ -246,7 +250,7 @@ FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname 
 
 
 def _postgres_counts(server: PostgresServer, name: str) -> dict[str, float]:
-    """Over a connection to another database, whose statements do not count."""
+    """Read the counters over a connection to another database, whose statements do not count."""
     with closing(connect(server.address("postgres"))) as connection:
         row = connection.execute(_DONE, (name,)).fetchone()
     assert row is not None, "one row of sums"
@@ -255,7 +259,7 @@ def _postgres_counts(server: PostgresServer, name: str) -> dict[str, float]:
 
 
 def _count_statements(server: PostgresServer) -> None:
-    """Have the server count what it does, and write into its log which transactions lost a race."""
+    """Enable statement statistics, and a log of transactions that lost a race."""
     with closing(connect(server.address("postgres"))) as connection:
         for setting in (
             "shared_preload_libraries = 'pg_stat_statements'",
@@ -268,9 +272,9 @@ def _count_statements(server: PostgresServer) -> None:
         connection.execute("CREATE EXTENSION pg_stat_statements")
 
 
-# Each of so many other chats has had so many turns, all long over.
+# Number of other chats, and of finished turns in each.
 OTHERS, OTHERS_TURNS = 5_000, 10
-# Those that are measured lie between them, as if anybody could write.
+# The measured chats are spread among them, as in real use.
 _LANE = f"'telegram:{ACCOUNT}:' || (n % {{0}}) * 1000"
 _ROWS = (
     "INSERT INTO session (id, principal, home_lane, created_at, last_active_at) SELECT"
@@ -297,8 +301,10 @@ _ROWS = (
 
 
 def _fill(server: PostgresServer) -> None:
-    """What databases are copied from has a past: indexes of an empty one are a page each, which
-    all transactions share."""
+    """Fill the template database with old turns.
+
+    Indexes of an empty database are a page each, which all transactions would share.
+    """
     with closing(connect(server.address("kore_template"))) as connection:
         connection.execute("SET session_replication_role = replica")
         for row in _ROWS:
@@ -316,7 +322,7 @@ def _are_at_work(address: str, workers: int) -> bool:
 
 @asynccontextmanager
 async def _counted_hints(address: str, counts: Counter[str]) -> AsyncIterator[None]:
-    """Listen as the processes of Kore do."""
+    """Count hints by listening as the processes of Kore do."""
 
     def count(message: bytes) -> None:
         counts[type(decode(message)).__name__] += 1
@@ -339,7 +345,7 @@ def _children(process: int) -> list[int]:
 
 
 def _cpu_ms(process: int, *, ended: bool = False) -> float:
-    """User and system time of a process, or of its children that have ended."""
+    """Return user and system time of a process, or of its children that have ended."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,10 +1,10 @@
-"""A million chats on Kores whose turns cost what `python -m bench scale` has measured.
+"""Simulation of a million chats, with the costs measured by `python -m bench scale`.
 
 `python -m bench.workers.simulation` prints a table for some loads. Each Kore is a network of
-queues: the front (one core: it is one Python process) takes a message in and later sends the
-answer, a worker (one core, and so many turns at once) works before and after the model, and
-PostgreSQL (its cores) stores each of these steps. Messages come as a Poisson process at the rate of
-the daily peak. What it leaves out is said in docs/scaling.md.
+queues: the front (one core: it is one Python process) receives a message and later sends the
+answer, a worker (one core, with a limit of concurrent turns) works before and after the model, and
+PostgreSQL (its cores) stores each of these steps. Messages arrive as a Poisson process at the rate
+of the daily peak. docs/scaling.md lists the omissions.
 """
 
 import argparse
@@ -19,16 +19,16 @@ from itertools import count
 from bench.figure import percentile
 
 DAY_S = 86_400
-# Of a core or of a worker's turns: more leaves no room for an uneven minute.
+# Share of a core or of a worker's turns: a higher one leaves no room for an uneven minute.
 BUSY_AT_MOST = 0.6
 WARM_UP_S = 40.0
-# What Telegram lets a bot send, unless it pays: https://core.telegram.org/bots/faq
+# Telegram's rate limit for bots that do not pay: https://core.telegram.org/bots/faq
 SENT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class TurnCost:
-    """What one turn takes: CPU time in ms by process, and what PostgreSQL does for it."""
+    """Cost of one turn: CPU time in ms by process, and PostgreSQL's work."""
 
     front_ms: float
     worker_ms: float
@@ -37,13 +37,13 @@ class TurnCost:
     statements: float
     wal_bytes: float
     hints: float
-    # For a process, also at rest.
+    # Per process, also when idle.
     connections: int = 6
     turns_at_once: int = 128
 
 
 # With 2 workers, and with 8, which are too many for two busy cores: their transactions last longer,
-# and more of them have to run again.
+# and more of them are retried.
 MEASURED = TurnCost(
     front_ms=5.1,
     worker_ms=14.0,
@@ -66,8 +66,11 @@ CROWDED = TurnCost(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many chats write `daily` messages each; at the peak of the day `peak` times as many as on
-    average. A model needs `model_s` on average, lognormal with a deviation of `sigma`."""
+    """Load of `chats` that write `daily` messages each.
+
+    At the peak of the day it is `peak` times the average. A model needs `model_s` on average,
+    lognormal with a deviation of `sigma`.
+    """
 
     chats: int
     daily: float
@@ -82,7 +85,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything there is."""
+    """Number of Kores, and of workers and cores in each."""
 
     kores: int
     workers: int  # of each Kore
@@ -91,9 +94,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one Kore at the peak. `waits_ms` are the times from message to answer less the model's;
-    `busy` is the share of time that servers work, `queue` how many wait on average, and `wait_s`
-    how long, by the name of the queue."""
+    """Result for one Kore at the peak.
+
+    `waits_ms` are the times from message to answer minus the model's. By the name of the queue,
+    `busy` is the share of time that servers work, `queue` the average number of waiting requests,
+    and `wait_s` their wait.
+    """
 
     turns_s: float
     in_flight: float
@@ -105,7 +111,7 @@ class Outcome:
 
 
 class Servers:
-    """One queue for so many, first come, first served. Times must come in order."""
+    """One queue for `count` servers, first come, first served. Times must be in order."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -113,12 +119,12 @@ class Servers:
         self.forget()
 
     def forget(self) -> None:
-        """Begin to count."""
+        """Reset the counters."""
         self.busy_s = self.waited_s = 0.0
         self.visits = 0
 
     def serve(self, now: float, service_s: float) -> float:
-        """When one who comes now is done."""
+        """Return the time when a request that arrives now is done."""
         begin = max(now, self._free_at[0])
         heapreplace(self._free_at, begin + service_s)
         self.busy_s += service_s
@@ -129,19 +135,19 @@ class Servers:
 
 @dataclass(slots=True)
 class SimulatedWorker:
-    """It runs as many turns as there is room for; others wait."""
+    """A worker with a limited number of concurrent turns; further turns wait."""
 
     cpu: Servers
     room: int
     waiting: deque["tuple[float, Turn]"]
 
 
-# Yields when it goes on, or the worker that it needs room at; is sent the time.
+# Yields the time when it continues, or the worker that it needs room at; is sent the time.
 Turn = Generator[float | SimulatedWorker, float, None]
 
 
 class Simulation:
-    """`run` it once, for `length_s` after the first `WARM_UP_S`, which do not count."""
+    """A simulation; `run` it once, for `length_s` after `WARM_UP_S`, which do not count."""
 
     def __init__(
         self, turns_s: float, load: Load, cost: TurnCost, plan: Plan, *, seed: int = 1
@@ -193,7 +199,7 @@ class Simulation:
         )
 
     def _forget(self, now: float) -> None:
-        """What was counted up to now."""
+        """Reset the counters at the end of the warm-up."""
         self._waits_ms: list[float] = []
         self._took_s = self._waited_s = self._area_s = 0.0
         self._changed_at = now
@@ -208,7 +214,7 @@ class Simulation:
             self._continue(turn, now)
 
     def _continue(self, turn: Turn, now: float | None) -> None:
-        """Up to where it has to wait."""
+        """Advance a turn until it has to wait."""
         try:
             step = next(turn) if now is None else turn.send(now)
             while isinstance(step, SimulatedWorker):
@@ -252,7 +258,7 @@ class Simulation:
         self._took_s += now - began
 
     def _store(self, now: float) -> float:
-        """One of the four times that it does."""
+        """Return the time when one of the turn's four stores is done."""
         return self._postgres.serve(now, self._service_s(self._cost.postgres_ms / 4))
 
     def _service_s(self, mean_ms: float) -> float:
@@ -273,14 +279,14 @@ class Simulation:
 
 
 def next_step(turn: Turn) -> float:
-    """Of one that begins: it takes time at the front."""
+    """Start a turn; return the time when the front is done with its first step."""
     step = next(turn)
     assert isinstance(step, float), "the front is first"
     return step
 
 
 def plan_for(load: Load, cost: TurnCost) -> Plan:
-    """So much that nothing is busier than `BUSY_AT_MOST`."""
+    """Return a plan in which nothing is busier than `BUSY_AT_MOST`."""
 
     def needed(milliseconds: float, turns_s: float) -> int:
         return max(1, math.ceil(turns_s * milliseconds / 1000 / BUSY_AT_MOST))
@@ -293,7 +299,7 @@ def plan_for(load: Load, cost: TurnCost) -> Plan:
 
 
 def table(loads: Sequence[tuple[Load, Plan]], cost: TurnCost, length_s: float, seed: int) -> str:
-    """Markdown: a column for each load."""
+    """Return a Markdown table with a column for each load."""
     columns = [_column(load, plan, cost, length_s, seed) for load, plan in loads]
     lines = [" | ".join([name, *(column[name] for column in columns)]) for name in columns[0]]
     lines.insert(1, " | ".join(["---"] * (len(columns) + 1)))
@@ -344,7 +350,7 @@ def main() -> None:
     print("\nWith what a turn costs where processes are crowded:\n")
     loads = [(load, plan_for(load, CROWDED)) for load, _ in loads]
     print(table(loads, CROWDED, options.seconds, options.seed))
-    # On one front, with room for more everywhere else.
+    # On one front, with spare capacity everywhere else.
     most_s = 1000 / MEASURED.front_ms
     print(f"\nOne front, which can do {most_s:,.0f} turns a second:\n")
     crowds = []

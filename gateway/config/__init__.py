@@ -1,4 +1,4 @@
-"""Kore's settings: `load_settings` reads them, `Settings` holds them."""
+"""Kore's settings: `load_settings` reads them into `Settings`."""
 
 from gateway.config.load import load_settings, own_file
 from gateway.config.schema import Settings

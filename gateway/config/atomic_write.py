@@ -1,4 +1,4 @@
-"""Writes configuration files: all or nothing, for their owner only, one writer at a time."""
+"""Atomic writes of configuration files: private to the owner, one writer at a time."""
 
 import errno
 import fcntl
@@ -16,8 +16,8 @@ from agent.i18n import t
 from gateway.config.json_files.document import private
 from gateway.config.references import read_secrets
 
-# A file that is mounted by itself, as into a container, cannot be replaced, and its folder may take
-# no other file.
+# A file that is itself a mount point, as in a container, cannot be replaced, and its folder may
+# refuse further files.
 _NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -39,17 +39,17 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Put a new file in a file's place at once; its mode stays, a link to it stays a link.
+    """Replace a file atomically; its mode is preserved, and a link stays a link.
 
-    A file that was not there is for its owner only. One that cannot be replaced is written in its
-    place. Raises `ConfigError`.
+    A new file is private to its owner. A file that cannot be replaced is overwritten in place.
+    Raises `ConfigError`.
     """
     target = path.resolve()
     remove_unfinished(target.parent, target.name)
     new_file = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        # Locked until it has its name: what nobody has locked belongs to a process that is gone.
+        # Locked until it has its name: an unlocked file belongs to a process that is gone.
         with os.fdopen(_new_locked_file(new_file), "wb") as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), mode)
@@ -69,8 +69,10 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def _overwrite(file: Path, text: str) -> bool:
-    """Write a file in its place, which a crash may leave half done. Return False where that is not
-    possible."""
+    """Overwrite a file in place, which a crash may leave half done.
+
+    Return False if that is not possible.
+    """
     try:
         with file.open("r+b") as opened:
             opened.write(text.encode())
@@ -83,8 +85,11 @@ def _overwrite(file: Path, text: str) -> bool:
 
 
 def remove_unfinished(folder: Path, name: str | None = None) -> None:
-    """Remove new files that killed processes have left in a folder: of the file `name`, or of any.
-    Links, other users' files and those that are being written stay."""
+    """Remove new files that killed processes have left in a folder.
+
+    Removes those for the file `name`, or for any file. Links, other users' files and files in
+    progress stay.
+    """
     pattern = re.compile(
         rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.new", re.DOTALL
     )
@@ -98,7 +103,7 @@ def _new_locked_file(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another writer may have taken it for an abandoned one before it was locked.
+        # Another writer may have removed the file as abandoned before it was locked.
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)
@@ -116,7 +121,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def drop_secrets(path: Path, names: Collection[str]) -> None:
-    """Take these out of secrets.json. Raises `ConfigError`."""
+    """Remove these names from secrets.json. Raises `ConfigError`."""
     if not names:
         return
     remaining = {name: value for name, value in read_secrets(path).items() if name not in names}
@@ -124,7 +129,7 @@ def drop_secrets(path: Path, names: Collection[str]) -> None:
 
 
 def keep_secrets(path: Path, more: Mapping[str, str]) -> None:
-    """Add to secrets.json, or replace what is there. Raises `ConfigError`."""
+    """Add to secrets.json, or replace existing values. Raises `ConfigError`."""
     if not more:
         return
     secrets_kept = read_secrets(path)

@@ -92,11 +92,11 @@ class ChannelSection(Section):
         return all(getattr(self, key).get_secret_value() for key in self.credentials)
 
     def secret_parts(self) -> Iterator[str]:
-        """Yield parts of the secrets that are secrets by themselves."""
+        """Yield parts of the secrets that are also secrets on their own."""
         yield from ()
 
     def allowed_senders(self, account: str) -> tuple[str, ...]:
-        """Return the ids of those who may write to an account; "*" is everyone."""
+        """Return the ids of the people who may write to an account; "*" is everyone."""
         by_account = {further.name: further.allow_from for further in self.accounts}
         return by_account.get(account, self.allow_from)
 

@@ -1,4 +1,4 @@
-"""Comparison of new settings with those of a running process."""
+"""Differences between new settings and the settings of a running process."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One change of a configuration file: what it would make of the file, and whether it may stand."""
+"""Edits of configuration files: the resulting content and its validation."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ EMPTY = "{}\n"
 
 @frozen
 class ConfigEdit:
-    """What a file would hold; `secrets` go to secrets.json.
+    """The new content of a file; `secrets` are written to secrets.json.
 
     `earlier_complaints` were there before the edit.
     """
@@ -38,8 +38,11 @@ class ConfigEdit:
     earlier_complaints: tuple[str, ...] = ()
 
     def write(self, sources: Sources) -> None:
-        """First the secrets: nothing in the file ever refers to what is not there. They are taken
-        back when the file cannot be written."""
+        """Write the secrets, then the file.
+
+        In this order, the file never refers to a missing secret. The secrets are removed again if
+        the file cannot be written.
+        """
         is_changed = self.text != (read_text(self.file) or "")
         before = read_secrets(sources.secrets_file) if self.secrets else {}
         keep_secrets(sources.secrets_file, self.secrets)
@@ -55,9 +58,9 @@ class ConfigEdit:
 
 
 def path_of(key: str, content: Any, *, ours: bool) -> Path_:
-    """`model_list.local.api_base` as keys and numbers; an entry of a list may be called by name.
+    """Parse `model_list.local.api_base` into keys and numbers; list entries may be named.
 
-    In a file of ours the section and the key must be some that there are. Raises `ConfigError`.
+    In a file of ours, the section and the key must exist. Raises `ConfigError`.
     """
     path = tuple(key.split("."))
     if ours:
@@ -83,13 +86,13 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
 
 
 def text_of(file: Path) -> str:
-    """What a file holds; a file that is not there holds an empty object. Raises `ConfigError`."""
+    """Return a file's text; an absent file is an empty object. Raises `ConfigError`."""
     text = read_text(file)
     return EMPTY if text is None or not text.strip() else text
 
 
 def content_of(file: Path, text: str) -> Any:
-    """Raises `ConfigError` for what is no JSON."""
+    """Parse a file's text; raises `ConfigError` for invalid JSON."""
     try:
         return read(text).value
     except ValueError as exc:
@@ -99,7 +102,7 @@ def content_of(file: Path, text: str) -> Any:
 
 
 def parse_argument(path: Path_, text: str) -> Any:
-    """What a text on the command line means for a key: JSON where that is no plain text.
+    """Parse a command-line argument for a key: as JSON unless it is plain text.
 
     Raises `ConfigError`.
     """
@@ -122,7 +125,7 @@ def parse_argument(path: Path_, text: str) -> Any:
 
 
 def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit:
-    """A value put into a file of ours, its secrets set apart. Raises `ConfigError`."""
+    """Return the edit that sets a value, with its secrets set apart. Raises `ConfigError`."""
     text = text_of(file)
     content = content_of(file, text)
     entry_name = _entry_name(content, path)
@@ -135,7 +138,7 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
         and stored == f"${{{name_of(path, entry_name)}}}"
         and has_reference(reference)
     ):
-        # A secret that is kept already goes on under its name.
+        # A stored secret stays under its name.
         name = reference.removeprefix("${").removesuffix("}")
         if name in secrets:
             stored, apart = reference, {name: next(iter(apart.values()))}
@@ -146,18 +149,21 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
 
 
 def unsetting(sources: Sources, file: Path, path: Path_) -> ConfigEdit:
-    """A file of ours without what stands at a path. Raises `ConfigError`."""
+    """Return the edit that removes a path from a file of ours. Raises `ConfigError`."""
     return validate(sources, ConfigEdit(file, without(file, path)))
 
 
 def drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
-    """Remove the secrets that went with a key of a file, whose text was `before`: what any file
-    that may be read refers to stays. Returns their names."""
+    """Remove the secrets of a removed key and return their names.
+
+    `before` is the earlier text of the file. Secrets that any possible configuration file refers to
+    stay.
+    """
     files = {file, draft_path(file), sources.home / "config.json", *sources.watched_files}
     files.discard(sources.secrets_file)
     try:
         texts = [read_text(path) or "" for path in files]
-    except ConfigError:  # an unreadable one may refer to any of them
+    except ConfigError:  # an unreadable file may refer to any of them
         return []
     removed = orphans(read_secrets(sources.secrets_file), before, texts)
     drop_secrets(sources.secrets_file, removed)
@@ -165,12 +171,12 @@ def drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
 
 
 def draft_path(file: Path) -> Path:
-    """Where an edit that does not hold is kept."""
+    """Return the file for an edit that is not valid."""
     return file.with_name(f"{file.stem}.edit{file.suffix}")
 
 
 def without(file: Path, path: Path_) -> str:
-    """A file's text without what stands at a path. Raises `ConfigError`."""
+    """Return a file's text without the value at a path. Raises `ConfigError`."""
     text = text_of(file)
     content_of(file, text)
     try:
@@ -181,12 +187,12 @@ def without(file: Path, path: Path_) -> str:
 
 
 def rewriting(sources: Sources, file: Path, text: str) -> ConfigEdit:
-    """A file of ours with another text. Raises `ConfigError`."""
+    """Return the edit that replaces the text of a file of ours. Raises `ConfigError`."""
     return validate(sources, ConfigEdit(file, text), strict=True)
 
 
 def validate(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> ConfigEdit:
-    """The change, if it brings nothing new that is wrong. Raises `ConfigError`."""
+    """Return the change if it introduces no new error. Raises `ConfigError`."""
     content = _object(change)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)
     before = set() if strict else set(at.complaints() if change.file.exists() else ())
@@ -199,7 +205,7 @@ def validate(sources: Sources, change: ConfigEdit, *, strict: bool = False) -> C
 
 
 def _object(change: ConfigEdit) -> dict[str, Any]:
-    """What strict JSON makes of it: a comment that stood there is refused here, too."""
+    """Parse the content as strict JSON, so that comments are refused here, too."""
     try:
         content = parse(change.text.lstrip("\ufeff"))
     except ValueError as exc:
@@ -229,7 +235,7 @@ def _check_known(path: Path_) -> None:
 
 
 def _entry_name(content: Any, path: Path_) -> str:
-    """How the first entry of a list on this path calls itself."""
+    """Return the own name of the first list entry on this path."""
     for part in path:
         if isinstance(content, list):
             return _name(_inside(content, part))
@@ -238,7 +244,7 @@ def _entry_name(content: Any, path: Path_) -> str:
 
 
 def inside(content: Any, path: Path_) -> Any:
-    """What stands at a path; None where nothing does."""
+    """Return the value at a path; None if there is none."""
     for part in path:
         content = _inside(content, part)
     return content
@@ -259,9 +265,9 @@ def _name(entry: Any) -> str:
 
 
 def change_config(path: Path, changes: Mapping[Key, Any]) -> None:
-    """Set keys of a configuration file, which is made when it is not there.
+    """Set keys of a configuration file, which is created if absent.
 
-    Raises `ConfigError` for a file that is no JSON object, and one that cannot be written.
+    Raises `ConfigError` if the file is not a JSON object or cannot be written.
     """
     with file_lock(path):
         text = text_of(path)
@@ -275,7 +281,7 @@ def change_config(path: Path, changes: Mapping[Key, Any]) -> None:
 
 
 def change_secrets(path: Path, changes: Mapping[str, str | None]) -> None:
-    """Set names in secrets.json; None takes one out. Raises `ConfigError`."""
+    """Set names in secrets.json; None removes a name. Raises `ConfigError`."""
     with file_lock(path):
         keep_secrets(path, {name: text for name, text in changes.items() if text is not None})
         secrets = read_secrets(path)

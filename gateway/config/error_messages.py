@@ -1,4 +1,4 @@
-"""What the validator found, as one line each for a person; never with a secret in it."""
+"""Messages for validation errors, one line each, never with a secret."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from gateway.config.key_catalog import section_at
 from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
-# A short plain word or number: a slip worth quoting, and no key that any vendor hands out.
+# A short plain word or number: a typo worth quoting, and not a key of any vendor.
 _QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
 _EXPECTED = {
     "string_type": mark_for_translation("a string"),
@@ -39,12 +39,12 @@ _LIMITS = {
 def explain_errors(
     error: ValidationError, values: Mapping[Key, Value], missing: list[MissingVariable]
 ) -> list[str]:
-    """One line for each thing the validator found."""
+    """Return one line for each validation error."""
     return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
 
 
 def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
-    """A value as an error may show it: its kind, and itself only when it cannot be a secret."""
+    """Return a value for an error: its kind, and its text only if it cannot be a secret."""
     secret = any(isinstance(part, str) and _SECRET.search(part) for part in loc)
     if not quotable or (secret and loc[-1] != "encryption_key_env"):
         return t("a number") if isinstance(value, int | float) else kind_of(value)
@@ -98,7 +98,7 @@ def _describe_expected(details: ErrorDetails) -> str:
 
 
 def _translate_or(listed: str) -> str:
-    """`"a", "b" or "c"`, which the validator says in English."""
+    """Translate the validator's English `"a", "b" or "c"`."""
     first, separator, last = listed.rpartition(" or ")
     return t("{first} or {last}", first=first, last=last) if separator else listed
 

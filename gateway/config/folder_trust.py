@@ -1,4 +1,4 @@
-"""Which files of projects the owner has said to trust, each by what it holds."""
+"""Project files that the owner trusts, each bound to its content."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from agent.security.files.regular_file import open_regular
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
-# What a folder may bring along for Kore, the highest first.
+# Files that a folder may bring along for Kore, the highest priority first.
 PROJECT = (
     *(".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json"),
     *(".kore/hooks.json", ".claude/settings.json", ".claude/settings.local.json"),
@@ -18,18 +18,18 @@ FILE = "trust.json"
 
 
 def project_files_in(folder: Path) -> list[Path]:
-    """Those of them that are there, and hold anything that Kore would use."""
+    """Return the project files of a folder that have content for Kore."""
     paths = [folder / name for name in PROJECT if (folder / name).is_file()]
     return [path for path in paths if mentions_hooks(path, content(path))]
 
 
 def mentions_hooks(path: Path, raw: bytes | None) -> bool:
-    """False for settings of another program without hooks: nothing else of them is read."""
+    """Return False for settings of another program without hooks, the only part that Kore reads."""
     return path.parent.name != ".claude" or b'"hooks"' in (raw or b"")
 
 
 def content(path: Path) -> bytes | None:
-    """What a file holds; None for one that cannot be read, or is larger than any that would be."""
+    """Return a file's content; None if it is unreadable or larger than the limit."""
     try:
         with open_regular(path) as file:
             data = file.read(SIZE_LIMIT_BYTES + 1)
@@ -39,20 +39,21 @@ def content(path: Path) -> bytes | None:
 
 
 def digest(path: Path) -> str:
-    """Of what a file holds; '' for one that cannot be read."""
+    """Return the digest of a file's content; '' for an unreadable file."""
     data = content(path)
     return "" if data is None else digest_of(data)
 
 
 def digest_of(data: bytes) -> str:
-    """Of what was read."""
+    """Return the digest of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def read_trusted(path: Path, home: Path) -> bytes | None:
-    """What the file holds, if it is as it was when it was trusted. Raises `ConfigError`.
+    """Return the file's content if it is unchanged since it was trusted.
 
-    A caller reads these bytes and does not open the file again: it may be another by then.
+    Raises `ConfigError`. Callers use these bytes and do not open the file again, because it may
+    have changed since.
     """
     digests = read_object(home / FILE) or {}
     data = content(path) if digests else None
@@ -62,24 +63,24 @@ def read_trusted(path: Path, home: Path) -> bytes | None:
 
 
 def is_trusted(path: Path, home: Path) -> bool:
-    """Whether it is so. Raises `ConfigError`."""
+    """Return whether the file is trusted and unchanged. Raises `ConfigError`."""
     return read_trusted(path, home) is not None
 
 
 def trust(paths: Iterable[Path], home: Path) -> None:
-    """Remember these files as they are. Raises `ConfigError`."""
+    """Trust these files with their present content. Raises `ConfigError`."""
     remember({path: digest(path) for path in paths}, home)
 
 
 def remember(digests: Mapping[Path, str], home: Path) -> None:
-    """Trust files that hold what has this digest. Raises `ConfigError`."""
+    """Trust files as long as their content has this digest. Raises `ConfigError`."""
     _write(
         {**_load_digests(home), **{str(path.resolve()): one for path, one in digests.items()}}, home
     )
 
 
 def distrust(folder: Path, home: Path) -> int:
-    """Forget the configuration of a folder; how many files there were. Raises `ConfigError`."""
+    """Forget the files of a folder and return their number. Raises `ConfigError`."""
     digests = _load_digests(home)
     removed = {str((folder / name).resolve()) for name in PROJECT} & set(digests)
     _write(

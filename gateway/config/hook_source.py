@@ -1,4 +1,4 @@
-"""Hooks with who brought them."""
+"""Hooks with their origin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -11,8 +11,11 @@ HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
 
 @frozen
 class HookSource:
-    """Hooks, and who brought them, in words. `variables` are set for their commands; what they say
-    is a stranger's word if they are not the person's `own`."""
+    """Hooks and their origin, in words.
+
+    `variables` are set for their commands. Their output is untrusted unless they are the person's
+    `own`.
+    """
 
     origin: str
     hooks: HookTable

@@ -1,4 +1,4 @@
-"""Which plugins are installed, and what of each is used: read at every start, so it is one file."""
+"""List of installed plugins and their enabled parts: one file, because every start reads it."""
 
 import json
 import logging
@@ -28,12 +28,14 @@ _SHELLS = frozenset(
 
 @frozen
 class InstalledPlugin:
-    """A plugin as it was approved. `folder` is its copy, from Kore's `plugins` folder on, named by
-    `digest`, a hash of all that it holds; `source` is where it came from, `market` by which market.
-    `skills`, `commands` and `agents` are paths in the copy, `servers` MCP servers as `.mcp.json`
-    has them, `hooks` as `hooks.json` does. `options` are what the person answered, `secret_options`
-    the names of answers in secrets.json; `dependencies` are plugins as NAME or NAME@MARKET.
-    `is_pinned`: updates leave it as it is."""
+    """A plugin as it was approved.
+
+    `folder` is its copy, relative to Kore's `plugins` folder, named by `digest`, a hash of its
+    whole content; `source` is its origin, `market` the market that listed it. `skills`, `commands`
+    and `agents` are paths in the copy, `servers` MCP servers as in `.mcp.json`, `hooks` as in
+    `hooks.json`. `options` are the person's answers, `secret_options` the names of answers in
+    secrets.json; `dependencies` are plugins as NAME or NAME@MARKET. `is_pinned`: updates skip it.
+    """
 
     name: str
     version: str
@@ -57,13 +59,13 @@ class InstalledPlugin:
 
 
 class InstalledPlugins:
-    """The list in a folder; nothing is kept in memory."""
+    """The list in a folder, read from disk at each access."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def load(self) -> dict[str, InstalledPlugin]:
-        """By name; a list that cannot be read counts as empty, and is told in the log."""
+        """Return the plugins by name; an unreadable list counts as empty, and is logged."""
         try:
             return self._read()
         except ConfigError as exc:
@@ -72,7 +74,10 @@ class InstalledPlugins:
 
     @contextmanager
     def edited(self) -> Iterator[dict[str, InstalledPlugin]]:
-        """The list, saved when the block ends; others wait until then. Raises `ConfigError`."""
+        """Provide the list for changes and save it when the block ends.
+
+        Other writers wait until then. Raises `ConfigError`.
+        """
         path = self.folder / FILE
         with file_lock(path):
             plugins = self._read()
@@ -98,8 +103,10 @@ class InstalledPlugins:
         return [one for one in self.load().values() if one.is_enabled]
 
     def places(self, kind: str) -> list[tuple[str, Path]]:
-        """The folders of a kind (skills, commands, agents) of all enabled plugins, each with its
-        plugin's name."""
+        """Return the folders of a kind of all enabled plugins, each with its plugin's name.
+
+        Kinds are skills, commands and agents.
+        """
         return [
             (one.name, self.folder / one.folder / place)
             for one in self.enabled()
@@ -107,24 +114,24 @@ class InstalledPlugins:
         ]
 
     def hooks(self) -> list[HookSource]:
-        """The hooks of all enabled plugins."""
+        """Return the hooks of all enabled plugins."""
         sources = []
         for one in self.enabled():
             if one.hooks:
                 origin = t("plugin {name}", name=one.name)
                 table, _ = hooks_in({"hooks": one.hooks}, origin)
                 variables = {name[2:-1]: value for name, value in self._roots(one).items()}
-                # No secrets: what a hook is given stands on its command line.
+                # Without secrets, because the variables of a hook become part of its command line.
                 variables |= _variables(one.options)
                 sources.append(HookSource(origin, table, variables, is_own=False))
         return sources
 
     def hook_folders(self) -> tuple[Path, ...]:
-        """The copies of enabled plugins that have hooks."""
+        """Return the copies of enabled plugins that have hooks."""
         return tuple(self.folder / one.folder for one in self.enabled() if one.hooks)
 
     def _roots(self, plugin: InstalledPlugin) -> Mapping[str, str]:
-        """How a plugin names its own folders."""
+        """Return the placeholders for a plugin's own folders."""
         return {
             "${CLAUDE_PLUGIN_ROOT}": str(self.folder / plugin.folder),
             "${CLAUDE_PLUGIN_DATA}": str(self.folder / "data" / plugin.name),
@@ -135,8 +142,10 @@ class InstalledPlugins:
         return self.folder.parent / "secrets.json"
 
     def servers(self) -> dict[str, Mapping[str, Any]]:
-        """The MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`. Raises
-        `ConfigError`."""
+        """Return the MCP servers of all enabled plugins, as `plugin_PLUGIN_SERVER`.
+
+        Raises `ConfigError`.
+        """
         servers: dict[str, Mapping[str, Any]] = {}
         for one in self.enabled():
             roots, answers = self._roots(one), self._answers(one) if one.servers else {}
@@ -144,7 +153,7 @@ class InstalledPlugins:
                 f"${{user_config.{key}}}": _text(value) for key, value in answers.items()
             }
             for name, server in one.servers.items():
-                # Answers never become a part of what a shell reads.
+                # Answers never become a part of shell code.
                 values = roots if _is_shell(server) else {**roots, **placeholders}
                 definition = _filled(server, values)
                 if answers and "command" in server:
@@ -157,8 +166,10 @@ class InstalledPlugins:
         return servers
 
     def language_servers(self) -> dict[str, tuple[Path, Mapping[str, Any]]]:
-        """The language servers of all enabled plugins, as `plugin_PLUGIN_SERVER`: the plugin's copy
-        and what it says of the server."""
+        """Return the language servers of all enabled plugins, as `plugin_PLUGIN_SERVER`.
+
+        Each has the plugin's copy and its description of the server.
+        """
         return {
             _server_name(one.name, name): (
                 self.folder / one.folder,
@@ -170,8 +181,10 @@ class InstalledPlugins:
         }
 
     def reaches(self) -> dict[str, ArgumentReach]:
-        """What the arguments of these servers can open: the plugin's copy, and what the person
-        answered. Raises `ConfigError`."""
+        """Return the reach of these servers' arguments: the plugin's copy and the person's answers.
+
+        Raises `ConfigError`.
+        """
         reaches: dict[str, ArgumentReach] = {}
         for one in self.enabled():
             answers = self._answers(one).values() if one.servers else ()
@@ -182,7 +195,7 @@ class InstalledPlugins:
         return reaches
 
     def _answers(self, plugin: InstalledPlugin) -> Mapping[str, Any]:
-        """All that the person answered, secrets too."""
+        """Return all of the person's answers, including secrets."""
         if not plugin.secret_options:
             return plugin.options
         secrets = read_secrets(self.secrets_file)
@@ -192,7 +205,7 @@ class InstalledPlugins:
 
 
 def _server_name(plugin: str, server: str) -> str:
-    """Never that of another plugin's server: consents and logins go by it."""
+    """Return a unique name for a plugin's server, because consents and logins depend on it."""
     if "_" not in plugin:
         return f"plugin_{plugin}_{server}"
     digest = sha256(f"{plugin}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -200,7 +213,7 @@ def _server_name(plugin: str, server: str) -> str:
 
 
 def secret_name(plugin: str, key: str) -> str:
-    """What an answer is called in secrets.json: each plugin and key has a name of its own."""
+    """Return the name of an answer in secrets.json, unique for each plugin and key."""
     return f"PLUGIN_{_word(plugin)}_{_word(key)}"
 
 
@@ -232,7 +245,7 @@ def _plugin(row: Mapping[str, Any]) -> InstalledPlugin:
 
 
 def _filled(value: Any, roots: Mapping[str, str]) -> Any:
-    """A value in which the plugin's own folders stand where it names them."""
+    """Return a value with the placeholders for the plugin's folders replaced."""
     if isinstance(value, str):
         for name, folder in roots.items():
             value = value.replace(name, folder)

@@ -34,7 +34,7 @@ def whole_sections() -> tuple[str, ...]:
 
 @cache
 def all_keys() -> tuple[Key, ...]:
-    """Return every key: those of sections first, then the sections that are one value."""
+    """Return every key: first keys in sections, then the sections that are one value."""
     keys = [(section, name) for section, names in catalogue().items() for name in names]
     return (*keys, *((name,) for name in whole_sections()))
 
@@ -181,7 +181,7 @@ def guess_section(name: str, sections: tuple[str, ...]) -> str:
 
 
 def guess(name: str, names: tuple[str, ...]) -> str:
-    """Return the end of a complaint about an unknown name: the likely one, or all there are."""
+    """Return the end of a complaint about an unknown name: a suggestion, or all valid names."""
     from difflib import get_close_matches
 
     close = get_close_matches(printable(name).lower(), names, n=1, cutoff=0.6)

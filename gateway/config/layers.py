@@ -1,4 +1,4 @@
-"""The layers of the configuration: each a source of pydantic-settings that says what it set."""
+"""Layers of the configuration: sources of pydantic-settings that record their keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ from gateway.config.origin import Key, Value, ValueOrigin, dotted
 from gateway.config.references import References, has_reference
 from gateway.config.schema import Settings
 
-# No settings: the folder, the file, and the name that docs/secrets.md gives the key of the store.
+# Not settings: the folder, the file, and the name of the store's key in docs/secrets.md.
 RESERVED = ("HOME", "CONFIG", "STORE_KEY")
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
@@ -35,9 +35,10 @@ _WORDS |= {"on": True, "off": False}
 
 
 class Layer(PydanticBaseSettingsSource):
-    """One layer's values; `complaints` collects one line for each thing that is wrong with them.
+    """One layer's values; `complaints` collects one line for each error in them.
 
-    Called after the layers above it: it gives, ready for use, what they have left open.
+    It is called after the layers above it, and returns values, ready for use, only for keys that
+    these have not set.
     """
 
     def __init__(self, references: References) -> None:
@@ -55,11 +56,11 @@ class Layer(PydanticBaseSettingsSource):
         return tree
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Unused: `__call__` gives all sections at once."""
+        """Unused: `__call__` returns all sections at once."""
         raise NotImplementedError
 
     def _open(self, key: Key) -> bool:
-        """Whether no layer above sets this key; a list or a map is set as a whole."""
+        """Return whether no layer above sets this key; a list or a map is set as a whole."""
         above = self.current_state
         if len(key) > 1:
             above = above.get(key[0], {})
@@ -85,7 +86,7 @@ class Layer(PydanticBaseSettingsSource):
         return Value(path, entry.place, entry.quotable)
 
     def _coerce(self, key: Key, text: str, place: ValueOrigin) -> Any:
-        """What a text from outside JSON means for a key; left as it is when it means nothing."""
+        """Convert a text from outside JSON for a key; a meaningless text is unchanged."""
         kinds = leaf_types(key)
         if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
             try:
@@ -111,7 +112,7 @@ class Layer(PydanticBaseSettingsSource):
         return text
 
     def _check_known(self, place: ValueOrigin, *loc: str) -> bool:
-        """Whether the schema has this section, or this key of a section with keys."""
+        """Return whether the schema has this section, or this key of a section with keys."""
         names = catalogue().get(loc[0], ()) if loc[1:] else tuple(Settings.model_fields)
         if loc[-1] not in names:
             suggestion = (guess if loc[1:] else guess_section)(loc[-1], names)
@@ -126,7 +127,7 @@ class Layer(PydanticBaseSettingsSource):
 
 
 class CommandLineLayer(Layer):
-    """`{"agent.model": …}` from the command line; None means that it was not given."""
+    """`{"agent.model": …}` from the command line; None is an absent option."""
 
     def __init__(self, overrides: Mapping[str, Any], cwd: Path, references: References) -> None:
         super().__init__(references)
@@ -144,7 +145,7 @@ class CommandLineLayer(Layer):
 
 
 class EnvironmentLayer(Layer):
-    """Every `KORE_…` variable that is meant for us. An empty one counts as not set."""
+    """Every `KORE_…` variable that is meant for Kore. An empty one counts as not set."""
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)
@@ -182,7 +183,7 @@ class EnvironmentLayer(Layer):
     def _misplaced(
         self, rest: str, names: Sequence[str], place: ValueOrigin, *, certain: bool
     ) -> None:
-        """A name close to one of ours is a typo; others belong to other programs."""
+        """Report a name close to a known one as a typo; others belong to other programs."""
         single = rest.replace("__", "_").upper()
         from difflib import get_close_matches
 
@@ -229,9 +230,9 @@ class FileLayer(Layer):
 
 
 class ForeignLayer(Layer):
-    """What a file of another program says, in our words: below all of our own files.
+    """Settings from a file of another program, below all of our own files.
 
-    With `adds_servers` its MCP servers stand beside those of the layers above, which win by name.
+    With `adds_servers`, its MCP servers are added to those in the layers above, which win by name.
     """
 
     def __init__(
@@ -258,7 +259,10 @@ class ForeignLayer(Layer):
         return super().__call__() | {_SERVERS[0]: ready.value}
 
     def _open(self, key: Key) -> bool:
-        """Models and the names of them belong together: all of a file's, or none."""
+        """Return whether a key is open.
+
+        Models and the names of them belong together: all of a file's, or none.
+        """
         if self._adds_servers and key[0] == _SERVERS[0]:
             return False
         if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
@@ -267,7 +271,7 @@ class ForeignLayer(Layer):
 
 
 class DefaultsLayer(Layer):
-    """The schema's own defaults, as far as they depend on Kore's folder or the environment.
+    """The schema's own defaults that depend on Kore's folder or the environment.
 
     A channel whose credentials are all in Kore's own variables is enabled.
     """

@@ -1,4 +1,4 @@
-"""From files, environment and command line to `Settings`."""
+"""Loading of `Settings` from files, environment and command line."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,18 @@ def load_settings(
     overrides: Mapping[str, Any],
     drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
 ) -> Settings:
-    """Command line over environment over the project's file over the user's file over defaults.
+    """Load the settings of all layers.
+
+    The order is command line over environment over the project's file over the user's file over
+    defaults.
 
     `config` names the user's file (else `KORE_CONFIG`, else `home`/config.json, which may be
     absent). `overrides` maps "section.key" to a value. A path in a file is relative to the file's
-    folder, any other to `cwd`; `~/.kore` always means `home`. `drafts` are what files are to hold,
-    in place of what they do: None is no such file. Without a secrets.json in this way, a key that
-    refers to what is not there has its default.
-    Raises `ConfigError`: one line for each thing that is wrong.
+    folder, any other to `cwd`; `~/.kore` always means `home`. `drafts` replace the contents of
+    files; None is an absent file. If `drafts` removes secrets.json, a key with an unresolved
+    reference has its default.
+
+    Raises `ConfigError` with one line for each error.
     """
     drafts = drafts or {}
     contents: dict[ValueOrigin, Mapping[str, Any]] = {}
@@ -67,7 +71,7 @@ def load_settings(
     borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets)
     contents, project_hooks, more_notes = _without_project_hooks(contents, cwd)
     top = [CommandLineLayer(overrides, cwd, references), EnvironmentLayer(cwd, references)]
-    # What is given for this one run is all that there is.
+    # Servers given for this run replace all others.
     adds_servers = all(("mcp_servers",) not in layer.values for layer in top)
     layers = [
         *top,
@@ -87,12 +91,12 @@ def load_settings(
 
 
 def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Files of other programs that are read where they are there, the highest first."""
+    """Return the existing configuration files of other programs, the highest priority first."""
     places = [cwd / name for name in PROJECT if name != ".kore/config.json"]
     if environ.get("HOME"):
         own = Path(environ["HOME"])
         if own == cwd:
-            # The person's own hooks for another program are for that one.
+            # The person's own hooks for another program apply to that program only.
             places = [path for path in places if not is_hook_file(path)]
         config = Path(environ.get("XDG_CONFIG_HOME") or own / ".config")
         theirs = (own / ".kode.json", own / ".kodax" / "config.json", config / "kore/config.yaml")
@@ -101,7 +105,7 @@ def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Pat
 
 
 def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
-    """What a folder brings along. In the user's own folder that is the user's own."""
+    """Return the project's files in a folder; in the user's own folder they are the user's."""
     own = environ.get("HOME")
     return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
 
@@ -109,7 +113,10 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
 def _load_foreign(
     home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str], list[HookSource]]:
-    """Their settings, notes about them, and hooks. An invalid file does no harm."""
+    """Return other programs' settings, notes about them, and hooks.
+
+    An invalid file does no harm.
+    """
     values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
     hooks: list[HookSource] = []
@@ -149,8 +156,10 @@ def _load_foreign(
 def _without_project_hooks(
     contents: Mapping[ValueOrigin, Mapping[str, Any]], cwd: Path
 ) -> tuple[dict[ValueOrigin, Mapping[str, Any]], list[HookSource], list[str]]:
-    """The files without the hooks of a trusted project, which stand beside the owner's and not in
-    their place; those hooks, and notes about them."""
+    """Return the files without the hooks of a trusted project, these hooks, and notes about them.
+
+    The project's hooks are added to the owner's instead of replacing them.
+    """
     remaining: dict[ValueOrigin, Mapping[str, Any]] = {}
     hooks: list[HookSource] = []
     notes: list[str] = []
@@ -170,7 +179,7 @@ def _without_project_hooks(
 
 
 def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]) -> Path:
-    """The user's own file, whether it is there or not."""
+    """Return the path of the user's own file, which may be absent."""
     configured = config or (Path(environ["KORE_CONFIG"]) if environ.get("KORE_CONFIG") else None)
     return cwd / expand_home(str(configured), home, environ) if configured else home / "config.json"
 
@@ -178,13 +187,13 @@ def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, s
 def _files(
     config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]
 ) -> list[tuple[ValueOrigin, bool, bytes | None]]:
-    """Each with whether it must be there, and what was read from it already."""
+    """Return each file with whether it is required, and its content if already read."""
     own = own_file(config, home, cwd, environ)
     is_named = config is not None or bool(environ.get("KORE_CONFIG"))
     places: list[tuple[ValueOrigin, bool, bytes | None]] = []
     places.append((ValueOrigin("file", str(own), own.parent), is_named, None))
     project = cwd / ".kore" / "config.json"
-    # In the user's own folder `./.kore` is the home itself, not a project's.
+    # In the user's own folder, `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
         raw = read_trusted(project, home)
         kind: Kind = "project" if raw is None else "file"
@@ -193,7 +202,7 @@ def _files(
 
 
 def _build(layers: Sequence[Layer], references: References, files: Sequence[Path]) -> Settings:
-    """The settings of these layers, the highest first."""
+    """Build the settings of these layers, the highest first."""
     values = ChainMap(*(layer.values for layer in layers))
     try:
         settings = Settings(*layers, missing=references.missing, files=files)

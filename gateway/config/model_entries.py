@@ -1,4 +1,4 @@
-"""The settings' models in the words of `agent.providers.registry`."""
+"""Conversion of the settings' models for `agent.providers.registry`."""
 
 from collections.abc import Mapping
 
@@ -11,17 +11,17 @@ from gateway.config.sections import ModelEntry
 
 
 def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
-    """Every entry of model_list, whether its key is there or not.
+    """Return every entry of model_list, including those without a key.
 
-    A reference that leads nowhere stays as `${NAME}`; resolving that one entry is the error.
-    What packages offer can be named from here on. Raises `ConfigError`.
+    An unresolved reference stays as `${NAME}`; resolving that entry raises an error. Registers the
+    providers of packages. Raises `ConfigError`.
     """
     register_providers(settings)
     return tuple(_config(settings, n, entry) for n, entry in enumerate(settings.model_list))
 
 
 def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
-    """`agent.model`, else the model of the profile "default", else what `environ` offers.
+    """Return `agent.model`, else the model of the profile "default", else one from `environ`.
 
     Each of them may be a name in model_list, and "default" may be one too.
     """
@@ -35,7 +35,7 @@ def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
 
 
 def profile_models(settings: Settings) -> dict[str, str]:
-    """The model's name of each profile."""
+    """Return the model's name of each profile."""
     profiles = settings.profiles
     return {
         "default": profiles.default,
@@ -46,13 +46,13 @@ def profile_models(settings: Settings) -> dict[str, str]:
 
 
 def fallbacks(settings: Settings) -> tuple[str, ...]:
-    """The models to ask when another one cannot answer, in this order."""
+    """Return the fallback models, in this order."""
     names = settings.agent.fallback
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` when the chosen model or one of its fallbacks could not be asked."""
+    """Raise `ConfigError` if the chosen model or one of its fallbacks is unusable."""
     for name in (chosen_model(settings, environ), *fallbacks(settings)):
         resolve_model(name, model_list(settings), environ)
 
@@ -90,7 +90,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
 
 
 def _sources(settings: Settings, n: int, entry: ModelEntry) -> tuple[str, ...]:
-    """Where each key of an entry came from, in words."""
+    """Return the origin of each key of an entry, in words."""
     if not entry.api_key and not entry.api_keys:
         return ()
     names: list[Loc] = [("api_keys", k) for k in range(len(entry.api_keys))] or [("api_key",)]

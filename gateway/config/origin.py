@@ -1,4 +1,4 @@
-"""Where a value came from, and how the place is named to people."""
+"""Origins of configuration values, and their names for people."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ Loc = tuple[str | int, ...]
 
 @frozen
 class ValueOrigin:
-    """A file, a variable or a flag. `folder` is where relative paths in it start."""
+    """A file, a variable or a flag. Relative paths in it start at `folder`."""
 
     kind: Kind
     name: str
@@ -54,7 +54,7 @@ class MissingVariable:
 
 
 def dotted(loc: Loc) -> str:
-    """`("model_list", 0, "api_key")` as `model_list[0].api_key`."""
+    """Return `("model_list", 0, "api_key")` as `model_list[0].api_key`."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -65,6 +65,6 @@ def dotted(loc: Loc) -> str:
 
 
 def printable(text: str, limit: int = 60) -> str:
-    """One short line in which nothing is hidden, whatever was in a file."""
+    """Return any text of a file as one short line in which nothing is hidden."""
     clean = escape_line(text[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "…"

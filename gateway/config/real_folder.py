@@ -1,4 +1,4 @@
-"""Folders that the configuration names, through no link that may lead elsewhere tomorrow."""
+"""Folders that the configuration names, without links that others can change."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.errors import ConfigError
 from agent.i18n import t
 
-# As many as the kernel follows.
+# The kernel's limit.
 _MOST_LINKS = 40
 
 
@@ -31,7 +31,7 @@ def real_folder(where: str, name: str) -> Path:
 
 
 def _has_changeable_link(path: Path, links: int = 0) -> bool:
-    """Follow a path as the kernel does and look at each of its links."""
+    """Return whether a path, followed as the kernel does, has a changeable link."""
     place = Path(path.anchor)
     for name in path.parts[1:]:
         link = place / name
@@ -48,6 +48,6 @@ def _has_changeable_link(path: Path, links: int = 0) -> bool:
 
 
 def _is_changeable(folder: Path) -> bool:
-    """Return whether anybody but root, or this process, can put links into a folder."""
+    """Return whether anyone but root, or this process, can put links into a folder."""
     info = folder.stat()
     return info.st_uid != 0 or bool(info.st_mode & 0o022) or os.access(folder, os.W_OK)

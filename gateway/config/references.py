@@ -1,5 +1,8 @@
-"""What values refer to: `${NAME}` to the environment, else to secrets.json, `${NAME:-TEXT}` with a
-text for neither; `~` to a folder."""
+"""References in values: `${NAME}`, `${NAME:-TEXT}` and `~`.
+
+`${NAME}` is a variable of the environment, else of secrets.json; TEXT is used for neither. `~` is a
+folder.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +18,7 @@ from gateway.config.key_catalog import is_deferred
 from gateway.config.origin import Loc, MissingVariable, ValueOrigin, dotted, printable
 
 _DROPPED = ("api_key", "api_base", "proxy", "url")
-# The beginning of names in secrets.json that `config set` makes.
+# Prefix of names in secrets.json that `config set` creates.
 MADE = "KORE_SECRET_"
 _STORE = "sqlite:///"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
@@ -24,11 +27,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(slots=True)
 class References:
-    """Replaces references in strings at any depth and notes those that lead nowhere.
+    """Replaces references in strings at any depth and records unresolved ones.
 
-    `complaints` has a line for each that is malformed, or needed whatever is in use; `hidden` are
-    texts that no output may show; `sources` tells where a value came from that is a reference.
-    With `is_partial` nothing is needed: the secrets are not all of them.
+    `complaints` has a line for each malformed reference and each unresolved one that is needed in
+    any case; `hidden` are texts that no output may show; `sources` has the origin of each value
+    that is a reference. With `is_partial` nothing is needed, because secrets are incomplete.
     """
 
     environ: Mapping[str, str]
@@ -44,9 +47,9 @@ class References:
         self.hidden = list(declared_secrets(self.secrets))
 
     def expand(self, value: Any, loc: Loc, place: ValueOrigin) -> Any:
-        """The value with its references filled in; one that leads nowhere stays as written.
+        """Return the value with its references filled in; an unresolved one stays as written.
 
-        A key or an address in a map is dropped then: better none than such a text.
+        A key or an address in a map is then dropped, because none is better than such a text.
         """
         match value:
             case str():
@@ -75,7 +78,7 @@ class References:
 
     def _text(self, text: str, loc: Loc, place: ValueOrigin) -> str:
         def fill(match: re.Match[str]) -> str:
-            # As in a shell: what stands behind `:-` is for a variable that is not set or empty.
+            # As in a shell: the text behind `:-` is for a variable that is not set or empty.
             name, default_mark, default = match[1].partition(":-")
             if not _NAME.fullmatch(name):
                 self.complaints.append(
@@ -107,15 +110,18 @@ class References:
 
 
 def declared_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets of secrets.json: what a person has put there, and of what `config set` has
-    put there, which includes all variables and headers of servers, what its name declares."""
+    """Yield the declared secrets in secrets.json.
+
+    These are all values added by a person. Of values by `config set`, which include all variables
+    and headers of servers, these are the ones with the name of a secret.
+    """
     for name, value in secrets.items():
         if not name.startswith(MADE) or holds_secret(name, value):
             yield value
 
 
 def expand_home(text: str, home: Path, environ: Mapping[str, str]) -> Path:
-    """A path with its `~` filled in; `~/.kore` is `home`, wherever that is."""
+    """Return a path with its `~` filled in; `~/.kore` is always `home`."""
     if text == "~/.kore" or text.startswith("~/.kore/"):
         return home / text[len("~/.kore/") :]
     if text.startswith("~/") and environ.get("HOME"):
@@ -124,7 +130,7 @@ def expand_home(text: str, home: Path, environ: Mapping[str, str]) -> Path:
 
 
 def has_reference(value: Any) -> bool:
-    """Whether a value refers to a variable, at any depth."""
+    """Return whether a value refers to a variable, at any depth."""
     match value:
         case str():
             return _REFERENCE.search(value) is not None
@@ -137,7 +143,7 @@ def has_reference(value: Any) -> bool:
 
 
 def read_secrets(path: Path) -> dict[str, str]:
-    """The names and values of secrets.json, which only its owner may be able to read."""
+    """Return the names and values of secrets.json, which only its owner may be able to read."""
     content = read_object(path)
     if content is None:
         return {}

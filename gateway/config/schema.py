@@ -1,4 +1,4 @@
-"""The typed settings: the sections together, and the layers that they are read from."""
+"""The typed settings: all sections, and the layers that they are read from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,18 +46,16 @@ from gateway.core.channel_table import CHANNELS
 
 @dataclass(slots=True)
 class Origins:
-    """Where keys were set. Settings that say the same are equal, wherever it was said."""
+    """Origins of keys. Settings with equal values are equal, regardless of their origins."""
 
     by_location: Mapping[Loc, str] = field(default_factory=dict, compare=False)
 
 
 class _BaseSettings(BaseSettings):
-    """All settings but those of channels, as their layers give them (the highest first).
+    """All settings except channels, as their layers define them (the highest first).
 
-    Without layers they are the defaults.
-
-    `missing` lists references to variables that are not set, in places where that matters only
-    once they are used; `files` the files that were read.
+    Without layers they are the defaults. `missing` lists references to variables that are not set,
+    in sections where that matters only once they are used; `files` the files that were read.
     """
 
     model_config = SettingsConfigDict(
@@ -189,7 +187,7 @@ class _BaseSettings(BaseSettings):
         files: Sequence[Path] = (),
     ) -> None:
         super().__init__(layers=layers)
-        # Only now: what is missing is known once the layers were asked.
+        # Set last, because missing references are known only after all layers were read.
         self._missing, self._files = tuple(missing), tuple(files)
 
     @classmethod
@@ -201,12 +199,12 @@ class _BaseSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Our layers alone: the library's own sources know neither places nor lesser rights."""
+        """Use our layers alone: the library's sources know neither origins nor restrictions."""
         return tuple(init_settings()["layers"])
 
     @property
     def channels(self) -> Mapping[str, ChannelSection]:
-        """The sections of the built-in channels."""
+        """Sections of the built-in channels."""
         return {name: getattr(self, name) for name in CHANNELS}
 
     @property
@@ -219,48 +217,47 @@ class _BaseSettings(BaseSettings):
 
     @property
     def own_file(self) -> Path | None:
-        """The user's own file, whether it is there or not; None when nothing was loaded."""
+        """Path of the user's own file, which may be absent; None when nothing was loaded."""
         return self._own_file
 
     def set_own_file(self, path: Path) -> None:
-        """Set by the loader."""
+        """Set the path of the user's own file; for the loader."""
         self._own_file = path
 
     @property
     def places(self) -> Mapping[Loc, str]:
-        """Where each key was set, in words, and where a reference led to; what is not in here is
-        at its default."""
+        """Origin of each key and reference, in words; keys at their defaults are absent."""
         return self._places.by_location
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Secret texts that no field of type `SecretStr` holds: secrets.json, and the like."""
+        """Secret texts outside of fields of type `SecretStr`: secrets.json, and the like."""
         return self._hidden
 
     def set_hidden(self, texts: Sequence[str]) -> None:
-        """Further texts to redact; set by the loader."""
+        """Add texts to redact; for the loader."""
         self._hidden = tuple(texts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of files that were not read, or not as a whole."""
+        """Notes on files that were not read completely."""
         return self._notes
 
     def set_notes(self, notes: Sequence[str]) -> None:
-        """For readers of the settings."""
+        """Set the notes; for readers of the settings."""
         self._notes = tuple(notes)
 
     @property
     def project_hooks(self) -> tuple[HookSource, ...]:
-        """The hooks of a trusted project, beside those of `hooks`."""
+        """Hooks of a trusted project, in addition to `hooks`."""
         return self._project_hooks
 
     def set_project_hooks(self, sources: Sequence[HookSource]) -> None:
-        """For readers of the settings."""
+        """Set the project's hooks; for readers of the settings."""
         self._project_hooks = tuple(sources)
 
     def set_places(self, places: Mapping[Loc, str]) -> None:
-        """Where the keys were set; for readers of the settings."""
+        """Set the origins of the keys; for readers of the settings."""
         self._places = Origins(dict(places))
 
 

@@ -1,4 +1,4 @@
-"""Which values of a configuration are secret, and under which names they are kept apart."""
+"""Detection of secrets in configuration values, and their names in secrets.json."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from gateway.config.references import MADE, has_reference
 
 STARS = "**********"
 
-# A name that ends as those of secrets do: at the start of a word of it, or in camel case.
+# A name that ends like a secret's: at the start of a word in it, or in camel case.
 _NAMED = (
     r"(?:(?<![a-zA-Z])(?i:(?:access|private|auth)?[_-]?(?:token|secret|api[_-]?key|key)"
     r"|passwords?|passwd|passphrase|pwd|authorization)"
@@ -23,27 +23,27 @@ _PATTERNS = (
     # NAME=…, "name": "…", Authorization: Bearer …
     re.compile(rf"""{_NAMED}["']?\s*[=:]\s*["']?((?i:(?:bearer|basic|token)\s+)?[^\s&"']+)"""),
     re.compile(r"(?i:\bbearer)\s+([^\s&\"']+)"),
-    # What stands before the host of an address.
+    # User information before the host of an address.
     re.compile(r"://([^/?#\s]*)@"),
-    # What makers of keys let them begin with.
+    # Prefixes of vendors' keys.
     re.compile(r"\b((?:sk-|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA)[\w-]{8,})"),
 )
 
 
 def mask_text(text: str) -> str:
-    """The text with stars for what looks like a secret; a reference stays as it is written."""
+    """Return the text with secrets as stars; a reference stays as it is written."""
     for begin, end in sorted(_spans(text), reverse=True):
         text = text[:begin] + STARS + text[end:]
     return text
 
 
 def starred_words(words: Sequence[str]) -> list[str]:
-    """The same of a program's arguments: also what follows such as `--token`."""
+    """Mask a program's arguments, including the value after an option such as `--token`."""
     return [STARS if whole else mask_text(word) for word, whole in _mark_secrets(words)]
 
 
 def secrets_of(words: Sequence[str]) -> Iterator[str]:
-    """Each secret in a program's arguments."""
+    """Yield each secret in a program's arguments."""
     for word, whole in _mark_secrets(words):
         if whole:
             yield word
@@ -52,7 +52,7 @@ def secrets_of(words: Sequence[str]) -> Iterator[str]:
 
 
 def _mark_secrets(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Each with whether the whole of it is a secret."""
+    """Yield each word, and whether all of it is a secret."""
     before = ""
     for word in words:
         whole = _FLAG.match(before) is not None and bool(word) and not word.startswith("--")
@@ -61,7 +61,7 @@ def _mark_secrets(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Where the secrets stand; none within another."""
+    """Return the spans of secrets, without overlaps."""
     spans: list[tuple[int, int]] = []
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
@@ -72,17 +72,17 @@ def _spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-# Maps whose every value may be one.
+# Maps whose every value may be a secret.
 _SECRET_MAPS = ("headers", "env")
 
-# Letters of a key, of which no path, address or command line is made.
+# Characters of a key; paths, addresses and command lines contain others.
 _KEY = re.compile(r"[A-Za-z0-9_-]{8,}")
 
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 
 
 def is_secret(path: tuple[str, ...]) -> bool:
-    """Whether a text at this path is a secret; numbers of lists do not count."""
+    """Return whether a text at this path is a secret; list indexes do not count."""
     words = [part for part in path if not part.isdecimal()]
     if len(words) > 1 and words[-2] in _SECRET_MAPS:
         return True
@@ -92,9 +92,9 @@ def is_secret(path: tuple[str, ...]) -> bool:
 def extract_secret(
     path: tuple[str, ...], value: Any, entry_name: str = ""
 ) -> tuple[Any, dict[str, str]]:
-    """The value with each secret as `${NAME}`, and the names with what they stand for.
+    """Return the value with each secret as `${NAME}`, and the secrets by name.
 
-    `entry_name` is how the entry of a list calls itself, for names that stay when the list grows.
+    `entry_name` is the list entry's own name, for names that stay when the list grows.
     """
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
@@ -117,7 +117,7 @@ def extract_secret(
 
 
 def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
-    """What a secret at this path is called in secrets.json."""
+    """Return the name in secrets.json of a secret at this path."""
     if name := setting_at(path).stored_as:
         return name
     words = list(path)
@@ -129,9 +129,9 @@ def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
 
 
 def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
-    """Which of these names `config set` has made, `before` referred to, and none of `texts` does.
+    """Return the names that `config set` created, used in `before` and in none of `texts`.
 
-    Others may belong to the person, and be used elsewhere too.
+    Other names may belong to the person, and be used elsewhere too.
     """
     remaining_texts = list(texts)
     return [
@@ -144,11 +144,11 @@ def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str
 
 
 def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """A value as it may be shown: a secret as stars, a reference as it is written."""
+    """Return a value for display: a secret as stars, a reference as it is written."""
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
             return STARS
-        case str() if "://" in value:  # which may hold a password
+        case str() if "://" in value:  # may contain a password
             return mask_text(value)
         case list() if path[-1:] == ("args",) and all(isinstance(one, str) for one in value):
             return starred_words(value)
@@ -161,10 +161,10 @@ def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def shortened(value: Any, name: str = "") -> Any:
-    """A stranger's value as it may be shown: of a key its beginning and its length.
+    """Return a stranger's value for display: of a key, only its beginning and its length.
 
-    Only what can be nothing but a key is shortened, by its name and its letters: stars could hide
-    a program, a path or an address that somebody is asked to trust.
+    A value is shortened only if its name and its characters show that it is a key: stars could hide
+    a program, a path or an address that a person is asked to trust.
     """
     match value:
         case str() if is_secret((name,)) and _KEY.fullmatch(value):

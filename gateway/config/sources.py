@@ -1,4 +1,4 @@
-"""Where a process reads its settings from: to read them again, or as a change would make them."""
+"""Sources of a process's settings, for reloads and for previews of changes."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,7 +15,7 @@ Drafts = Mapping[Path, Mapping[str, Any]]
 
 @frozen
 class Sources:
-    """The arguments of `load_settings`, kept."""
+    """The arguments of `load_settings`, for repeated use."""
 
     config: Path | None
     home: Path
@@ -25,12 +25,12 @@ class Sources:
 
     @property
     def own_file(self) -> Path:
-        """The user's own file."""
+        """Path of the user's own file."""
         return own_file(self.config, self.home, self.cwd, self.environ)
 
     @property
     def project_file(self) -> Path:
-        """The file of the folder that the process is in."""
+        """Path of the project's file in the process's folder."""
         return self.cwd / ".kore" / "config.json"
 
     @property
@@ -39,7 +39,7 @@ class Sources:
 
     @property
     def watched_files(self) -> tuple[Path, ...]:
-        """Every file that would be read, whether it is there or not."""
+        """Every file that would be read, including absent ones."""
         from gateway.config.load import foreign_files
 
         theirs = foreign_files(self.home, self.cwd, self.environ)
@@ -48,7 +48,7 @@ class Sources:
         return (*own, self.project_file, *theirs)
 
     def load(self, drafts: Drafts | None = None) -> Settings:
-        """Raises `ConfigError`."""
+        """Load the settings. Raises `ConfigError`."""
         return load_settings(
             config=self.config,
             home=self.home,
@@ -59,7 +59,7 @@ class Sources:
         )
 
     def complaints(self, drafts: Drafts | None = None) -> list[str]:
-        """One line for each thing that is wrong."""
+        """Return one line for each error."""
         try:
             self.load(drafts)
         except ConfigError as exc:

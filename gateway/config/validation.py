@@ -1,4 +1,4 @@
-"""Names that must lead somewhere: models by name, keys and tokens that are in use."""
+"""Validation of references: models by name, keys and tokens in use."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from gateway.core.messages import CONSOLE
 
 
 def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
-    """Complaints about models that no entry has, and entries that share a name."""
+    """Return complaints about model names without an entry, and entries that share a name."""
     complaints: list[str] = []
     names = [entry.model_name for entry in settings.model_list]
     for n, name in enumerate(names):
@@ -68,7 +68,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
 
 
 def require_model(settings: Settings) -> None:
-    """Raises `ConfigError` when the model or its fallback refers to a variable that is not set."""
+    """Raise `ConfigError` if the model or its fallback refers to a variable that is not set."""
     used = {settings.agent.model, *fallbacks(settings)}
     used |= {model for name, model in settings.profiles if name in used}
     for lack in settings.missing:

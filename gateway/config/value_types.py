@@ -1,4 +1,4 @@
-"""The kinds of values that settings have, each with the words that say what it expects."""
+"""Types of values in settings, each with a description for error messages."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -115,7 +115,7 @@ _GROUP_REPEATS = re.compile(r"\)[*+{]|\\[0-9]")
 
 
 def _pattern(text: str) -> str:
-    """A regular expression that takes no time: Python looks at nothing else while it compares."""
+    """Check a regular expression for speed, because Python does nothing else while it matches."""
     if not _is_quick(text):
         raise ValueError(t('a simpler regular expression, such as "Edit|Write"'))
     try:
@@ -126,8 +126,11 @@ def _pattern(text: str) -> str:
 
 
 def _is_quick(text: str) -> bool:
-    """Whether few ways lead through it: nothing that repeats stands within another or refers to
-    it, and each alternative has few that repeat. Counts rather too much than too little."""
+    """Return whether a pattern has few ways to match.
+
+    Repetitions are not nested and not referred to, and each alternative has few of them. The
+    estimate is rather too high than too low.
+    """
     plain = text.replace("(?:", "(")
     if len(plain) > _PATTERN_CHARS or "(?" in plain or _GROUP_REPEATS.search(plain):
         return False
@@ -150,7 +153,7 @@ Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
 
-# A name as HTTP takes it: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
+# A name in HTTP: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -173,7 +176,7 @@ FileAddress = Annotated[str, AfterValidator(_file_address)]
 
 
 def _language(value: Any) -> Any:
-    """Chinese as people name it: `zh`, `zh-CN`, `zh_TW`."""
+    """Normalize the usual names of Chinese: `zh`, `zh-CN`, `zh_TW`."""
     if isinstance(value, str) and value.casefold().startswith("zh"):
         return language_of(value) or value
     return value
@@ -201,14 +204,14 @@ def _principal(value: Any) -> Any:
 
 
 def _audience(value: str) -> str:
-    """Check whom a role is for: a person, a chat or a channel. `validation` knows their ids."""
+    """Check the audience of a role: a person, a chat or a channel. `validation` knows their ids."""
     if re.fullmatch(r"[a-z][a-z0-9_-]*(:chat)?(:[^\s:]+)?", value):
         return value
     raise ValueError(audience_forms())
 
 
 def audience_forms() -> str:
-    """Return examples of whom a role can be for."""
+    """Return examples of a role's audience."""
     channel = DEFAULT_CHANNEL
     return t(
         '"{person}" (a person), "{chat}" (a chat) or "{channel}"',
@@ -244,7 +247,7 @@ def _file(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    # Only here: the settings are read in every process, and few name hosts.
+    # Imported here, because every process reads the settings, and few name hosts.
     from agent.security.network.hosts import host_name
 
     try:

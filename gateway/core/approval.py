@@ -45,8 +45,11 @@ _SERVER_VERDICTS: dict[State, str] = {
 
 @frozen
 class ApprovalReply:
-    """An answer to an approval. The model reads the `words` of a denial; `scope` is what a lasting
-    answer covers. For a server's question, `words` are the answer."""
+    """An answer to an approval.
+
+    The model reads the `words` of a denial; `scope` is what a lasting answer covers. For a server's
+    question, `words` are the answer.
+    """
 
     answer: Answer
     words: str = ""
@@ -189,7 +192,7 @@ def audit_text_for_grant(session: str, by: str, about: str = "") -> str:
 
 
 def verdict(approval: ApprovalPrompt, *, names: bool = True) -> str:
-    """Return the decision in words, with the person if `names`, and the words of a denial."""
+    """Return the decision as text, with the person if `names`, and the words of a denial."""
     request = approval.request
     decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[approval.state])
     if approval.scope == "prefix" and request.prefix is not None:

@@ -1,13 +1,13 @@
-"""Who makes the call that this task serves, for the audit log."""
+"""Caller that the current task serves, for the audit log."""
 
 from contextvars import ContextVar
 
-# By the name of the token; who comes over the socket is the user of this machine.
+# The name of the access token; callers over the socket are the user of this machine.
 _caller: ContextVar[str] = ContextVar("caller", default="local user")
 
 
 def set_caller(name: str) -> None:
-    """For the rest of this task."""
+    """Set the caller for the rest of this task."""
     _caller.set(name)
 
 

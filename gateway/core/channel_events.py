@@ -1,4 +1,4 @@
-"""What a channel brings: messages, what it could not decode, and chats its bot entered or left."""
+"""Results of a channel's poll: messages, undecodable updates and membership changes."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,10 @@ from gateway.core.messages import InboundMessage, Route
 
 @frozen
 class MembershipChange:
-    """A bot was let into a chat or put out of it by an `actor` (in words). `title` names the chat
-    or, where it is `is_private`, the person."""
+    """An `actor` (in words) added a bot to a chat or removed it.
+
+    `title` names the chat or, if it `is_private`, the person.
+    """
 
     route: Route
     event_id: str
@@ -20,14 +22,17 @@ class MembershipChange:
     is_private: bool
 
 
-# Characters of an undecoded update that are kept; real ones stay far below.
+# Stored characters of an undecoded update; real updates are far smaller.
 UNDECODED_LIMIT_CHARS = 256 * 1024
 
 
 @frozen
 class Undecoded:
-    """An update that could not be decoded. `reason` quotes nothing that a person wrote; `raw` is
-    the update as it came, at most `UNDECODED_LIMIT_CHARS`; `principal` is its sender, if known."""
+    """An update that could not be decoded.
+
+    `reason` quotes nothing that a person wrote. `raw` is the update as received, at most
+    `UNDECODED_LIMIT_CHARS`. `principal` is its sender, if known.
+    """
 
     event_id: str
     reason: str
@@ -37,12 +42,11 @@ class Undecoded:
 
 @frozen
 class Batch:
-    """All that one poll brought: what could be decoded, what could not, and the next cursor.
+    """Result of one poll: decoded messages, undecoded updates and the next cursor.
 
-    `undecoded` updates are stored beside the messages so that they never block the rest. `moves`
-    are chats that were given a new id: (the one that Kore knows, the present one).
-    `membership_changes` tell of chats that a bot came into or was put out of. `can_wait`: the
-    sender keeps the batch until there is room.
+    `undecoded` updates are stored together with the messages so that they never block these.
+    `moves` are chats with a new id: (the known id, the present id). `membership_changes` are chats
+    that a bot entered or left. `can_wait`: the sender keeps the batch until there is room.
     """
 
     messages: Sequence[InboundMessage]

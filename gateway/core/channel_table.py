@@ -1,6 +1,6 @@
 """Table of the built-in channels."""
 
-# Name -> its `gateway.channels.spec.ChannelSpec` as `module:attribute`, like an entry point.
+# Name -> `gateway.channels.spec.ChannelSpec` as `module:attribute`, like an entry point.
 CHANNELS = {"telegram": "gateway.channels.telegram.spec:SPEC"}
-# The channel of people who are given by number alone, and of examples.
+# The channel for people who are given by number alone, and for examples.
 DEFAULT_CHANNEL = "telegram"

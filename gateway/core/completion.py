@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Awaitable[T]) -> T:
-    """Its result. A cancelled caller waits for it too, however often it is cancelled."""
+    """Return the result of the work.
+
+    A cancelled caller waits for the result too, however often it is cancelled.
+    """
     future = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(future)

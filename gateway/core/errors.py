@@ -1,41 +1,47 @@
-"""Errors that more than one room raises or tells apart."""
+"""Errors that several packages of the gateway raise or distinguish."""
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation
 from agent.security.policy.base import AnswerPending
 
-# An error of a model service, for people who are not to learn the owner's addresses and accounts.
+# Replaces the error of a model service for people who must not see the owner's addresses and
+# accounts.
 WITHHELD = mark_for_translation(
     "The model did not answer. Try again later; the log of this Kore tells its owner why."
 )
 
 
 class ConnectionLost(KoreError):
-    """The process that owns the data went away in the middle of a conversation, or dropped
-    the client that watched it."""
+    """The connection to the process that owns the data was lost.
+
+    The process ended during a conversation, or dropped the client that watched it.
+    """
 
     code = "owner-lost"
 
 
 class HandedOver(ConnectionLost):
-    """The process that owned the data has let go of it for another one, which goes on."""
+    """The process that owned the data has handed it over to another one, which continues."""
 
     code = "handed-over"
 
 
 class QueueFull(KoreError):
-    """Too many messages wait already; this one was not stored."""
+    """The queue is full; this message was not stored."""
 
     code = "queue-full"
 
 
 class TurnSuspended(Exception):
-    """The process goes down: the turn rests at its last journaled step and goes on later."""
+    """The process shuts down: the turn pauses at its last journaled step and resumes later."""
 
 
 class AwaitingAnswer(AnswerPending):
-    """A person has to answer first, or a helper: the turn rests and holds nothing; the answer wakes
-    its lane. `sentence` says so to the person who waits."""
+    """The turn waits for the answer of a person or a sub-agent.
+
+    A waiting turn uses no resources; the answer wakes its lane. `sentence` says so to the person
+    who waits.
+    """
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(reason)
@@ -43,4 +49,4 @@ class AwaitingAnswer(AnswerPending):
 
 
 class ServiceUnreachable(KoreError):
-    """No answer at all: the key or token may be valid."""
+    """There was no answer at all: the key or token may be valid."""

@@ -1,7 +1,7 @@
-"""Who looks on: events of a lane, fanned out to every screen that watches it.
+"""Fan-out of a lane's events to every screen that watches it.
 
-No turn waits for a screen. What one has not read yet is bounded, each class of events in its way,
-and whatever is left out is said.
+No turn waits for a screen. Unread events are bounded, with a rule for each class of events, and
+every omission is reported.
 """
 
 import asyncio
@@ -32,28 +32,30 @@ from gateway.core.records import SessionEvent, SessionNews, TurnStored, WatchEve
 
 Accepts = Callable[[str, SessionEvent], bool]
 
-# A screen that is stopped reads nothing.
+# Longest wait for a watcher to leave, because a suspended screen reads nothing.
 _LEAVE_S = 1.0
-# A watcher this far behind is let go: it reads the session anew.
+# A watcher this far behind is dropped: it loads the session again.
 LIMIT = 4096
 LIMIT_CHARS = 16_000_000
 OUTPUT_LIMIT = 100
 STATUS_LIMIT = 10
-# A joined delta ends at about this size: joining costs its length.
+# A joined delta ends at about this size, because joining costs its length.
 JOINED_CHARS = 16_384
 FELL_BEHIND = (
     "this screen fell too far behind and was let go; the conversation goes on, and is kept"
 )
-# Of these the latest tells all.
+# The latest of these replaces earlier ones.
 _STATUS = (State, UsageReport, IterationStart)
 _COUNTED = (ToolOutput, *_STATUS)
 _DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 
 
 class Subscription:
-    """One screen's events. Deltas that it has not read yet are joined, so that none is lost; live
-    tool output may be left out (the result has it all), and of older states, too. No question is
-    put twice."""
+    """Events of one screen.
+
+    Unread deltas are joined, so that none is lost. Live tool output may be omitted (the result is
+    complete), as may older states. No question is shown twice.
+    """
 
     def __init__(self) -> None:
         self._events: deque[SessionEvent | SessionNews] = deque()
@@ -67,7 +69,7 @@ class Subscription:
 
     @property
     def is_open(self) -> bool:
-        """False once it was let go: what comes from then on does not reach it."""
+        """False after the subscription was dropped; it receives no later events."""
         return not self._closed
 
     def put(self, event: SessionEvent | SessionNews) -> None:
@@ -102,7 +104,7 @@ class Subscription:
         self._ready.set()
 
     def fail(self, failure: KoreError) -> None:
-        """Nothing more comes: what is held, and then this is raised."""
+        """End the subscription: the reader receives the pending events, then this error."""
         self._closed, self._failure = True, failure
         self._ready.set()
 
@@ -111,7 +113,7 @@ class Subscription:
         self._ready.set()
 
     def forget_drafts(self) -> None:
-        """Of replies that have streamed to their ends, drop the deltas: they are on disk."""
+        """Drop the deltas of replies that have streamed to their ends, because they are on disk."""
         last_end = max(
             (i for i, e in enumerate(self._events) if isinstance(e, StreamEnd)), default=0
         )
@@ -134,8 +136,11 @@ class Subscription:
         return event
 
     async def __aiter__(self) -> AsyncIterator[SessionEvent | SessionNews]:
-        """Raises, after what was still held, `ConnectionLost` for a screen that is let go, and what
-        the whole lane has failed with."""
+        """Yield the events.
+
+        After the pending events, raises `ConnectionLost` for a screen that was dropped, or the
+        error with which the whole lane has failed.
+        """
         while True:
             await self._ready.wait()
             self._ready.clear()
@@ -148,15 +153,17 @@ class Subscription:
 
 
 class EventHub:
-    """All watchers, by lane and by session. Who comes late is told of the calls that are under way,
-    and in a session of the reply that streams."""
+    """All watchers, by lane and by session.
+
+    A new watcher receives the running calls, and in a session the reply that streams.
+    """
 
     def __init__(self) -> None:
         self._lanes: dict[str, list[Subscription]] = {}
         self._followers: dict[str, list[Subscription]] = {}
-        # Of many sessions, each with what it takes.
+        # Watchers of many sessions, each with its filter.
         self._overviews: list[tuple[Subscription, Accepts]] = []
-        # Of turns only: who tells nothing of its end is not kept.
+        # Only during turns, because the end of other calls is not reported.
         self._calls: dict[str, dict[str, ToolStart]] = {}
         self._sessions: dict[str, str] = {}
         self._drafts: dict[str, list[str]] = {}
@@ -165,7 +172,7 @@ class EventHub:
 
     @contextmanager
     def turn(self, lane: str, session: str) -> Iterator[None]:
-        """While it lasts, the lane's calls are known; however it ends, they are over."""
+        """Record the lane's calls during the block; they end with it in any case."""
         self._calls[lane], self._sessions[lane], self._drafts[lane] = {}, session, []
         try:
             yield
@@ -175,7 +182,7 @@ class EventHub:
 
     @contextmanager
     def watch(self, lane: str, session: str | None = None) -> Iterator[Subscription]:
-        """A lane; with `session` also the turns that other lanes run in it."""
+        """Watch a lane; with `session`, also the turns that other lanes run in it."""
         watcher = Subscription()
         for running in {lane, *self.lanes_at_work(session)}:
             for call in self._calls.get(running, {}).values():
@@ -200,7 +207,7 @@ class EventHub:
 
     @contextmanager
     def watch_sessions(self, accepts: Accepts) -> Iterator[Subscription]:
-        """Events of turns in all sessions, as `SessionNews`, that are accepted."""
+        """Watch the accepted events of turns in all sessions, as `SessionNews`."""
         overview = (Subscription(), accepts)
         self._overviews.append(overview)
         if self._failure is not None:
@@ -212,7 +219,7 @@ class EventHub:
             self._note_end_of_watch()
 
     def announce(self, session: str, event: SessionEvent) -> None:
-        """Tell those who follow many sessions."""
+        """Send an event to the watchers of many sessions."""
         for overview, accepts in self._overviews:
             if accepts(session, event):
                 overview.put(SessionNews(session, event))
@@ -226,7 +233,7 @@ class EventHub:
         return [*lanes, *(overview for overview, _ in self._overviews)]
 
     def lanes_at_work(self, session: str | None) -> list[str]:
-        """Where turns of a session run."""
+        """Return the lanes on which turns of a session run."""
         return [lane for lane, of in self._sessions.items() if of == session]
 
     def publish(self, lane: str, event: WatchEvent) -> None:
@@ -243,19 +250,22 @@ class EventHub:
         self.announce(session, event)
 
     def end_turn(self, session: str) -> None:
-        """All that a turn of this session has said is on disk."""
+        """Announce that all messages of this session's turn are on disk."""
         for follower in self._followers.get(session, ()):
             follower.put(TurnStored())
         self.announce(session, TurnStored())
 
     def fail(self, lane: str, failure: KoreError) -> None:
-        """Tell every viewer of the lane why there will be no answer."""
+        """Send every viewer of the lane the reason why there will be no answer."""
         for watcher in self._lanes.get(lane, ()):
             watcher.fail(failure)
 
     async def fail_all(self, failure: KoreError) -> None:
-        """Every watch ends with this, also one that begins later; returns when they have ended,
-        so that none learns of the end of the connection before it learns why."""
+        """End every watch with this error, including later ones.
+
+        Returns when they have ended, so that every watcher learns the reason before the connection
+        ends.
+        """
         self._failure = failure
         for watcher in self._all_watchers():
             watcher.fail(failure)
@@ -280,14 +290,14 @@ class EventHub:
                 self._drafts[lane].clear()
 
     def has_turn(self, lane: str) -> bool:
-        """Whether a turn runs on the lane."""
+        """Return whether a turn runs on the lane."""
         return lane in self._calls
 
     def is_watched(self, lane: str) -> bool:
         return any(watcher.is_open for watcher in self._lanes.get(lane, ()))
 
     def close(self) -> None:
-        """End every watch: the process goes down."""
+        """End every watch, because the process shuts down."""
         for watcher in self._all_watchers():
             watcher.close()
 
@@ -295,7 +305,7 @@ class EventHub:
 def _merge(
     last: SessionEvent | SessionNews | None, event: SessionEvent | SessionNews
 ) -> SessionEvent | SessionNews | None:
-    """Both in one, where that loses nothing."""
+    """Return both events merged, if no information is lost."""
     if isinstance(event, SessionNews):
         if not isinstance(last, SessionNews) or last.session != event.session:
             return None
@@ -305,7 +315,7 @@ def _merge(
 
 
 def merge_watched(last: WatchEvent, event: WatchEvent) -> WatchEvent | None:
-    """Both in one, where that loses nothing."""
+    """Return both events merged, if no information is lost."""
     merged = _merge_events(last, event)
     return merged if isinstance(merged, TextDelta | ThinkingDelta | ToolCallDelta) else None
 
@@ -328,7 +338,10 @@ def _merge_events(last: SessionEvent | None, event: SessionEvent) -> SessionEven
 
 
 def _chars(event: SessionEvent | SessionNews) -> int:
-    """About what it holds; what a turn has said is held by the conversation anyway."""
+    """Return about how many characters it occupies.
+
+    Messages of a turn do not count, because the conversation has them in memory anyway.
+    """
     if isinstance(event, SessionNews):
         return len(event.session) + _chars(event.event)
     if isinstance(event, TextDelta):

@@ -1,4 +1,4 @@
-"""How much an event matters, for those who follow many conversations or only what is important."""
+"""Importance of events, for watchers of many conversations or of important events only."""
 
 from typing import Literal, get_args
 
@@ -8,7 +8,7 @@ from gateway.core.records import HistoryReset, MessageStored, SessionEvent
 Level = Literal["debug", "info", "warning"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-# All that is not named here is "info".
+# All other types are "info".
 _LEVELS: dict[str, Level] = {
     events.TextDelta.type: "debug",
     events.ThinkingDelta.type: "debug",
@@ -27,7 +27,7 @@ _LEVELS: dict[str, Level] = {
 
 
 def level_of_type(event_type: str) -> Level:
-    """Of `notice` and `from_agent` the lowest that one can have."""
+    """Return the level of a type; for `notice` and `from_agent`, the lowest possible one."""
     return "debug" if event_type == events.FromAgent.type else _LEVELS.get(event_type, "info")
 
 
@@ -42,8 +42,10 @@ def level_of(event: SessionEvent) -> Level:
 
 
 def is_wanted(event: SessionEvent, kinds: tuple[str, ...], level: Level) -> bool:
-    """Whether it is of these types (none: all) and of this level or above. The messages of a
-    session are always wanted."""
+    """Return whether an event has one of these types (none: all) and at least this level.
+
+    The messages of a session are always wanted.
+    """
     if isinstance(event, MessageStored | HistoryReset):
         return True
     is_kind = not kinds or event.type in kinds

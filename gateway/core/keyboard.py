@@ -1,8 +1,8 @@
-"""Buttons below what a command answers: a press is a command with an argument, as if it
-had been typed.
+"""Buttons below the answer of a command.
 
-A button holds all that a press needs, so it works after a restart. One that concerns a
-conversation names it: in the next conversation of its chat it is out of date.
+A press runs a command with an argument, as if it had been typed. A button contains all data of its
+press, so it works after a restart. A button that concerns a conversation names it: in the next
+conversation of its chat it is out of date.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
 
-# The least that a platform with buttons keeps with each.
+# The smallest button data limit of all platforms with buttons.
 _LIMIT_BYTES = 64
 _KIND = "c:"
 _ANY = "-"
@@ -19,8 +19,10 @@ _ANY = "-"
 
 @frozen
 class KeyboardChoice:
-    """A button with this label is the command with this argument. `of_session`: it concerns the
-    conversation that the chat is in."""
+    """A button with this label runs the command with this argument.
+
+    `of_session`: it concerns the current conversation of the chat.
+    """
 
     label: str
     command: str
@@ -29,7 +31,7 @@ class KeyboardChoice:
 
 
 def buttons(choices: Iterable[KeyboardChoice], session: str | None) -> tuple[Button, ...]:
-    """One for each choice that a button has room for; `session` is the chat's now."""
+    """Return a button for each choice whose data fits; `session` is the chat's current one."""
     keyboard = []
     for choice in choices:
         bound = _bound(session) if choice.of_session else _ANY
@@ -40,13 +42,15 @@ def buttons(choices: Iterable[KeyboardChoice], session: str | None) -> tuple[But
 
 
 def is_choice(message: InboundMessage) -> bool:
-    """Whether the button that was pressed stands below a command's answer."""
+    """Return whether the pressed button belongs to a command's answer."""
     return message.content.startswith(_KIND)
 
 
 def command_of_button(message: InboundMessage, session: str | None) -> str | None:
-    """The command that a press stands for, in a chat that is in this conversation; None when the
-    button is out of date."""
+    """Return the command of a press in a chat with this conversation.
+
+    Returns None when the button is out of date.
+    """
     match message.content.removeprefix(_KIND).split(":", 2):
         case [command, bound, argument] if command and argument:
             return f"/{command} {argument}" if bound in (_ANY, _bound(session)) else None
@@ -54,5 +58,8 @@ def command_of_button(message: InboundMessage, session: str | None) -> str | Non
 
 
 def _bound(session: str | None) -> str:
-    """A chat without a conversation is about to begin one: nothing is out of date there."""
+    """Return the session part of the button data.
+
+    A chat without a conversation is about to begin one: nothing is out of date there.
+    """
     return hashlib.sha256(session.encode()).hexdigest()[:8] if session else _ANY

@@ -1,8 +1,8 @@
-"""KodaX's newer sessions: a tree of entries, of which one branch is the conversation.
+"""Import of KodaX's newer sessions: a tree of entries, one branch of which is the conversation.
 
 Entries are `{"_type": "lineage_entry", "entry": {"id", "parentId", "type", …}}`. The branch ends at
-`activeEntryId`, of the line of facts or of the last `meta_update` that names one. Where KodaX made
-room, a branch begins with an entry `compaction`, whose summary stands for what was said before.
+`activeEntryId` of the metadata line or of the last `meta_update` that names one. After a
+compaction, a branch begins with an entry `compaction`, whose summary replaces the earlier messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ _SUMMARIES = {
 
 
 def entry(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry of a line, which may also be the line itself."""
+    """Return the entry of a line, which may also be the line itself."""
     inner = record.get("entry")
     return inner if isinstance(inner, dict) else record
 
 
 def active_branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """The ids of the entries of the conversation; `records` are all lines."""
+    """Return the ids of the conversation's entries; `records` are all lines."""
     parents = {
         str(item.get("id")): item.get("parentId")
         for item in _entries(records)
@@ -37,16 +37,16 @@ def active_branch(records: Sequence[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def title(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """What the session is called by now."""
+    """Return the current title of the session."""
     meta = records[0]
     if "taint" in meta:
-        # Kore wrote this: what its line of facts says is newer than any update.
+        # Kore wrote this: its metadata line is newer than any update.
         records = records[:1]
     return _latest(records, "title")
 
 
 def messages_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages that an entry of the branch stands for."""
+    """Return the messages that an entry of the branch represents."""
     kind, message = item.get("type"), item.get("message")
     if kind == "message" and isinstance(message, dict):
         return [message]

@@ -1,9 +1,8 @@
-"""What leaves a conversation that holds both strangers' words and something private: no field of
-it is a link.
+"""Removal of links from replies of conversations with untrusted and private content.
 
-Every letter passes here when it is put into the outbox, by any author and in whichever fields it
-uses. An address becomes code, which nothing follows; where there is no code, in the name of a file
-or on a button, it is spelled so that it is none.
+Every reply passes here when it is put into the outbox, regardless of its author and its fields. An
+address becomes code, which nothing follows. Where code is impossible, in the name of a file or on a
+button, the address is spelled so that it does not work as a link.
 """
 
 import re
@@ -16,7 +15,7 @@ from agent.types import Taint
 from gateway.core.messages import Button, Entity, OutboundFile, OutboundPart
 
 _CODE = frozenset({"code", "pre"})
-# What only changes how letters look; any other entity may lead somewhere.
+# Entities that only change the look of text; any other entity may be a link.
 _LOOKS = _CODE | {"bold", "italic", "underline", "strikethrough", "spoiler"}
 _LOOKS |= {"blockquote", "expandable_blockquote"}
 _JOINTS = re.compile(r"[.:]")
@@ -27,10 +26,10 @@ _Span = tuple[int, int]
 
 
 def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> OutboundPart:
-    """The part with no link in any field.
+    """Return the part with no link in any field.
 
-    `is_markdown`: nothing is rendered there. `is_read`: links were taken out of its text already,
-    all but those that may stay.
+    `is_markdown`: nothing is rendered there. `is_read`: its text has already been cleared of all
+    links except permitted ones.
     """
     if is_read:
         text, entities = part.text, part.entities
@@ -47,7 +46,7 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
 
 
 def defuse_line(text: str) -> str:
-    """A text that cannot be formatted, with each address spelled as `example[.]org`."""
+    """Return a text without formatting, with each address spelled as `example[.]org`."""
     for start, end in reversed(_addresses(text)):
         harmless = _JOINTS.sub(lambda match: f"[{match[0]}]", text[start:end])
         text = f"{text[:start]}{harmless}{text[end:]}"
@@ -55,7 +54,7 @@ def defuse_line(text: str) -> str:
 
 
 def plain_part(part: OutboundPart) -> OutboundPart:
-    """The part without formatting; what stands in code is no link then, either."""
+    """Return the part without formatting; text in code is not a link then, either."""
     spans = _characters(part.text, [one for one in part.entities if one.type in _CODE])
     text = part.text
     for start, end in reversed(_merge_spans(spans)):
@@ -64,7 +63,10 @@ def plain_part(part: OutboundPart) -> OutboundPart:
 
 
 def _file(file: OutboundFile) -> OutboundFile:
-    """Its content is not a field: a person opens it as a file."""
+    """Return the file with its name defused.
+
+    The content is not a field: a person opens it as a file.
+    """
     if not _addresses(file.name):
         return file
     ending = _ENDING.search(file.name)
@@ -98,7 +100,7 @@ def _outside(entity: Entity, links: Sequence[_Span]) -> Iterator[Entity]:
 
 
 def _characters(text: str, entities: Iterable[Entity]) -> list[_Span]:
-    """Where they stand, in characters of the text."""
+    """Return the spans of the entities, in characters of the text."""
     index = {unit: number for number, unit in enumerate(_units(text))}
     last = len(text)
     return [
@@ -117,7 +119,7 @@ def _merge_spans(spans: Iterable[_Span]) -> list[_Span]:
 
 
 def _units(text: str) -> list[int]:
-    """For each character, and for the end, how many units of UTF-16 stand before it."""
+    """Return the UTF-16 offset of each character and of the end."""
     return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
 
 
@@ -126,19 +128,21 @@ def _none(address: str) -> bool:
 
 
 def defuse_answer(markdown: str, exposure: TaintState) -> str:
-    """Without links that could carry something private away. Of strangers' addresses only those
-    stay that the turn's answers have paid for."""
+    """Return the answer without links that could carry private data away.
+
+    Of untrusted addresses only those remain that the turn's answers have paid for.
+    """
     if not exposure.is_dangerous:
         return markdown
     return _without_links(markdown, exposure.is_shown, exposure.is_own)
 
 
 def quiet(markdown: str, taint: frozenset[Taint]) -> str:
-    """The same for a text of Kore's own where this was taken in: no link at all."""
+    """Return a text of Kore's own, without any link if the session has both taints."""
     return _without_links(markdown) if taint >= BOTH else markdown
 
 
-# Only a conversation that something could leave loads the patterns.
+# Imported in the functions: only a conversation that could leak data needs the patterns.
 def _without_links(
     markdown: str,
     is_shown: Callable[[str], bool] = _none,

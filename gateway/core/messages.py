@@ -1,4 +1,4 @@
-"""What travels over the bus: messages in, messages out, and the route between them."""
+"""Records on the message bus: inbound messages, outbound messages and routes."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Taint
 
-# The prefix of lanes of one-shot runs: once their process is gone, no one waits for the answer.
+# Prefix of lanes of one-shot runs; after their process has ended, no one waits for the answer.
 ONCE = "cli:local:once-"
 
 MessageKind = Literal[
@@ -22,7 +22,7 @@ FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
 @frozen
 class Route:
-    """Where a message came from and where its answer goes; frozen for the life of a turn.
+    """Origin of a message and destination of its answer; frozen for the life of a turn.
 
     `account` tells several bots of one channel apart, `thread_id` a forum topic.
     """
@@ -34,14 +34,14 @@ class Route:
 
     @property
     def lane(self) -> str:
-        """The name of the queue that keeps this route's messages in order."""
+        """Name of the queue that orders this route's messages."""
         parts = [self.channel, self.account, self.chat_id]
         return ":".join([*parts, self.thread_id] if self.thread_id else parts)
 
 
 @frozen
 class Sender:
-    """Who speaks. `id` is the platform's numeric id, never a name."""
+    """Author of a message. `id` is the platform's numeric id, never a name."""
 
     id: str
     name: str = ""
@@ -49,15 +49,15 @@ class Sender:
 
 @frozen
 class Media:
-    """A received attachment: a reference, the bytes are in a file.
+    """A received attachment: a reference to a file.
 
-    `kind` is the platform's word for it (photo, document, voice …). `path` is where the file is,
-    in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As long as
-    it is None the channel can fetch it by `remote`, unless `trouble` says in a sentence why it
-    cannot be had; `unique` stays the same when the same file is sent again. `quoted`: it belongs to
-    the message that is replied to. `words` is what it says: what was spoken, a place, a contact.
-    `digest` (SHA-256, hex) binds a picture that a model can be shown, `file_digest` is that of
-    any file that other machines can fetch.
+    `kind` is the platform's word for it (photo, document, voice …). `path` is the location of the
+    file, in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As
+    long as it is None, the channel can fetch the file by `remote`, unless `trouble` says in a
+    sentence why it is not available. `unique` stays the same when the same file is sent again.
+    `quoted`: it belongs to the message that is replied to. `words` is its content as text: speech,
+    a place, a contact. `digest` (SHA-256, hex) binds a picture that a model can be shown,
+    `file_digest` any file that other machines can fetch.
     """
 
     kind: str
@@ -72,14 +72,14 @@ class Media:
     quoted: bool = False
     words: str | None = None
     digest: str | None = None
-    # Which model wrote down what was spoken, and what that cost in nano-dollars if it is known.
+    # The model that transcribed the speech, and its cost in nano-dollars if known.
     heard_by: str | None = None
     heard_nano: int | None = None
     file_digest: str | None = None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is still to be fetched."""
+        """True while the file is still to be fetched."""
         return self.remote is not None and self.path is None and self.trouble is None
 
 
@@ -94,17 +94,16 @@ _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
 
 @frozen
 class MessageOptions:
-    """What holds for one message and all that it leads to.
+    """Options of one message, which apply to all work that it causes.
 
-    What the sender of a terminal's message chose: `model`, `thinking`, `auto` (ask nothing),
-    `mode`, the tools to allow or not, `unattended` (no one can be asked), `agent` (the definition
-    of whom to speak with), `cwd`, and limits. What they showed with it: `project` (news of their
-    folder) and `run` (commands that they ran). Only the console's count. `full_access` is the
-    token of the process that gave it: to any other process it is worth nothing.
+    The choices of a terminal's sender: `model`, `thinking`, `auto` (ask nothing), `mode`, the tools
+    to allow or not, `unattended` (no one can be asked), `agent` (the agent definition to use),
+    `cwd`, and limits. Data that the terminal sends along: `project` (news of the folder) and `run`
+    (commands that the person ran). Only the console's options count. `full_access` is the token of
+    the process that gave it: to any other process it is worth nothing.
 
-    What Kore adds to a job or to a report: the `session` it belongs to, its `taint`,
-    whether a job is in the model's own words (`by_model`), and the other `speakers` that a report
-    stands for.
+    Added by Kore to a job or to a report: the `session` it belongs to, its `taint`, whether the
+    model has written a job (`by_model`), and the other `speakers` of a report.
     """
 
     model: str | None = None
@@ -128,11 +127,11 @@ class MessageOptions:
 
     @property
     def lasting(self) -> "MessageOptions":
-        """The sender's choices for all that the message leads to, without what they showed."""
+        """Return the sender's choices for all later messages, without `project` and `run`."""
         return replace(self, project=None, run=())
 
     def to_json(self) -> dict[str, Any]:
-        """What is set, as a JSON object."""
+        """Return the options that are set, as a JSON object."""
         values = {name: value for name, value in _values(self).items() if value or value == 0}
         for name in ("allowed_tools", "disallowed_tools"):
             if getattr(self, name) is not None:
@@ -144,8 +143,11 @@ class MessageOptions:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MessageOptions":
-        """The options in a JSON object; those of a wrong type or of another version are left out.
-        Tools that are no list of names allow none."""
+        """Return the options in a JSON object.
+
+        Options of a wrong type or of another version are dropped. Tools that are not a list of
+        names allow none.
+        """
         values: dict[str, Any] = {
             name: data[name]
             for name, kinds in _PLAIN_OPTIONS.items()
@@ -167,14 +169,15 @@ class MessageOptions:
 
 @frozen
 class InboundMessage:
-    """One received message, of the `kind` that decides how it is treated: a person's message, a
-    button that was pressed, a job that came due, what a sub-agent is to do or has done, how
-    background commands have ended, or what was said in a group and not to us. Which messages are
-    commands, those who read them know.
+    """One received message.
 
-    `event_id` is what the platform keeps across redelivery; with channel and account it is
-    unique. `message_id` is the platform's id of the message (an edit keeps it). `edited` marks a
-    new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
+    Its `kind` decides how it is treated: a person's message, a pressed button, a due job, the task
+    or the result of a sub-agent, the end of background commands, or a message in a group that is
+    not addressed to us. The readers of messages know which ones are commands.
+
+    `event_id` is the platform's id, the same after redelivery; with channel and account it is
+    unique. `message_id` is the platform's id of the message (an edit has the same). `edited` marks
+    a new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
     seconds. `quoted` is the text of the message that this one replies to, `quoted_id` its id;
     `quoted_own` says that the sender wrote it, `quoted_from` names another author or chat.
     """
@@ -199,27 +202,27 @@ class InboundMessage:
     forwarded_from: str | None = None
     kind: MessageKind = "message"
     options: MessageOptions = MessageOptions()
-    # A button's `content` is what it holds, `pressed_on` the id of the message above it.
+    # A button's `content` is its data, `pressed_on` the id of the message above it.
     pressed_on: str | None = None
-    # The number of the sub-agent's task; what it is to do waits in a `lane` of its own.
+    # The number of the sub-agent's task; the task waits in a `lane` of its own.
     task: int | None = None
     lane: str | None = None
-    # The number of the job that came due, in its maker's name, or that this works for. No one can
-    # be asked.
+    # The number of the due job, in its maker's name, or of the job that this works for. No person
+    # can be asked.
     job: int | None = None
-    # Files that came with it, in order. Parts of one `album` come one by one and become one
-    # message (see `store/held.py`). One that `follows` is meant for us only if its album is.
+    # Files of the message, in order. Parts of one `album` arrive separately and become one message
+    # (see `store/held.py`). A part that `follows` is addressed to us only if its album is.
     media: tuple[Media, ...] = ()
     album: str | None = None
     follows: bool = False
-    # It holds nothing that this version of Kore can read; `content` is empty.
+    # Nothing in it is readable for this version of Kore; `content` is empty.
     unknown: bool = False
-    # What the sender's app is set to, one of `agent.i18n.LANGUAGES`.
+    # Language of the sender's app, one of `agent.i18n.LANGUAGES`.
     language: str | None = None
 
     @property
     def answer_to(self) -> str | None:
-        """What an answer points at: in a group, its question."""
+        """Id of the message that an answer refers to: in a group, the question."""
         return None if self.private else self.message_id
 
     @property
@@ -228,22 +231,22 @@ class InboundMessage:
 
     @property
     def model(self) -> str | None:
-        """The one that a terminal's `--model` names; it goes before the conversation's."""
+        """Model of a terminal's `--model`, which precedes the conversation's model."""
         return self.options.model
 
     @property
     def session_key(self) -> str:
-        """The lane that this message waits in; it is bound to a session when it is claimed."""
+        """Lane that this message waits in; it is bound to a session when it is claimed."""
         return self.lane or self.route.lane
 
     @property
     def is_report(self) -> bool:
-        """Whether it tells what work in the background has come to."""
+        """True for a report of background work."""
         return self.kind in ("subagent_report", "command_report")
 
     @property
     def speakers(self) -> list["InboundMessage"]:
-        """Itself; a report stands for everybody for whom the work was done."""
+        """Return the message itself; for a report, a message of each person it reports to."""
         others = self.options.speakers if self.task is not None or self.is_report else ()
         return [self, *(replace(self, sender=sender) for sender in others)]
 
@@ -265,7 +268,7 @@ class InboundMessage:
     ) -> "InboundMessage":
         """Return a message that Kore writes on account of this one, for the same people and place.
 
-        Only the fields named here pass over: files, album, quote and id belong to one message.
+        Only the fields named here are copied: files, album, quote and id belong to one message.
         """
         return InboundMessage(
             channel=self.channel,
@@ -292,9 +295,9 @@ class InboundMessage:
 
     @classmethod
     def from_json(cls, text: str) -> "InboundMessage":
-        """Raises TypeError or KeyError when the text is not an inbound message's."""
+        """Parse an inbound message; raises TypeError or KeyError for any other text."""
         data = json.loads(text)
-        # A later version of Kore may have stored fields that this one does not know.
+        # A later version of Kore may have stored fields that this version does not know.
         values = _matching_fields(cls, data)
         media = tuple(Media(**_matching_fields(Media, one)) for one in data["media"])
         return cls(
@@ -319,7 +322,7 @@ def derive_report(  # noqa: PLR0913 - as `derive`
     taint: tuple[Taint, ...],
     task: int | None = None,
 ) -> InboundMessage:
-    """Return a report of background work for everybody whose `messages` began it."""
+    """Return a report of background work for all people whose `messages` began it."""
     last = messages[-1]
     speakers = {one.sender.id: one.sender for message in messages for one in message.speakers}
     return last.derive(
@@ -343,7 +346,7 @@ def _list(data: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    # `asdict` walks and copies all that there is, which every message would pay for.
+    # `asdict` walks and copies everything, a cost for every message.
     return {name: getattr(record, name) for name in record.__slots__}
 
 
@@ -371,12 +374,12 @@ class Button:
 
 @frozen
 class OutboundFile:
-    """A file on its way out: the one at `path`, which nothing changes until it is sent (see
-    `outgoing.py`), or one that holds `text`.
+    """An outgoing file: the file at `path`, or a file with the content `text`.
 
-    `kind` is how the platform should show it; a platform that knows no such thing sends a document.
-    `digest` (SHA-256, hex) is set where other machines can send it, too: they fetch it by that and
-    the last part of `path`.
+    The file at `path` does not change until it is sent (see `outgoing.py`). `kind` is how the
+    platform should show it; a platform without this kind sends a document. `digest` (SHA-256, hex)
+    is set if other machines can send it, too: they fetch it by the digest and the last part of
+    `path`.
     """
 
     name: str
@@ -391,7 +394,7 @@ class OutboundFile:
 class OutboundPart:
     """One platform message: already rendered and within the platform's size limit.
 
-    With `files` it is a message of the files, several of them an album, and `text` stands below;
+    With `files` it is a message of the files, several of them an album, and `text` is the caption;
     only a channel that `SupportsMedia` receives such parts.
     """
 
@@ -406,14 +409,14 @@ OutboundKind = Literal["final", "notice", "approval"]
 
 @frozen
 class OutboundMessage:
-    """One part of a reply on its way out.
+    """One outgoing part of a reply.
 
-    `provider_message_id` is set when the platform already shows an earlier version (a preview):
-    the part then goes out as an edit of it. `maybe_duplicate` means that an earlier try may have
-    arrived; the channel shows that to the reader. `preview_lost`: what may have arrived is only an
-    unfinished preview. `event_id` names the inbound message that is answered, and `last` closes the
-    answer. `strayed`: its topic is closed or gone, so it goes to the chat around it. `seq` is its
-    number in the outbox.
+    `provider_message_id` is set when the platform already shows an earlier version (a preview): the
+    part is then sent as an edit of it. `maybe_duplicate` means that an earlier try may have
+    arrived; the channel shows that to the reader. `preview_lost`: only an unfinished preview may
+    have arrived. `event_id` names the inbound message that is answered, and `last` closes the
+    answer. `strayed`: its topic is closed or gone, so it is sent to the surrounding chat. `seq` is
+    its number in the outbox.
     """
 
     delivery_id: str
@@ -435,5 +438,5 @@ CONSOLE = "cli"
 
 
 def console_principal() -> str:
-    """The user of this machine's console, as approvals, sessions and costs name them."""
+    """Return the principal of this machine's console user, for approvals, sessions and costs."""
     return f"{CONSOLE}:{os.getuid()}"

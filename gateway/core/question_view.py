@@ -1,4 +1,4 @@
-"""Views of approvals for all screens: lines that hide nothing, options that say what they grant."""
+"""Views of approvals for all screens: complete content, and the extent of each option."""
 
 import json
 import re
@@ -27,7 +27,7 @@ from gateway.core.approval import ApprovalPrompt
 # Longer lines are wrapped, because narrow screens would cut them.
 LINE_CHARS = 160
 _CONTINUES = "↪ "
-# More blanks or empty lines would move what follows them out of sight.
+# More blanks or empty lines would push the following text out of sight.
 _BLANKS = re.compile(r"[ \t]{41,}|\t{11,}")
 _EMPTY_LINES = 2
 _INDENT = "    "

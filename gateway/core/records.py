@@ -1,4 +1,4 @@
-"""What is known of conversations: the records that rooms hand to each other."""
+"""Records about conversations that packages of the gateway exchange."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,8 +15,8 @@ class Delivered:
     """A part of an answer or a notice has reached this lane for good; `text` is markdown.
 
     `event_id` names the inbound message that it answers (the newest, when several were joined),
-    `last` closes that answer. It comes after the turn's `Done`, once everything is on disk. `seq`
-    is its number: a watcher that was cut off asks for what comes after the last one that it has.
+    `last` closes that answer. It follows the turn's `Done`, after everything is on disk. `seq` is
+    its number: a disconnected watcher asks for the deliveries after its last one.
     """
 
     type: ClassVar[str] = "delivered"
@@ -28,14 +28,16 @@ class Delivered:
     seq: int = 0
 
     def is_repeat(self, last_seq: int) -> bool:
-        """Whether a watcher whose last delivery has this number was given it before: what went into
-        a connection that broke comes again."""
+        """Return whether a watcher whose last delivery has this number already received this one.
+
+        Events written to a broken connection are sent again.
+        """
         return self.maybe_duplicate and 0 < self.seq <= last_seq
 
 
 @frozen
 class TurnStored:
-    """A turn is over, and all that it has said is on disk."""
+    """A turn is over, and all its messages are on disk."""
 
     type: ClassVar[str] = "turn_end"
 
@@ -45,9 +47,11 @@ WatchEvent = Event | Delivered
 
 @frozen
 class WorkerInfo:
-    """A process that runs turns for the owner of the data, and counts until it `is_ended`. `seen_s`
-    is how many seconds ago it said that it lives, `began_at` Unix time, `state` what it says of
-    itself, `schema` the newest migration that its program knows."""
+    """A process that runs turns for the owner of the data, counted until it `is_ended`.
+
+    `seen_s` is the number of seconds since its last sign of life, `began_at` Unix time, `state` its
+    own status, `schema` the newest migration that its program knows.
+    """
 
     number: int
     name: str
@@ -62,7 +66,7 @@ class WorkerInfo:
 class MessageStored:
     """A message of a conversation is on disk, as number `seq` of its session, counted from 1.
 
-    It replaces what streamed of it before. Stored `at`, in Unix seconds.
+    It replaces its streamed deltas. Stored `at`, in Unix seconds.
     """
 
     type: ClassVar[str] = "message"
@@ -73,14 +77,14 @@ class MessageStored:
 
 @frozen
 class SessionIdle:
-    """No turn runs or waits in a session that one has begun to follow."""
+    """No turn runs or waits in a session that a watcher has begun to follow."""
 
     type: ClassVar[str] = "idle"
 
 
 @frozen
 class HistoryReset:
-    """Messages were taken back: what follows is the conversation from its beginning."""
+    """Messages were taken back; the conversation follows from its beginning."""
 
     type: ClassVar[str] = "reset"
 
@@ -97,9 +101,10 @@ OutcomeState = Literal["unknown", "waiting", "running", "done", "dropped"]
 
 @frozen
 class MessageOutcome:
-    """What became of a message: nobody knows it, it waits for its turn, its turn runs, the turn is
-    done, or it will not be answered (`reason`). `text` and `usage` are those of a turn that is
-    done; of a chat command there is no text."""
+    """State of a message: unknown, waiting, running, done, or never answered (`reason`).
+
+    `text` and `usage` are from a turn that is done; a chat command has no text.
+    """
 
     state: OutcomeState
     reason: str = ""
@@ -119,8 +124,10 @@ class ModelTool:
 
 @frozen
 class ModelCall:
-    """One call of a model by its name or a profile's, without Kore's agent. `options` are those of
-    `agent.providers.model_settings.ModelSettings`."""
+    """One call of a model by its name or a profile's, without Kore's agent.
+
+    `options` are those in `agent.providers.model_settings.ModelSettings`.
+    """
 
     model: str
     system: str
@@ -133,9 +140,11 @@ class ModelCall:
 
 @frozen
 class ApiRequest:
-    """A request with an `Idempotency-Key` over the OpenAI-compatible API: `token` says whose it is,
-    `key` and `digest` are digests of the header and of what is asked. `id` is the one that its
-    answer gets if it is new. `principal` is the person that the token is; '' for the owner."""
+    """A request with an `Idempotency-Key` over the OpenAI-compatible API.
+
+    `token` names its owner, `key` and `digest` are digests of the header and of the request. `id`
+    is the id of its answer if it is new. `principal` is the person of the token; '' for the owner.
+    """
 
     token: str
     key: str
@@ -146,9 +155,11 @@ class ApiRequest:
 
 @frozen
 class ApiAnswer:
-    """What a program was given for a request, or will be. `made_at`: when the request came, in
-    Unix seconds. `answer` None of one that `is_given`: it was not to be stored. `conversation` is
-    what a later request can go on from."""
+    """Present or future answer to a request of a program.
+
+    `made_at` is the time of the request, in Unix seconds. If `answer` is None and `is_given`, the
+    answer was not to be stored. A later request can continue `conversation`.
+    """
 
     token: str
     id: str
@@ -161,8 +172,11 @@ class ApiAnswer:
 
 @frozen
 class EditorRequest:
-    """What a turn asks the person's editor: to give the text of the file at `path`, or to show
-    `text` there and save it. Answered by `answer_editor` with its `id`."""
+    """A request of a turn to the person's editor.
+
+    The editor returns the text of the file at `path`, or shows `text` there and saves it. Answered
+    by `answer_editor` with its `id`.
+    """
 
     id: str
     action: Literal["read", "write"]
@@ -172,8 +186,10 @@ class EditorRequest:
 
 @frozen
 class SessionServer:
-    """An MCP server that an editor names for one session: a `command` to start, or a `url` to
-    reach, by the old transport if `is_sse`."""
+    """An MCP server that an editor names for one session.
+
+    Either a `command` to start, or a `url` to reach, by the old transport if `is_sse`.
+    """
 
     name: str
     command: str | None = None
@@ -189,13 +205,13 @@ SessionEvent = WatchEvent | MessageStored | TurnStored | SessionIdle | HistoryRe
 
 @frozen
 class SessionNews:
-    """An event of one session, for who follows several."""
+    """An event of one session, for watchers of several."""
 
     session: str
     event: SessionEvent
 
 
-# Its own turn afterwards; one turn with all that waits; or into the turn that runs.
+# A turn of its own afterwards, one turn with all waiting messages, or into the running turn.
 QueueMode = Literal["queue", "join", "steer"]
 
 SessionState = Literal["idle", "running", "paused", "closed"]
@@ -203,9 +219,11 @@ SessionState = Literal["idle", "running", "paused", "closed"]
 
 @frozen
 class SessionInfo:
-    """A session as it is listed; `taint` is what it has taken in, separated by commas, `parent`
-    the session that it was forked from. `folder` is where it worked last, '' where no terminal or
-    editor named one."""
+    """A session in a list.
+
+    `taint` is its taint, separated by commas, `parent` the session that it was forked from.
+    `folder` is its last working folder, '' where no terminal or editor named a folder.
+    """
 
     id: str
     name: str
@@ -222,11 +240,11 @@ class SessionInfo:
 
 @frozen
 class TaskInfo:
-    """Work beside a conversation: a command in the background, or a sub-agent.
+    """Background work of a conversation: a command or a sub-agent.
 
-    `id` is the number of a command, or `agent-` and that of a sub-agent, whose own session is
-    `session`. `state` is in words. Times are Unix seconds; when a command ended is not known.
-    `last_line` is the last that it has printed, or the last step of a sub-agent.
+    `id` is the number of a command, or `agent-` and the number of a sub-agent, whose own session is
+    `session`. `state` is in words. Times are Unix seconds; the end of a command is not known.
+    `last_line` is the last printed line, or the last step of a sub-agent.
     """
 
     id: str
@@ -243,9 +261,9 @@ class TaskInfo:
 
 @frozen
 class SearchHit:
-    """A message that holds what was searched for, or a session whose name does (role "name", n 0).
+    """A search hit: a message, or a session by its name (role "name", n 0).
 
-    `marks` are stretches of `snippet` that do.
+    `marks` are the matching stretches of `snippet`.
     """
 
     session: str
@@ -260,7 +278,7 @@ class SearchHit:
 
 @frozen
 class Excerpt:
-    """What a person ("user") or the model ("assistant") said."""
+    """A text of a person ("user") or the model ("assistant")."""
 
     role: str
     text: str
@@ -268,7 +286,7 @@ class Excerpt:
 
 @frozen
 class SessionPreview:
-    """A session without all of its messages: how it began and, behind that, where it stands."""
+    """A session without all of its messages: its beginning, then its current end."""
 
     info: SessionInfo
     beginning: tuple[Excerpt, ...] = ()
@@ -277,10 +295,11 @@ class SessionPreview:
 
 @frozen
 class ConsoleLease:
-    """A console's place: its chat id, and the session bound to it (None: the first message makes
-    one). `unfinished`: an earlier answer is still under way there, because the process was killed
-    or no screen watched. `language` is what the person at the console chose to be spoken to in.
-    `delivered` is the number of the last delivery that is no news there.
+    """Place of a console: its chat id and its session (None: the first message creates one).
+
+    `unfinished`: an earlier answer is still in progress there, because the process was killed or no
+    screen watched. `language` is the language that the person at the console chose. `delivered` is
+    the number of the last delivery that is not new there.
     """
 
     chat_id: str
@@ -310,7 +329,7 @@ class NewJob:
 JobChange = Literal["remove", "pause", "resume", "run"]
 PluginChange = Literal["enable", "disable", "pin", "unpin", "remove"]
 
-# How much of what was done stands below an answer.
+# Detail of the tool trace below an answer.
 Trace = Literal["off", "summary", "full"]
 
 
@@ -319,8 +338,10 @@ MenuAudience = Literal["everyone", "private", "owner", "nobody"]
 
 @frozen
 class MenuCommand:
-    """A command as menus show it: to everyone, in private chats, to the owner, or to nobody. The
-    summary is English."""
+    """A command in menus: for everyone, private chats, the owner, or hidden.
+
+    The summary is English.
+    """
 
     name: str
     summary: str
@@ -329,8 +350,11 @@ class MenuCommand:
 
 @frozen
 class TypedCommand:
-    """A message read as a command. "" names an unknown word with a slash. An `at_once` command is
-    answered while a turn runs; one that `has_buttons` may be given by a press."""
+    """A message parsed as a command.
+
+    "" names an unknown word with a slash. An `at_once` command is answered while a turn runs; a
+    command that `has_buttons` may be given by a press.
+    """
 
     name: str
     argument: str

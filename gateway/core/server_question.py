@@ -1,17 +1,17 @@
-"""What an MCP server asks a person: the buttons below it, and what a press on one says."""
+"""Buttons below the question of an MCP server."""
 
 from agent.approvals import ServerQuestion
 from agent.i18n import t
 from gateway.core.messages import Button
 
-# More of them are numbered in the text, and a reply names one.
+# More choices are numbered in the text, and a reply names a number.
 MOST_BUTTONS = 10
 _KIND = "e"
 _OTHERWISE = "-"
 
 
 def buttons_of(nonce: str, query: ServerQuestion) -> tuple[Button, ...]:
-    """One for each choice, and always one that declines."""
+    """Return a button for each choice, and always one to decline."""
     buttons = [
         Button(label, f"{_KIND}:{n}:{nonce}") for n, label in enumerate(query.choices, start=1)
     ]
@@ -21,8 +21,10 @@ def buttons_of(nonce: str, query: ServerQuestion) -> tuple[Button, ...]:
 
 
 def read_choice(data: str) -> tuple[str, int] | None:
-    """Nonce and number of a button below such a question, 0 for the one that stands for an empty
-    answer; None for any other button."""
+    """Return nonce and number of a button of a server's question, None for any other button.
+
+    Number 0 is an empty answer.
+    """
     kind, _, rest = data.partition(":")
     word, _, nonce = rest.partition(":")
     if kind != _KIND or not nonce or not (word.isdecimal() or word == _OTHERWISE):
@@ -31,5 +33,5 @@ def read_choice(data: str) -> tuple[str, int] | None:
 
 
 def words_of(query: ServerQuestion, number: int) -> str:
-    """What the button with this number says."""
+    """Return the label of the button with this number."""
     return query.choices[number - 1] if 0 < number <= len(query.choices) else ""

@@ -1,4 +1,4 @@
-"""Tasks beside a block of code, which end with it."""
+"""Background tasks of a block of code, which end with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -10,7 +10,10 @@ Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 @asynccontextmanager
 async def task_scope() -> AsyncIterator[Start]:
-    """What starts a task. Its first error ends the block, and is raised as it is."""
+    """Provide a function that starts tasks.
+
+    The first error of a task ends the block, and is raised as it is.
+    """
     tasks: list[asyncio.Task[None]] = []
     try:
         async with asyncio.TaskGroup() as group:
@@ -27,7 +30,7 @@ async def task_scope() -> AsyncIterator[Start]:
     except BaseExceptionGroup as several:
         this_task = asyncio.current_task()
         if this_task is not None and this_task.cancelling():
-            # A group with errors hides that it was cancelled, too.
+            # A group with errors hides its own cancellation, too.
             raise asyncio.CancelledError from several
         first: BaseException = several
         while isinstance(first, BaseExceptionGroup):

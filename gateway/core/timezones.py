@@ -1,4 +1,4 @@
-"""Time zones by their IANA names: whose holds, and hours of the day in them."""
+"""Time zones by their IANA names, and hours of the day in them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _READ_CHARS = 20_000
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Raises `KoreError` for a name that there is not."""
+    """Return the zone; raises `KoreError` for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as exc:
@@ -36,7 +36,7 @@ def is_zone(name: str) -> bool:
 
 
 def own_zone() -> str:
-    """The machine's, by name."""
+    """Return the name of the machine's zone."""
     if is_zone(name := os.environ.get("TZ", "").lstrip(":")) and name:
         return name
     try:
@@ -47,7 +47,7 @@ def own_zone() -> str:
 
 
 def zone_in_file(file: Path) -> str | None:
-    """The zone that a USER.md names in a line such as `Timezone: Europe/Berlin`."""
+    """Return the zone that a USER.md names in a line such as `Timezone: Europe/Berlin`."""
     try:
         with file.open(encoding="utf-8", errors="replace") as text:
             match = _NAMED.search(text.read(_READ_CHARS))
@@ -57,7 +57,7 @@ def zone_in_file(file: Path) -> str | None:
 
 
 def quiet_until(hours: str | None, zone: str, now: float) -> float | None:
-    """When the quiet hours ("22:00-07:00") end that it is now; None when it is none of them."""
+    """Return the end of the current quiet hours ("22:00-07:00"), None outside of them."""
     match = QUIET.fullmatch(hours or "")
     if match is None:
         return None
@@ -77,7 +77,7 @@ def _at(day: datetime, hour: str, minute: str) -> datetime:
 
 
 def month_comes_first() -> bool:
-    """Whether 12/05 is usually a day in December here: in Chinese, and by an American locale."""
+    """Return whether 12/05 is usually a day in December: in Chinese, and by an American locale."""
     variables = ("LC_ALL", "LC_TIME", "LANG")
     locale = next((os.environ[name] for name in variables if os.environ.get(name)), "")
     return current_locale().startswith("zh") or locale.startswith(("en_US", "zh", "ja", "ko"))

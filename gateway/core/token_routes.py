@@ -1,5 +1,7 @@
-"""The chats of access tokens that have a role: each such token is a person of its own, with
-conversations of its own."""
+"""Routes of access tokens with a role.
+
+Each such token is a person of its own, with conversations of its own.
+"""
 
 from gateway.core.messages import Route
 
@@ -7,12 +9,12 @@ from gateway.core.messages import Route
 API = "api"
 ACCOUNT = "local"
 
-# The messages of one token that wait or are worked on: the rest of the room is for everybody else.
+# Limit of waiting and running messages per token, to leave room for all others.
 MOST_UNFINISHED = 16
 
 
 def token_route(token: str, conversation: str) -> Route:
-    """One of the token's conversations: its private chat, and a thread in it."""
+    """Return the route of a token's conversation: its private chat, and a thread in it."""
     return Route(API, ACCOUNT, token, conversation)
 
 
@@ -21,6 +23,6 @@ def token_principal(token: str) -> str:
 
 
 def token_of_lane(lane: str) -> str | None:
-    """The token that a lane belongs to; None for a lane of another channel."""
+    """Return the token that a lane belongs to; None for a lane of another channel."""
     channel, _, rest = lane.partition(":")
     return rest.split(":")[1] if channel == API else None

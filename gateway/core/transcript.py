@@ -1,8 +1,9 @@
-"""A session as JSON lines: Kore's own form, and what KodaX writes.
+"""Sessions as JSON lines: Kore's own form and KodaX's.
 
-The first line holds the facts (`{"_type": "meta", "title", "id", "createdAt", …}`), each other one
-a message or something that is kept as it is. A vendor that refuses one message refuses the whole
-conversation for ever: what it would refuse of a file of unknown origin is not taken into messages.
+The first line is the metadata (`{"_type": "meta", "title", "id", "createdAt", …}`), each further
+line a message or a record that is preserved as it is. A vendor that refuses one message refuses the
+whole conversation for ever, so possibly unacceptable parts of a file of unknown origin are not
+imported into messages.
 """
 
 import base64
@@ -21,9 +22,10 @@ from gateway.core import kodax_import
 from gateway.core.markdown import code
 
 _ROLES = ("user", "assistant", "tool")
-# An own message line says when it was said beside the message.
+# An own message line has its time next to the message.
 _AT = "timestamp"
-# What every vendor takes, and how it begins. https://platform.claude.com/docs/en/build-with-claude/vision
+# Formats that every vendor accepts, with their first bytes.
+# https://platform.claude.com/docs/en/build-with-claude/vision
 _PICTURES = {
     "image/png": (b"\x89PNG",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -35,7 +37,7 @@ _PICTURE_BYTES = 3_750_000
 
 @frozen
 class TranscriptLine:
-    """A line, and the messages that were made of it. `raw` is kept where they do not say it all."""
+    """A line and its messages. `raw` is set if the messages do not contain everything."""
 
     messages: tuple[Message, ...] = ()
     raw: str | None = None
@@ -44,7 +46,7 @@ class TranscriptLine:
 
 @frozen
 class Transcript:
-    """`meta` is the line of facts as it was read, `title` what the session is called by now."""
+    """A parsed session: `meta` is the metadata line as read, `title` the current title."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
     lines: Sequence[TranscriptLine] = ()
@@ -52,7 +54,10 @@ class Transcript:
 
 
 def read(text: str) -> Transcript:
-    """Raises `KoreError`, which names the line; a last line that was cut off is left out."""
+    """Parse a session; a truncated last line is left out.
+
+    Raises `KoreError`, which names the line.
+    """
     rows = text.split("\n")
     records: list[tuple[dict[str, Any], str]] = []
     for number, row in enumerate(rows, 1):
@@ -81,12 +86,12 @@ def read(text: str) -> Transcript:
 
 
 def kore_line(message: Message, at: float) -> str:
-    """A message in Kore's own form."""
+    """Return a message in Kore's own form."""
     return dumps({**message_to_json(message), _AT: moment(at)})
 
 
 def readable(messages: Sequence[Message]) -> str:
-    """A conversation as people read it, in markdown: who said what, and which tools were called."""
+    """Return a conversation as markdown for people: authors, texts and tool calls."""
     parts = []
     for message in messages:
         pictures = [description for part in message.content if (description := _picture(part))]
@@ -116,7 +121,7 @@ def moment(at: float) -> str:
 
 
 def seconds(value: object) -> float | None:
-    """Unix time of what a file says: ISO 8601, or milliseconds."""
+    """Return Unix time of a value in a file: ISO 8601, or milliseconds."""
     try:
         if isinstance(value, str):
             at = datetime.fromisoformat(value)
@@ -130,7 +135,7 @@ def seconds(value: object) -> float | None:
 
 def _parse(row: str) -> Any:
     record = json.loads(row, parse_constant=_refuse)
-    # Half of a surrogate pair, which an escape can spell, is nothing that can be stored or sent.
+    # Half of a surrogate pair, which an escape can spell, cannot be stored or sent.
     return json.loads(dumps(record)) if "\\ud" in row.lower() else record
 
 
@@ -148,7 +153,7 @@ def _line(record: Mapping[str, Any], raw: str, branch: frozenset[str]) -> Transc
 
 
 def _own(record: Mapping[str, Any], raw: str) -> TranscriptLine | None:
-    """The message of a line that says nothing which its own form would not say, too."""
+    """Return the message of an own line, None if its own form would lose something."""
     plain = {name: value for name, value in record.items() if name != _AT}
     if plain.get("role") not in _ROLES:
         return None
@@ -166,7 +171,7 @@ def _own(record: Mapping[str, Any], raw: str) -> TranscriptLine | None:
 def _foreign(
     messages: Sequence[Mapping[str, Any]], raw: str, facts: Mapping[str, Any]
 ) -> TranscriptLine:
-    """Messages in the form of the Anthropic API, as KodaX stores them."""
+    """Return messages in the form of the Anthropic API, as KodaX stores them."""
     accepted = (
         one
         for message in messages
@@ -192,7 +197,7 @@ def _messages_of(message: Mapping[str, Any]) -> list[Message]:
 
 
 def _acceptable_messages(message: Message) -> tuple[Message, ...]:
-    """The message without what a vendor might refuse; nothing when nothing is left of it."""
+    """Return the message without parts that a vendor might refuse, or nothing if none remain."""
     content = tuple(
         part for original in message.content if (part := _acceptable(original)) is not None
     )
@@ -206,7 +211,7 @@ def _acceptable_messages(message: Message) -> tuple[Message, ...]:
 def _acceptable(part: Part) -> Part | None:
     match part:
         case Thinking(text, signature) if signature is not None:
-            # A vendor refuses a signature that is not its own.
+            # A vendor refuses a foreign signature.
             return Thinking(text)
         case RedactedThinking():
             return None

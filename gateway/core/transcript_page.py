@@ -1,4 +1,4 @@
-"""A conversation as one page of HTML that needs nothing besides itself and runs nothing."""
+"""Conversation as one self-contained page of HTML without scripts."""
 
 import base64
 import hashlib
@@ -18,15 +18,17 @@ from gateway.core.transcript import moment
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-# Of one result; the rest is in the session.
+# Limit per result; the session has the full text.
 _RESULT_CHARS = 20_000
 _LINKS = ("http://", "https://", "mailto:", "#")
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def transcript_page(info: SessionInfo, messages: Sequence[Message]) -> str:
-    """The page. No script, no style and no picture of others gets into it, and nothing that it
-    shows is loaded from elsewhere."""
+    """Return the page.
+
+    It contains no foreign script, style or picture, and loads nothing from elsewhere.
+    """
     style = (Path(__file__).parent / "transcript_page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'"
@@ -70,7 +72,7 @@ def _articles(messages: Sequence[Message]) -> Iterator[str]:
         inner = [*_parts(message), *(_call(one, results.get(one.id)) for one in message.tool_calls)]
         if not inner:
             continue
-        # The replies of one turn stand together.
+        # The replies of one turn are grouped together.
         if who != is_open or who == "you":
             if is_open:
                 yield "</div></article>"
@@ -83,7 +85,10 @@ def _articles(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _results(following: Sequence[Message]) -> Mapping[str | None, Message]:
-    """Of a reply's calls: ids are a reply's own, some vendors use them again in the next one."""
+    """Return the results of a reply's calls by id.
+
+    Ids are unique in a reply only; some vendors use them again in the next one.
+    """
     results = takewhile(lambda one: one.role == "tool", following)
     return {one.tool_call_id: one for one in results}
 
@@ -116,7 +121,7 @@ def _call(call: ToolCall, result: Message | None) -> str:
 
 
 def _diff(text: str) -> str:
-    """The text, with the lines of a diff in it marked."""
+    """Return the text as HTML, with the lines of a diff in it marked."""
     if not text.startswith(("--- ", "diff --git ")) and "\n@@ " not in text:
         return _text(text)
     marks = {"+": "ins", "-": "del"}
@@ -131,13 +136,13 @@ def _details(summary: str, body: str) -> str:
 
 
 def _text(text: str) -> str:
-    """For an element or an attribute, every character visible."""
+    """Return the text for an element or an attribute, every character visible."""
     return escape(escape_invisible(text))
 
 
 @cache
 def _markdown() -> "MarkdownIt":
-    """Without HTML and without pictures from elsewhere."""
+    """Return a markdown parser without HTML and without pictures from elsewhere."""
     from markdown_it import MarkdownIt
 
     class PageMarkdown(MarkdownIt):

@@ -165,7 +165,7 @@ class PluginInstaller:
     ) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Return values for the list of plugins, and names of values for secrets.json.
 
-        Earlier answers to questions that still exist are kept.
+        Earlier answers to questions that still exist are preserved.
         """
         options: dict[str, Value] = {}
         secrets: list[str] = []

@@ -1,7 +1,7 @@
 """Plugin management for people who are not at this machine's terminal.
 
-The steps are those of `kore plugin` and `kore market`: a plugin is reviewed first, and exactly the
-reviewed files are installed. All functions block.
+The steps are the same as in `kore plugin` and `kore market`: a plugin is reviewed first, and
+exactly the reviewed files are installed. All functions block.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

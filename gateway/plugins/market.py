@@ -60,7 +60,7 @@ class Markets:
         self._folder = folder
 
     def add(self, source: Source, name: str = "") -> Market:
-        """Fetch a market and keep it; `name` is that of the market to update.
+        """Fetch and store a market; `name` is the name of the market to update.
 
         A market never replaces another one. Raises `PluginError`.
         """

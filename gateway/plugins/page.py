@@ -134,7 +134,7 @@ def _names(
 ) -> Sequence[str]:
     """Return the names of the markdown files in these places.
 
-    If all of them have the same `file_name`, the name is that of the folder.
+    If all of them have the same `file_name`, the name is the folder's.
     """
     names = []
     for file in map(PurePosixPath, files):

@@ -42,7 +42,7 @@ _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "
 def source_of(text: str, ref: str | None = None, *, has_folder: bool = True) -> dict[str, Any]:
     """Return the source that a person names.
 
-    Without `has_folder` there is no current folder, and a path must begin with / or ~. Raises
+    Without `has_folder`, a path must begin with / or ~, for lack of a current folder. Raises
     `PluginError`.
     """
     more = {"ref": ref} if ref else {}

@@ -2,7 +2,7 @@
 
 glibc opens up to eight arenas for each core. Other threads cannot use memory that a thread
 frees in its arena, and most of it never returns to the system, so that memory grows although no
-object does. C libraries without these functions, such as musl and that of macOS, are left alone.
+object does. C libraries without these functions, such as musl and macOS's, are left alone.
 """
 
 import asyncio

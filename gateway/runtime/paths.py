@@ -37,7 +37,7 @@ class DataDir:
 
     @property
     def asked_projects(self) -> Path:
-        """Folders that a person declined to trust; there is no second question."""
+        """Folders that a person declined to trust; Kore does not ask about them again."""
         return self.root / "projects.json"
 
     @property

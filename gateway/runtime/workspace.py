@@ -9,7 +9,7 @@ from agent.i18n import t
 def ensure_workspace(path: Path) -> bool:
     """Create the workspace if there is none; return whether it was created.
 
-    An existing folder belongs to the user, whatever it contains. Raises `ConfigError`.
+    An existing folder belongs to the user, regardless of its content. Raises `ConfigError`.
     """
     try:
         if path.is_dir():

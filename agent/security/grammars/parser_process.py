@@ -155,7 +155,7 @@ class ParserProcess:
         }
 
     def _call(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Raises OSError or ValueError for anything but an answer in time."""
+        """Return the answer; raise OSError or ValueError without a valid answer in time."""
         deadline = time.monotonic() + limit_s
         data = marshal.dumps(dict(request))
         assert self._socket is not None

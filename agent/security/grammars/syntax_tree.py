@@ -40,8 +40,10 @@ class SyntaxTree:
 
 
 def decode_tree(data: Mapping[str, Any], source: bytes) -> SyntaxTree:
-    """Return the tree that the parser sent. Raises ValueError, LookupError or TypeError for data
-    that is no tree of this source."""
+    """Return the tree that the parser sent.
+
+    Raises ValueError, LookupError or TypeError for data that does not describe this source.
+    """
     names, numbers = data["names"], data["nodes"]
     # From the last node to the first, so that the children of each node are on the stack.
     stack: list[SyntaxNode] = []

@@ -1,4 +1,4 @@
-"""The only way out of a sandbox: a proxy of Kore's own that leads to some named hosts."""
+"""Kore's own proxy to named hosts, the only way out of a sandbox."""
 
 import asyncio
 import secrets
@@ -16,15 +16,15 @@ from agent.security.network.proxy_connection import (
 
 TOKEN_BYTES = 32
 BACKLOG = 128
-# They mean the command's own network, unless a person has granted the one out here by its name.
+# They mean the command's own network, unless a person has granted the host's by its name.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class EgressProxy:
-    """Serves one command at one listener: `channel` for a sandbox that hands its own over, or
-    `listener`. `session` tells what came of it.
+    """Proxy for one command with one listener.
 
-    Nothing is left of it when the block of `open` ends.
+    Use `channel` for a sandbox that hands over its own listener, or `listener`. `session` has the
+    results. Nothing is left of the proxy when the block of `open` ends.
     """
 
     def __init__(self, grant: EgressGrant, record: Record) -> None:
@@ -38,7 +38,7 @@ class EgressProxy:
     @classmethod
     @asynccontextmanager
     async def open(cls, grant: EgressGrant, record: Record) -> AsyncIterator["EgressProxy"]:
-        """A proxy that runs until the block ends."""
+        """Run a proxy until the block ends."""
         proxy = cls(grant, record)
         serving = asyncio.create_task(proxy._serve(), name="proxy")
         try:
@@ -51,11 +51,12 @@ class EgressProxy:
                 each.close()
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]:
-        """A Unix socket to inherit, over which a listener comes, the password for it, and the names
-        of the command's own network, which programs reach without it; the caller closes the socket.
+        """Open a Unix socket to inherit, over which the sandbox sends its listener.
 
-        It has no name, and the listener is of another network namespace: only programs of the same
-        conversation get there, and of those only the command knows the password.
+        Returns the socket, the password for the listener, and the names of the command's own
+        network, which programs reach without the proxy; the caller closes the socket. The socket
+        has no name, and the listener is in another network namespace: only programs of the same
+        conversation can connect, and of these only the command knows the password.
         """
         self._password = secrets.token_urlsafe(TOKEN_BYTES)
         ours, theirs = socket.socketpair()
@@ -66,7 +67,7 @@ class EgressProxy:
         return theirs.detach(), self._password, own
 
     def listener(self) -> tuple[int, bytes]:
-        """A port of 127.0.0.1, and the token with which each connection to it has to begin."""
+        """Open a port of 127.0.0.1; each connection must begin with the returned token."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         self._token = secrets.token_bytes(TOKEN_BYTES)
         self._use(listener)
@@ -100,13 +101,13 @@ class EgressProxy:
             listener.close()
 
     def _release(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
-        accepted.close()  # of a task that was cancelled before it began, nothing else would
+        accepted.close()  # otherwise leaked by a task that was cancelled before it began
         free.release()
 
     async def _attend(self, accepted: socket.socket) -> None:
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
-        # Whatever was drained has really left: nothing is waited for at the end.
+        # Drained data has really been sent, so that closing never waits for it.
         writer.transport.set_write_buffer_limits(0)
         try:
             await ProxyConnection(self.session, reader, writer).serve(self._token, self._password)

@@ -1,4 +1,4 @@
-"""Names of machines, in the one form in which they are compared."""
+"""Host names in a normal form for comparison."""
 
 import re
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ _NAME_CHARS = 253
 
 
 def host_name(text: str) -> str:
-    """A name as the DNS has it (IDNA, lower case, no last dot), or an address in its short form.
+    """Return a name as in DNS (IDNA, lower case, no last dot), or an address in its short form.
 
-    `*.example.org` may stand for all names below one. Raises ValueError for anything else, such
-    as an address in another spelling.
+    `*.example.org` covers all names below a domain. Raises ValueError for anything else, such as an
+    address in another spelling.
     """
     below, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
     if ":" in name or name.replace(".", "").isdigit():
@@ -24,14 +24,14 @@ def host_name(text: str) -> str:
         return str(ip_address(name.removeprefix("[").removesuffix("]")))
     plain = name.encode("idna").decode().lower().removesuffix(".")
     last = plain.rpartition(".")[2]
-    # What a resolver would take for the number of an address: 0x7f.1
+    # A resolver would read it as the number of an address: 0x7f.1
     if not _NAME.fullmatch(plain) or len(plain) > _NAME_CHARS or re.match(r"\d|0x", last):
         raise ValueError("no name of a machine")
     return below + plain
 
 
 def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
-    """The names that both lists let through; what is no name lets nothing through."""
+    """Return the names that both lists allow; an invalid name allows nothing."""
     one, other = _normalize_hosts(mine), _normalize_hosts(theirs)
     return tuple(
         dict.fromkeys(

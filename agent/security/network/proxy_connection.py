@@ -1,7 +1,7 @@
-"""One connection to Kore's proxy: who it is for, whether it may, and its bytes both ways.
+"""One connection to Kore's proxy: authentication, permission, and data in both directions.
 
-A name is resolved here, once; the connection goes to the address that was checked, which is
-public. What came of it is recorded before it is made.
+A name is resolved here, once; the connection goes to the address that was checked, which is public.
+The decision is recorded before the connection is made.
 """
 
 import asyncio
@@ -33,8 +33,11 @@ _PASSED_ON = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 @frozen
 class ProxyLimits:
-    """What one command may use of a proxy: connections at once and in all, refused ones, bytes in
-    both directions, those of a head, and seconds for a head, for connecting, and of silence."""
+    """Limits of one command's use of a proxy.
+
+    Concurrent connections, all connections, refused connections, bytes in both directions, bytes of
+    a head, and seconds for a head, for connecting, and of silence.
+    """
 
     max_concurrent: int = 64
     max_connections: int = 10_000
@@ -57,13 +60,13 @@ class EgressGrant:
     limits: ProxyLimits = field(default_factory=ProxyLimits)
 
 
-# "host:port", whether it will be reached, and why. A `KoreError` keeps it from being reached.
+# "host:port", whether it will be reached, and the reason. A `KoreError` prevents the connection.
 Record = Callable[[str, bool, str], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class ProxySession:
-    """What a command has used of its grant: hosts are written "host:port"."""
+    """A command's use of its grant; hosts are written "host:port"."""
 
     grant: EgressGrant
     record: Record
@@ -74,7 +77,7 @@ class ProxySession:
 
 
 class ProxyConnection:
-    """Between a program and the host that it asks for."""
+    """A connection between a program and its target host."""
 
     def __init__(self, usage: ProxySession, reader: StreamReader, writer: StreamWriter) -> None:
         self._usage = usage
@@ -85,8 +88,10 @@ class ProxyConnection:
         self._active_at = 0.0
 
     async def serve(self, token: bytes, password: str = "") -> None:
-        """Until one side ends it, or a bound. `token` is what it has to begin with, `password` what
-        the request has to bring along."""
+        """Serve until one side closes the connection or a limit is reached.
+
+        The connection must begin with `token`, and the request must contain `password`.
+        """
         if self._usage.refusal_count >= self._bounds.max_refusals:
             return
         where = "?"
@@ -103,10 +108,10 @@ class ProxyConnection:
         except ProxyRefusal as exc:
             await self._refuse(where, exc)
         except (OSError, asyncio.IncompleteReadError):
-            return  # its program or its peer has gone, or kept silent
+            return  # its program or its peer has gone, or was silent
 
     async def _read_request(self, token: bytes, password: str) -> ProxyRequest | None:
-        """None without the password: a program may ask without it first."""
+        """Return the request; None without the password, as a program may ask without it first."""
         try:
             async with asyncio.timeout(self._bounds.head_s):
                 received_token = await self._reader.readexactly(len(token))
@@ -122,7 +127,7 @@ class ProxyConnection:
             raise ProxyRefusal(408, "the head of the request did not come in time") from exc
 
     async def _check_target(self, request: ProxyRequest) -> tuple[str, ...]:
-        """The addresses to connect to. Raises `ProxyRefusal`."""
+        """Return the addresses to connect to. Raises `ProxyRefusal`."""
         if not in_hosts(request.host, self._grant.hosts):
             hosts = ", ".join(self._grant.hosts)
             raise ProxyRefusal(
@@ -182,8 +187,8 @@ class ProxyConnection:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._copy(self._reader, writer, request))
                 await self._copy(reader, self._writer)
-                # What the host has ended the program ends too; unread, its last words would take
-                # the host's with them.
+                # After the host has closed the connection, the program closes it too. Unread data
+                # of the program would discard the host's last data.
                 async with asyncio.timeout(self._bounds.linger_s):
                     await sending
         except* OSError:
@@ -192,7 +197,7 @@ class ProxyConnection:
     async def _copy(
         self, reader: StreamReader, writer: StreamWriter, request: ProxyRequest | None = None
     ) -> None:
-        """Until there is no more; of a plain request as much as it said."""
+        """Copy until the end; of a plain request, copy its announced length."""
         remaining_bytes = None if request is None or request.head is None else request.length
         while remaining_bytes != 0:
             data = await self._receive(
@@ -244,7 +249,7 @@ class ProxyConnection:
             await self._say(refusal.status, str(refusal))
 
     async def _say(self, status: int, reason: str) -> None:
-        """Many programs show nothing but the first line."""
+        """Send a status with the reason in the first line, because many programs show only that."""
         body = f"Kore: {reason}\n".encode()
         head = f"HTTP/1.1 {status} {reason[:300]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         if status == 407:
@@ -252,7 +257,7 @@ class ProxyConnection:
         end = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         await self._send(self._writer, (head + end).encode() + body)
         self._writer.write_eof()
-        # Closed with something unread, the answer would be lost on its way.
+        # If the socket were closed with unread data, the answer would be lost in transit.
         async with asyncio.timeout(self._bounds.linger_s):
             while await self._reader.read(_CHUNK_BYTES):
                 pass

@@ -1,7 +1,7 @@
-"""The first lines that a program sends to a proxy: read strictly, or refused.
+"""Strict parser for the first lines of a program's proxy request.
 
-RFC 9112: what two readers could understand differently (a bare line end, a folded line, two
-lengths, a coded body) is refused, so that a server behind the proxy cannot see another request.
+RFC 9112: anything that two readers could understand differently (a bare line end, a folded line,
+two lengths, a coded body) is refused, so that a server behind the proxy cannot see another request.
 """
 
 import base64
@@ -17,7 +17,7 @@ _METHOD = re.compile(rb"[A-Z]{1,20}")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\x80-\xff\t]*)")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _LENGTH = re.compile(rb"\d{1,15}")
-# Of this connection only (RFC 9110, 7.6.1), and what is written anew.
+# Of this connection only (RFC 9110, 7.6.1), and headers that Kore writes itself.
 _DROPPED = frozenset(
     {b"connection", b"host", b"keep-alive", b"te", b"trailer", b"upgrade", b"http2-settings"}
     | {b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"}
@@ -26,7 +26,7 @@ _METHODS = frozenset({b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST",
 
 
 class ProxyRefusal(Exception):
-    """Why a request goes nowhere; `status` is its answer's in HTTP."""
+    """Reason why a request is refused; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class ProxyRefusal(Exception):
 
 @frozen
 class ProxyRequest:
-    """What a program wants: a tunnel when `head` is None, else this head and `length` bytes sent.
+    """A program's request: a tunnel when `head` is None, else this head and `length` bytes sent.
 
     `host` is a name in its normal form or an address.
     """
@@ -50,7 +50,7 @@ class ProxyRequest:
 
 
 def read_head(data: bytes) -> ProxyRequest:
-    """What stands before the empty line, that line included. Raises `ProxyRefusal`."""
+    """Parse the head, including its empty line. Raises `ProxyRefusal`."""
     first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
     parts = first.split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.1", b"HTTP/1.0"):
@@ -67,7 +67,7 @@ def read_head(data: bytes) -> ProxyRequest:
 
 
 def brings_password(data: bytes, password: str) -> bool:
-    """Whether a head has this password of the user "kore" in it (RFC 7617)."""
+    """Return whether a head contains this password of the user "kore" (RFC 7617)."""
     expected = b"Basic " + base64.b64encode(f"kore:{password}".encode())
     for line in data.split(b"\r\n")[1 : HEADERS_LIMIT + 1]:
         name, _, value = line.partition(b":")
@@ -122,7 +122,7 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 def _authority(text: str, default: int | None) -> ProxyRequest:
-    """`host` or `host:port`; nothing else."""
+    """Parse `host` or `host:port`; nothing else."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(\d{1,5}))?", text)
     port = int(match[2]) if match and match[2] else default
     if match is None or port is None or not 0 < port < 65_536:

@@ -1,4 +1,4 @@
-"""Which addresses Kore's own web requests may reach: public ones, checked before each connection.
+"""URL checks for Kore's own web requests: public addresses only, before each connection.
 
 A name is resolved once and the connection goes to the address that was checked, so that a second
 look-up cannot lead elsewhere (DNS rebinding). Every redirect is a new URL and is checked again.
@@ -62,7 +62,7 @@ class ResolvedUrl:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is global unicast, also when it wraps an IPv4 address."""
+    """Return whether an address is global unicast, also when it wraps an IPv4 address."""
     if isinstance(address, IPv4Address):
         return not any(address in net for net in SPECIAL_V4)
     if address in NAT64:
@@ -97,10 +97,10 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Resolved
 
 
 def read_url(url: "URL | str") -> "URL":
-    """The address as it would be asked; the only reader of one, so that the host that is judged is
-    the one that is asked.
+    """Parse a URL in the form in which it is requested.
 
-    Raises ToolError when it is not http or https, or carries a user name.
+    All requests use this parser, so that the checked host is the requested one. Raises ToolError
+    when the URL is not http or https, or carries a user name.
     """
     from yarl import URL
 

@@ -1,1 +1,1 @@
-"""What other programs and other people write: their settings, in our words, and their hooks."""
+"""Configuration by others: settings of other programs, hooks and plugins."""

@@ -1,8 +1,8 @@
-"""What the files of other programs say, in the words of our settings.
+"""Conversion of other programs' configuration files into our settings.
 
-`.kode.json` (the shape of its design and the one that it writes), KodaX's `config.json`, an older
-`config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program differ, both are read.
-Nothing that loosens a rule is taken: modes and lists of allowed tools mean something else there.
+`.kode.json` (in the shape of its design and in the shape that it writes), KodaX's `config.json`, an
+older `config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program differ, both are read.
+Nothing that loosens a rule is imported: modes and lists of allowed tools mean something else there.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from gateway.config.key_catalog import catalogue
 from gateway.config.origin import Key
 
 _KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
-# Its summaries are written by the model that is ours for quick work.
+# The model for its summaries is our model for quick work.
 _COMPACT = "compact"
-# Their names for vendors, where those differ from ours.
+# Their names of vendors, where these differ from ours.
 _PROVIDERS = {"alibaba": "qwen", "aliyun": "qwen", "glm": "zhipu"}
 _WIRES = ("openai", "anthropic", "ollama")
 _PROFILE_KEYS = frozenset(
     (
         *("id", "name", "provider", "type", "adapt", "config", "model", "modelName", "isActive"),
         *("apiKey", "baseURL", "baseUrl", "maxTokens", "contextLength", "temperature"),
-        # What the other program notes for itself.
+        # The other program's own records.
         *("createdAt", "lastUsed", "updatedAt", "isGPT5", "validationStatus", "lastValidation"),
     )
 )
@@ -53,7 +53,7 @@ _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
 @frozen
 class ForeignConfig:
-    """`values` by our keys; `notes` says what was not taken, a line each."""
+    """`values` by our keys; `notes` has a line for each setting that was not imported."""
 
     values: dict[Key, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -61,14 +61,17 @@ class ForeignConfig:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file of this name belongs to another program."""
+    """Return whether a file of this name belongs to another program."""
     is_theirs = path.name in (".kode.json", ".mcp.json", ".mcprc")
     return is_theirs or path.parent.name in (".kodax", ".claude")
 
 
 def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
-    """None when there is no such file. Raises `ValueError` for one that cannot be read, and
-    `ConfigError` for one that must not. `raw` is what was read from it already."""
+    """Read another program's file; None if it does not exist.
+
+    Raises `ValueError` for an unreadable file, and `ConfigError` for a file that must not be read.
+    `raw` is its content if already read.
+    """
     text = read_text(path, raw)
     if text is None or not text.strip():
         return None
@@ -116,13 +119,13 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile with what one of the shapes nests under `config`."""
+    """Return a profile with the keys flattened that some shapes nest under `config`."""
     config = one.get("config")
     return {**config, **one} if _object(config) else dict(one)
 
 
 def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[str, str]]:
-    """Our profiles and their names for the models, the strongest first."""
+    """Return our profiles and their names for the models, the strongest first."""
     pointers = _map(content.get("modelPointers"), "modelPointers")
     profiles = [
         (_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS
@@ -148,7 +151,7 @@ def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[s
 
 
 def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
-    """The vendor; at an address of its own, `adapt` says which format is spoken there."""
+    """Return the vendor; at an address of its own, `adapt` names the API format."""
     provider = str(one.get("provider") or one.get("type") or "").lower()
     vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
     adapt = str(one.get("adapt") or "").lower()
@@ -177,7 +180,7 @@ def _entry(one: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
                 )
             )
             return None
-        # Whatever it is called, at an address of its own it speaks as OpenAI does.
+        # Under any name, an address of its own has an OpenAI-compatible API.
         vendor = "openai"
     if not model:
         notes.append(t("model {name!r}: its name at the provider is missing", name=name))
@@ -237,7 +240,7 @@ def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _older(content: Mapping[str, Any]) -> ForeignConfig:
-    """`llm`, `context`, `security`: the latter two have keys of ours."""
+    """Convert `llm`, `context` and `security`; the latter two have keys of ours."""
     values: dict[Key, Any] = {}
     notes: list[str] = []
     llm = content.get("llm")
@@ -265,7 +268,7 @@ def _older(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _merge_blocked(name: str, value: Any) -> Any:
-    """A list laid over what is blocked anyway: in place of it, it would loosen a rule."""
+    """Add a list to our default blocks, because replacing them would loosen a rule."""
     from gateway.config.sections import SecuritySection
 
     ours = SecuritySection.model_fields[name].default
@@ -302,14 +305,14 @@ def _unknown(content: Mapping[str, Any], known_keys: set[str]) -> list[str]:
 
 
 def _map(value: Any, name: str) -> Mapping[str, Any]:
-    """Raises `ValueError` for what is there and is none."""
+    """Return a map, empty if absent; raises `ValueError` for any other value."""
     if not _object(value or {}):
         raise ValueError(t("{name}: expected an object", name=name))
     return value or {}
 
 
 def _list(value: Any, name: str) -> list[Any]:
-    """Raises `ValueError` for what is there and is none."""
+    """Return a list, empty if absent; raises `ValueError` for any other value."""
     if not isinstance(value or [], list):
         raise ValueError(t("{name}: expected a list", name=name))
     return value or []
@@ -320,15 +323,17 @@ def _object(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _name_of(value: Any) -> str:
-    """KodaX lists models by name, or as objects with an id."""
+    """Return a model's name; KodaX lists models by name, or as objects with an id."""
     if _object(value):
         return str(value.get("id") or value.get("name") or "")
     return str(value or "")
 
 
 def _yaml(text: str) -> Any:
-    """What JSON has words for: a date is its text. Aliases are not read, of which few lines may
-    make gigabytes."""
+    """Parse the JSON subset of YAML; a date is its text.
+
+    Aliases are not read, because a few lines of them may expand to gigabytes.
+    """
     import json
 
     import yaml

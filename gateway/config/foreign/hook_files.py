@@ -1,7 +1,6 @@
-"""Hooks that others bring along: a project's files, and plugins.
+"""Hooks from project files and plugins.
 
-Whatever Kore cannot run of them is left out and said, so that a file made for another program does
-no harm.
+Unsupported entries are left out and reported, so that a file made for another program does no harm.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,13 @@ from agent.i18n import t
 from gateway.config.hook_source import HookTable
 from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher
 
-# Of another program's settings only the hooks are read.
+# Only the hooks of another program's settings are read.
 _SETTINGS = ("settings.json", "settings.local.json")
 _LONGEST_S = 600
 
 
 def is_hook_file(path: Path) -> bool:
-    """Whether a project's file is one that is read for its hooks only."""
+    """Return whether a project's file is read for its hooks only."""
     name, folder = path.name, path.parent.name
     return (name == "hooks.json" and folder == ".kore") or (
         name in _SETTINGS and folder == ".claude"
@@ -28,7 +27,7 @@ def is_hook_file(path: Path) -> bool:
 
 
 def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[str]]:
-    """The hooks of a file, and a note for each thing that is left out."""
+    """Return the hooks of a file, and a note for each omitted entry."""
     table: dict[HookEventName, list[HookMatcher]] = {}
     notes: list[str] = []
     value = content.get("hooks", {})
@@ -64,7 +63,7 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
 
 
 def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
-    """Each command with its event."""
+    """Yield each command with its event."""
     for event, matchers in table.items():
         for matcher in matchers:
             yield from ((event, one.command) for one in matcher.hooks)
@@ -77,7 +76,7 @@ def _other_types(matcher: Any) -> list[str]:
 
 
 def _ours(matcher: Any) -> Any:
-    """A matcher of another program, without what Kore has no key for."""
+    """Return another program's matcher without the keys that Kore does not know."""
     if not isinstance(matcher, Mapping) or not isinstance(matcher.get("hooks"), list):
         return matcher
     hooks = []

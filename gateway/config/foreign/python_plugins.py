@@ -1,6 +1,6 @@
-"""What installed Python packages offer to Kore, by entry points; only what is named is imported.
+"""Entry points of installed Python packages; only named packages are imported.
 
-It runs as a part of Kore, outside of the sandbox.
+Their code runs as a part of Kore, outside of the sandbox.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,12 @@ _ERRORS = (ImportError, AttributeError, TypeError, ValueError, RuntimeError, OSE
 
 
 def python_tools(settings: Settings) -> "tuple[Tool, ...]":
-    """The tools of the packages that are named. Raises `ConfigError`."""
+    """Return the tools of the named packages. Raises `ConfigError`."""
     return tuple(_tools(settings)) if settings.python_plugins else ()
 
 
 def register_providers(settings: Settings) -> None:
-    """Let `NAME/model` reach the providers of the packages that are named. Raises
-    `ConfigError`."""
+    """Register the providers of the named packages for `NAME/model`. Raises `ConfigError`."""
     if not settings.python_plugins:
         return
     from agent.providers.registry import register_provider
@@ -38,21 +37,23 @@ def register_providers(settings: Settings) -> None:
 
 
 def python_channels(settings: Settings) -> Iterator[tuple[str, Any]]:
-    """Yield the channels that the settings name, each with what its package offers. Raises
-    `ConfigError`."""
+    """Yield the channels that the settings name, each with its package's offer.
+
+    Raises `ConfigError`.
+    """
     if settings.python_plugins:
         yield from _offers(settings, CHANNELS)
 
 
 def channel_packages() -> "dict[str, EntryPoint]":
-    """Return what installed packages offer as channels, by name; none of it is imported."""
+    """Return the channels of installed packages by name, without importing any."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=CHANNELS)}
 
 
 def load_offer(name: str, entry: "EntryPoint") -> Any:
-    """Import what a package offers. Raises `ConfigError`."""
+    """Import a package's entry point. Raises `ConfigError`."""
     try:
         return entry.load()
     except _ERRORS as exc:
@@ -60,8 +61,11 @@ def load_offer(name: str, entry: "EntryPoint") -> Any:
 
 
 def python_store(settings: Settings) -> Any:
-    """The store (`gateway.store.port.Store`) of a package that is named, in place of the database
-    in a file; None without one. Raises `ConfigError`."""
+    """Return the store of a named package, which replaces the database in a file.
+
+    Its type is `gateway.store.port.Store`. Returns None if no package is named. Raises
+    `ConfigError`.
+    """
     offers = list(_offers(settings, STORES)) if settings.python_plugins else []
     if not offers:
         return None
@@ -82,7 +86,7 @@ def python_store(settings: Settings) -> Any:
 
 
 def call_offer(name: str, offer: Any, *values: Any) -> Any:
-    """What a package makes. Raises `ConfigError`."""
+    """Call a package's offer and return the result. Raises `ConfigError`."""
     try:
         return offer(*values)
     except _ERRORS as exc:
@@ -108,7 +112,7 @@ def _tools(settings: Settings) -> "Iterator[Tool]":
 
 
 def _offers(settings: Settings, group: str) -> Iterator[tuple[str, Any]]:
-    """What stands behind the names in a group; a name may stand in several."""
+    """Yield the offers for the names in a group; a name may occur in several."""
     from importlib.metadata import entry_points
 
     every = [one for each in _GROUPS for one in entry_points(group=each)]

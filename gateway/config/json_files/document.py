@@ -1,4 +1,4 @@
-"""Reading a strict JSON file: one object, no duplicate keys, no comments, text that is text."""
+"""Strict JSON files: one object, no duplicate keys, no comments, valid text."""
 
 import json
 import os
@@ -17,9 +17,9 @@ DEPTH_LIMIT = 50
 
 
 def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
-    """The file's object; None when there is no such file. Raises `ConfigError` in one sentence.
+    """Return the file's object; None if the file does not exist.
 
-    `raw` is what was read from it already.
+    Raises `ConfigError` in one sentence. `raw` is the file's content if already read.
     """
     text = read_text(path, raw)
     if text is None:
@@ -51,7 +51,7 @@ def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
 
 
 def parse(text: str) -> Any:
-    """Any JSON value. Raises `ValueError` with a reason that does not quote the text."""
+    """Parse any JSON value. Raises `ValueError` with a reason that does not quote the text."""
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         _check_text(value)
@@ -61,12 +61,12 @@ def parse(text: str) -> Any:
 
 
 def private(path: Path) -> bool:
-    """Whether only the owner may read the file; always so where modes mean nothing."""
+    """Return whether only the owner may read the file; always true where modes mean nothing."""
     return os.name != "posix" or not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 
 def kind_of(value: Any) -> str:
-    """A JSON value's kind in words, without its content."""
+    """Return the kind of a JSON value in words, without its content."""
     match value:
         case None:
             return "null"
@@ -85,9 +85,9 @@ def kind_of(value: Any) -> str:
 
 
 def read_text(path: Path, raw: bytes | None = None) -> str | None:
-    """A file's text; None when there is no such file. Raises `ConfigError` in one sentence.
+    """Return a file's text; None if the file does not exist.
 
-    `raw` is what was read from it already.
+    Raises `ConfigError` in one sentence. `raw` is the file's content if already read.
     """
     if raw is None and (raw := _read(path)) is None:
         return None
@@ -114,7 +114,7 @@ def read_text(path: Path, raw: bytes | None = None) -> str | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """At most one byte more than a configuration may have."""
+    """Read at most one byte more than the size limit of a configuration."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -152,7 +152,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check_text(value: Any, depth: int = 0) -> None:
-    """Strings that no file name and no request could carry are refused here, once for all."""
+    """Reject strings that cannot be part of a file name or a request."""
     if depth > DEPTH_LIMIT:
         raise RecursionError
     match value:
@@ -171,5 +171,5 @@ def _check_text(value: Any, depth: int = 0) -> None:
 
 
 def _plain(message: str) -> str:
-    """The parser's words, which never quote the file."""
+    """Return the parser's message, which never quotes the file."""
     return message.removesuffix(":").replace("Expecting", "expected")

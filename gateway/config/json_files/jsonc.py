@@ -1,6 +1,6 @@
-"""JSON as people keep it, with comments and commas after the last entry: values and where they are.
+"""JSON with comments and trailing commas: values and their positions.
 
-Other programs' files are read with it, and every file is edited with what it says of places.
+Used to read other programs' files, and to edit every file by position.
 """
 
 import json
@@ -35,7 +35,7 @@ class JsonNode:
 
 @dataclass(slots=True)
 class JsonMember:
-    """An entry of an object or a list: from `start`, where its key is; `comma` is behind it."""
+    """An entry of an object or a list; `start` is at its key, `comma` follows the value."""
 
     start: int
     node: JsonNode
@@ -44,7 +44,7 @@ class JsonMember:
 
 
 def read(text: str) -> JsonNode:
-    """The whole text as one value. Raises `ValueError` with line and column."""
+    """Parse the whole text as one value. Raises `ValueError` with line and column."""
     reader = _JsoncReader(text)
     at = reader.space(1 if text.startswith("\ufeff") else 0)
     node = reader.value(at, 0)
@@ -55,7 +55,7 @@ def read(text: str) -> JsonNode:
 
 
 def find(node: JsonNode, path: tuple[str, ...]) -> JsonNode | None:
-    """What stands at a path of keys and numbers of a list."""
+    """Return the value at a path of keys and list indexes."""
     for part in path:
         inner = member(node, part)
         if inner is None:
@@ -65,7 +65,7 @@ def find(node: JsonNode, path: tuple[str, ...]) -> JsonNode | None:
 
 
 def member(node: JsonNode, part: str) -> JsonMember | None:
-    """The entry of an object with this key, or of a list with this number."""
+    """Return the entry of an object with this key, or of a list with this index."""
     if node.members is not None:
         return next((one for one in node.members if one.key == part), None)
     if node.items is not None and part.isdecimal() and int(part) < len(node.items):
@@ -156,9 +156,9 @@ _BLANK_OR_COMMENT = re.compile(r"[ \t]*(?://[^\n]*)?\r?(?:\n|$)")
 
 
 def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The text with `value` at this path; objects on the way to it are made.
+    """Return the text with `value` at this path; missing objects on the path are created.
 
-    Raises `ValueError`: for a text that is no JSON, and a path through what holds no entries.
+    Raises `ValueError` for invalid JSON, and for a path through a value without entries.
     """
     root = read(text)
     node, depth = root, 0
@@ -175,7 +175,7 @@ def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def remove_value(text: str, path: tuple[str, ...]) -> str:
-    """The text without what stands at this path. Raises `KeyError` when nothing does."""
+    """Return the text without the value at this path. Raises `KeyError` if there is none."""
     parent = find(read(text), path[:-1])
     removed_member = member(parent, path[-1]) if parent else None
     if parent is None or removed_member is None:
@@ -221,14 +221,14 @@ def _append(text: str, parent: JsonNode, key: str | None, value: Any) -> str:
 
 
 def _append_inline(text: str, last: JsonMember, entry: str) -> str:
-    """On the same line as the entry before it."""
+    """Append an entry on the same line as the previous one."""
     if last.comma is not None:
         return f"{text[: last.comma + 1]}{entry},{text[last.comma + 1 :]}"
     return f"{text[: last.node.end]},{entry}{text[last.node.end :]}"
 
 
 def _render(value: Any, indent: str, text: str) -> str:
-    """As JSON: on one line when it is short, else indented like its surroundings."""
+    """Render a value as JSON: on one line when it is short, else indented like its surroundings."""
     short = json.dumps(value, ensure_ascii=False)
     if len(short) <= _SHORT_CHARS or not isinstance(value, dict | list):
         return short
@@ -243,6 +243,6 @@ def _indent_of(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """What this text indents by."""
+    """Return the text's unit of indentation."""
     match = re.search(r"\n([ \t]+)[\"\[{]", text)
     return match[1] if match else "  "

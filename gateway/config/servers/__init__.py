@@ -1,1 +1,1 @@
-"""Programs and addresses that the settings and plugins name: MCP servers, language servers."""
+"""Servers in the settings and in plugins: MCP servers, language servers."""

@@ -1,4 +1,4 @@
-"""The language servers that the settings name, and those of plugins."""
+"""Language servers in the settings and in plugins."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,7 @@ log = logging.getLogger(__name__)
 def lsp_settings(
     settings: "Settings", folder: Path, plugins: "InstalledPlugins | None" = None
 ) -> LspSettings:
-    """The servers that are switched on; `folder` holds their homes and logs. Raises
-    `ConfigError`."""
+    """Return the enabled servers; `folder` contains their homes and logs. Raises `ConfigError`."""
     configured = settings.lsp_servers
     servers = [_server_of(name, each) for name, each in configured.items() if each.enabled]
     if plugins is not None and settings.lsp.enabled:
@@ -41,7 +40,7 @@ def lsp_settings(
 
 
 def _server_of(name: str, server: LspServer) -> LspServerSettings:
-    """What is not said of a server that Kore knows stays as it is. Raises `ConfigError`."""
+    """Return a server's settings; a known server has defaults. Raises `ConfigError`."""
     usual = next((one for one in KNOWN_SERVERS if one.name == name), None)
     if usual is None and (server.command is None or not server.extensions):
         raise ConfigError(
@@ -63,7 +62,7 @@ def _server_of(name: str, server: LspServer) -> LspServerSettings:
 
 
 def _plugin_servers(plugins: "InstalledPlugins") -> Iterator[LspServerSettings]:
-    """As `.lsp.json` describes them; one that is described wrongly is left out, and logged."""
+    """Yield the servers in `.lsp.json` of plugins; an invalid one is skipped and logged."""
     for name, (folder, described) in plugins.language_servers().items():
         try:
             yield _plugin_server(name, folder, described)

@@ -1,4 +1,4 @@
-"""The MCP servers that the settings name."""
+"""MCP servers in the settings and in plugins."""
 
 import logging
 from dataclasses import replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.config.schema import Settings
 
 log = logging.getLogger(__name__)
-# What a plugin may say of its server; who may do what is the owner's to say.
+# Keys that a plugin may set for its server; the owner decides on permissions.
 _PLUGIN_KEYS = frozenset({"command", "args", "env", "url", "headers", "type"})
 
 
@@ -28,9 +28,11 @@ def mcp_settings(
     sealer: "Sealer | None" = None,
     plugins: "InstalledPlugins | None" = None,
 ) -> McpSettings:
-    """The servers that are not switched off, and those of plugins; `folder` holds what is known of
-    them, `sealer` seals the logins there."""
-    # A plugin's takes the place of none of the person's.
+    """Return the enabled servers of the settings and of plugins.
+
+    `folder` contains their state, `sealer` seals the logins there.
+    """
+    # A plugin's server never replaces the person's.
     servers = {**plugin_servers(plugins), **settings.mcp_servers}
     reaches = plugins.reaches() if plugins is not None else {}
     enabled = (
@@ -41,13 +43,15 @@ def mcp_settings(
         for name, each in servers.items()
         if each.enabled
     )
-    # Who can be asked, each call brings along.
+    # Each call has its own way to ask a person.
     return McpSettings(tuple(enabled), folder, sealer, decline)
 
 
 def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str | None:
-    """The variable with the key that seals logins, as it does the store's texts; None when there
-    is none, or no server to log in to."""
+    """Return the variable with the key that seals logins, as it seals the store's texts.
+
+    Returns None without a key, or without a server to log in to.
+    """
     servers = [*settings.mcp_servers.values(), *plugin_servers(plugins).values()]
     if not any(each.url and each.enabled for each in servers):
         return None
@@ -55,7 +59,7 @@ def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str
 
 
 def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
-    """The servers that plugins bring; one that is described wrongly is left out, and logged."""
+    """Return the servers of plugins; an invalid one is skipped and logged."""
     from pydantic import ValidationError
 
     servers = {}
@@ -76,8 +80,10 @@ def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
 def server_of(
     name: str, server: McpServer, reach: ArgumentReach | None = None
 ) -> McpServerSettings:
-    """Raises `ConfigError` for one that can neither be started nor be reached, or whose folder
-    leads through a link."""
+    """Return a server's settings.
+
+    Raises `ConfigError` for a server without command and URL, or whose folder leads through a link.
+    """
     if (server.command is None) == (server.url is None):
         raise ConfigError(
             t("mcp_servers.{name}: expected either `command` or `url`", name=name),

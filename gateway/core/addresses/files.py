@@ -1,4 +1,4 @@
-"""Where the files of several machines lie, as `store.files` says it."""
+"""Addresses of file storage that several machines share (`store.files`)."""
 
 import re
 from pathlib import Path
@@ -13,8 +13,10 @@ _REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 @frozen
 class BucketAddress:
-    """A bucket, and where in it. `prefix` is empty or ends with a slash; without an `endpoint` it
-    is one of AWS."""
+    """Address of a bucket, and a prefix in it.
+
+    `prefix` is empty or ends with a slash. Without an `endpoint`, the bucket is on AWS.
+    """
 
     bucket: str
     prefix: str = ""
@@ -27,9 +29,10 @@ class BucketAddress:
 
 
 def parse_file_address(text: str) -> Path | BucketAddress:
-    """The full path of a folder, or `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`.
+    """Return the full path of a folder, or the bucket of an S3 address.
 
-    Raises `ValueError`. Keys do not belong into it: whoever sees the configuration would see them.
+    The form is `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`. Raises `ValueError`, also for an
+    address with keys: everyone who sees the configuration would see them.
     """
     if text.startswith("/"):
         if not text.strip("/") or ".." in Path(text).parts or "\0" in text:

@@ -1,4 +1,4 @@
-"""What all connections of Kore to a PostgreSQL server have in common, whoever opens them."""
+"""Common settings of all connections to a PostgreSQL server."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 _CONNECT_S = 10
-# A server that does not answer is noticed after about this time.
+# An unresponsive server is noticed after about this time.
 TIMEOUTS: dict[str, Any] = {
     "connect_timeout": _CONNECT_S,
     "keepalives_idle": 10,
@@ -14,7 +14,7 @@ TIMEOUTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# Nor does the server keep the lock of an owner whose machine is gone.
+# The server releases the lock of an owner whose machine is gone.
 SERVER_TIMEOUTS = (
     " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 )
@@ -25,12 +25,12 @@ def own_name() -> str:
 
 
 def application_name(owner: str) -> str:
-    """What the server calls the connections of such a process: at most 63 printable characters."""
+    """Return the server's name for connections of this process: at most 63 printable characters."""
     return f"kore {owner}".encode("ascii", "replace").decode()[:63]
 
 
 def public_address(address: str) -> str:
-    """The address of a server without its password and options."""
+    """Return the address of a server without its password and options."""
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")
     return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, "", ""))
