@@ -1,4 +1,4 @@
-"""A chat in the terminal that goes on where it ended, and keeps card numbers to itself.
+"""A terminal chat that resumes where it ended, and rejects card numbers.
 
 python examples/careful_chat.py
 """
@@ -17,7 +17,7 @@ def no_cards(run: kore.RunContext, message: kore.Message) -> str | None:
 
 
 class Counter(kore.Hooks):
-    """Counts how often the model is asked."""
+    """A counter of model calls."""
 
     calls = 0
 

@@ -12,7 +12,7 @@ TASK = "Run the tests with `python -m pytest -q`. Find out why they fail, fix it
 
 
 async def ask(request: kore.ApprovalRequest) -> kore.Answer:
-    """Show what would happen, and let a person decide."""
+    """Show the planned action, and let a person decide."""
     print(f"\n{request.diff or request.command or request.tool}\n{request.reason}")
     reply = await asyncio.to_thread(input, "[y]es, [s]ession, [n]o: ")
     if reply == "s":

@@ -1,4 +1,4 @@
-"""A help desk: a receptionist hands conversations over to whoever knows the matter.
+"""A help desk: a receptionist hands conversations over to a specialist.
 
 python examples/help_desk.py "I was charged twice."
 """
@@ -12,7 +12,7 @@ import kore
 
 @dataclass
 class Matter:
-    """What a colleague has to know at once."""
+    """Facts that a colleague needs at once."""
 
     summary: str
     is_urgent: bool = False
@@ -20,7 +20,7 @@ class Matter:
 
 @kore.tool
 def refund(invoice: str) -> str:
-    """Starts the refund of an invoice."""
+    """Start the refund of an invoice."""
     return f"The refund of {invoice} has begun."
 
 

@@ -1,4 +1,4 @@
-"""Read an invoice: a letter in, checked data out.
+"""Extract validated data from an invoice.
 
 python examples/invoice.py letter.txt
 """

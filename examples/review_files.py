@@ -1,4 +1,4 @@
-"""Review many files at once, four at a time, and say what it cost.
+"""Review many files at once, four at a time, and print the cost.
 
 python examples/review_files.py src/*.py
 """

@@ -1,4 +1,4 @@
-"""Answer questions about a shop's orders: own tools, and a database that the model never sees.
+"""Answer questions about a shop's orders: custom tools, and a database that the model never sees.
 
 python examples/shop.py "Which orders of Ada are open?"
 """
@@ -17,7 +17,7 @@ class Shop:
 
 @kore.tool
 def orders_of(run: kore.RunContext[Shop], customer: str, only_open: bool = False) -> list[str]:
-    """Lists a customer's orders: number, article, state."""
+    """List a customer's orders: number, article, state."""
     rows = run.deps.orders.execute(
         "SELECT number, article, state FROM orders WHERE customer = ?", [customer]
     )
@@ -26,7 +26,7 @@ def orders_of(run: kore.RunContext[Shop], customer: str, only_open: bool = False
 
 @kore.tool
 def cancel(run: kore.RunContext[Shop], number: int) -> str:
-    """Cancels an open order."""
+    """Cancel an open order."""
     changed = run.deps.orders.execute(
         "UPDATE orders SET state = 'cancelled' WHERE number = ? AND state = 'open'", [number]
     )
@@ -44,7 +44,7 @@ agent = kore.Agent(
 
 
 def open_shop() -> Shop:
-    # A plain function runs in a thread of its own.
+    # A plain function runs in a separate thread.
     orders = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     orders.execute("CREATE TABLE orders (number INTEGER, customer TEXT, article TEXT, state TEXT)")
     orders.executemany(

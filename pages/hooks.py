@@ -45,7 +45,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """README and the like are not in the menu, but can be read."""
+    """Add README and similar files, which are readable but not in the menu."""
     for name in BESIDE:
         text = (ROOT / name).read_text(encoding="utf-8")
         if name.endswith(".md"):
@@ -59,7 +59,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """What lies beside docs/ lies beside the pages of the site."""
+    """Rewrite links to files next to docs/, which the site has next to its pages."""
     depth = page.file.src_uri.count("/")
     for name in BESIDE:
         up = "../" * depth

@@ -1,4 +1,4 @@
-"""A chat as a phone shows it, drawn as SVG from messages that were really sent."""
+"""SVG drawings of a chat on a phone, from messages that were really sent."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _CODE = ("code", "pre", "added", "removed")
 
 
 def draw(shown: Sequence[ChatMessage], name: str) -> str:
-    """The chat with the bot `name`, whole."""
+    """Draw the entire chat with the bot `name`."""
     parts: list[str] = []
     top = _FRAME + _HEAD + 14.0
     for one in shown:
@@ -69,7 +69,7 @@ def draw(shown: Sequence[ChatMessage], name: str) -> str:
 
 
 def _bubble(shown: ChatMessage, top: float) -> tuple[str, float]:
-    """One message at this height, with its buttons, and how high it is."""
+    """Draw a message at this height, with its buttons; return the drawing and its height."""
     lines = list(_lines(shown))
     widest = max(sum(_width(*run) for run in line) for line in lines)
     buttons: list[list[Mapping[str, str]]] = (shown.reply_markup or {}).get("inline_keyboard", [])
@@ -111,7 +111,7 @@ def _bubble(shown: ChatMessage, top: float) -> tuple[str, float]:
 
 
 def _lines(shown: ChatMessage) -> Iterator[Line]:
-    """The text as it fits into a bubble, each line in runs of one kind."""
+    """Yield the lines of the text that fit into a bubble, each in runs of a single kind."""
     kinds = [""] * len(shown.text)
     units = shown.text.encode("utf-16-le")
     for entity in shown.entities:
@@ -158,7 +158,7 @@ def _extent(characters: list[tuple[str, str]]) -> float:
 
 
 def _width(text: str, kind: str) -> float:
-    """About how wide this is, a little more than in the usual fonts."""
+    """Estimate the width, slightly more than in the usual fonts."""
     if kind in _CODE:
         return len(text) * _CODE_FONT * 0.605
     return sum(map(_share, text)) * _FONT * (1.08 if kind == "bold" else 1.03)

@@ -1,4 +1,4 @@
-"""The reference pages of the site, made of the code whenever the site is built."""
+"""Reference pages of the site, generated from the code at each build of the site."""
 
 import argparse
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _MADE = "Made of the code when this site was built."
 
 
 def commands() -> str:
-    """Every verb with its options, and every command of a chat."""
+    """Return a page of every verb with its options, and every chat command."""
     lines = ["# Every command", "", _MADE, "What they mean: [cli.md](cli.md).", ""]
     lines += ["| in a shell | options | description |", "| --- | --- | --- |"]
     for verb in VERBS:
@@ -25,7 +25,7 @@ def commands() -> str:
 
 
 def library() -> str:
-    """Every name of `import kore`, by its docstring; mkdocstrings fills it in."""
+    """Return a page of every name of `import kore`; mkdocstrings fills in the docstrings."""
     import kore
 
     lines = [
@@ -55,7 +55,7 @@ PAGES = {
 
 
 def _rows(parser: argparse.ArgumentParser, name: str, summary: str) -> Iterator[str]:
-    """A verb, and behind it each of its parts."""
+    """Yield rows for a verb and each of its subcommands."""
     options, parts = [], list[tuple[str, argparse.ArgumentParser, str]]()
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,7 +1,7 @@
-"""`make screenshots`: pictures of what people see, taken of running programs, into docs/pictures.
+"""`make screenshots`: screenshots of running programs, written to docs/pictures.
 
-The terminal is a real one (tmux) with `kore agent` in it. A chat is drawn from what a
-real gateway has sent to the stand-in of the Bot API (`pages/phone.py`). Models are scripted.
+The terminal is real (tmux) and runs `kore agent`. A chat is drawn from the messages of a real
+gateway to the fake Bot API (`pages/phone.py`). Models are scripted.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 _SOCKET = f"kore-pictures-{os.getpid()}"
 _PATIENCE_S = 40.0
-# Fonts would be loaded from another host.
+# Comments and fonts; browsers would load the fonts from another host.
 _ELSEWHERE = re.compile(r"<!--.*?-->\s*|@font-face \{\{.*?\}\}\s*", re.DOTALL)
 _FORMAT = _ELSEWHERE.sub("", CONSOLE_SVG_FORMAT).replace(
     "Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace"
@@ -76,7 +76,7 @@ _MENDING = {"path": "report.py", "old_string": "7.5])", "new_string": '7.5], "EU
 
 
 class Terminal:
-    """A shell in tmux, so many columns wide."""
+    """A shell in tmux with a fixed number of columns."""
 
     def __init__(self, folder: Path, columns: int, rows: int) -> None:
         self._columns = columns
@@ -98,13 +98,13 @@ class Terminal:
         self._tmux("send-keys", "Enter")
 
     def until(self, words: str) -> str:
-        """What is seen, with its colours, once these words are."""
+        """Return the visible text with its colours, once it contains these words."""
         deadline = time.monotonic() + _PATIENCE_S
         while words not in (seen := self._tmux("capture-pane", "-e", "-p")):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{words!r} was never seen; this was:\n{seen}")
             time.sleep(0.1)
-        time.sleep(0.5)  # what is still being painted
+        time.sleep(0.5)  # wait for pending output
         return self._tmux("capture-pane", "-e", "-p").rstrip()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ def save(name: str, title: str, shown: Sequence[Text], columns: int) -> None:
 
 
 async def terminal(folder: Path) -> None:
-    """A conversation with an approval, and verbs."""
+    """Record a conversation with an approval, and verbs."""
     (folder / "orders.py").write_text(_SOURCE)
     async with ModelServer(api_key=KEY) as model:
         _configure(folder, model)
@@ -155,7 +155,7 @@ def _configure(folder: Path, model: ModelServer) -> None:
 
 
 async def language_server(folder: Path) -> None:
-    """An edit that breaks another file, which the model mends; needs a Python language server."""
+    """Record an edit that breaks another file, and its fix; needs a Python language server."""
     (folder / "orders.py").write_text(_SOURCE)
     (folder / "report.py").write_text(_CALLER)
     async with ModelServer(api_key=KEY) as model:
@@ -198,7 +198,7 @@ def _type_and_look(folder: Path) -> None:
     shell = Terminal(folder, 86, 28)
     try:
         shell.until("$")
-        # The address of the scripted model means nothing to anybody.
+        # Hide the address of the scripted model, which has no meaning for readers.
         shell.type("clear; KORE_AGENT_MODEL=offline/echo kore doctor")
         seen = shell.until("clock")
         save("doctor", "kore doctor", [Text.from_ansi(_at_home(seen, folder))], 86)
@@ -207,7 +207,7 @@ def _type_and_look(folder: Path) -> None:
 
 
 def _at_home(seen: str, folder: Path) -> str:
-    """Without the names of temporary folders, which are others each time."""
+    """Replace the names of temporary folders, which differ each time."""
     programs = str(Path(sys.executable).parent)
     return seen.replace(str(folder), "/home/ann/shop").replace(programs, "/usr/local/bin")
 
@@ -218,7 +218,7 @@ def save_chat(name: str, shown: Sequence[ChatMessage]) -> None:
 
 
 async def telegram(folder: Path) -> None:
-    """A question, an approval with its buttons, a reminder."""
+    """Record a question, an approval with its buttons, and a reminder."""
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         gateway = GatewayProcess(folder, api, model)
         async with gateway:

@@ -1,4 +1,4 @@
-"""Folders nested deeper than a path may be long, and than pytest can remove."""
+"""Folders nested deeper than the maximum length of a path, which pytest cannot remove."""
 
 import os
 import subprocess
@@ -12,8 +12,11 @@ NAME = "n" * 50
 
 @contextmanager
 def deep_folders(*folders: Path, levels: int = LEVELS, name: str = NAME) -> Iterator[Sequence[str]]:
-    """In each of these folders, which are made: `first.txt`, and as many levels with a file
-    `deep.txt` at the end. Gives the names of the levels; whatever is left goes at the end."""
+    """Create these folders, each with `first.txt` and `levels` nested folders.
+
+    The innermost folder contains `deep.txt`. Yield the names of the levels; on exit, remove
+    everything.
+    """
     try:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -42,13 +45,13 @@ def write(name: str, folder: int) -> None:
 
 
 def remove(folder: Path) -> None:
-    """By a program that knows such trees."""
+    """Remove a folder with `rm`, which supports deep trees."""
     subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], check=False, capture_output=True)
     subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
 
 
 def depth_of(folder: Path, name: str = NAME) -> int:
-    """How many levels there are; of the innermost, what lies in it is not looked at."""
+    """Return the number of levels; the contents of the innermost are ignored."""
     count, here = 0, os.open(folder, os.O_RDONLY)
     try:
         while True:

@@ -1,9 +1,9 @@
-"""A real `kore` in a process of its own that need not import anything.
+"""A real `kore` in a separate process that skips the cost of imports.
 
-Importing is three quarters of what a start costs, and the suite starts `kore` a thousand times.
-Here one process for each worker of pytest imports the program, and forks: what begins then has an
-id, descriptors, signals and an end of its own, like `python -m gateway`. The start from nothing is
-tested in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_bad_start.py.
+Imports take three quarters of a start's time, and the suite starts `kore` a thousand times. Here
+one process for each worker of pytest imports the program, and forks: each child has its own id,
+descriptors, signals and exit, like `python -m gateway`. The start without a fork server is tested
+in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_bad_start.py.
 
     process = start(["gateway"], cwd=home, env=environ, stdout=log, stderr=log)
     process.send_signal(signal.SIGTERM)
@@ -34,18 +34,18 @@ from typing import IO
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 60.0
 _HEADER = struct.Struct("!I")
-# In the order in which a gateway imports them, which matters to what it leaves out of libraries;
-# after them everything else.
+# Import in a gateway's order, because that affects the parts of libraries that it leaves out;
+# everything else follows.
 _FIRST = ("gateway.cli.program", "gateway.cli.verbs.gateway", "gateway.app", "gateway.channels")
 _PACKAGES = ("agent", "gateway")
-# Decides how Python itself starts, which has happened when a process is forked.
+# Variables that Python reads at startup, which is over when a process is forked.
 _SETTLED = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
 
 _File = int | IO[bytes] | IO[str]
 
 
 class ForkedProcess:
-    """What of `asyncio.subprocess.Process` the tests use, without its streams."""
+    """The parts of `asyncio.subprocess.Process` that the tests use, without streams."""
 
     def __init__(self, pid: int, end: socket.socket) -> None:
         self.pid = pid
@@ -55,7 +55,7 @@ class ForkedProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, or the negative number of the signal that killed it, once it has ended."""
+        """Exit code, or the negative number of the fatal signal, once the process has ended."""
         if self._returncode is None:
             with suppress(BlockingIOError):
                 code = self.end.recv(_HEADER.size)
@@ -65,7 +65,7 @@ class ForkedProcess:
         return self._returncode
 
     def send_signal(self, number: int) -> None:
-        """Raises `ProcessLookupError` where it has ended."""
+        """Send a signal. Raise `ProcessLookupError` if the process has ended."""
         if self.returncode is not None:
             raise ProcessLookupError
         os.kill(self.pid, number)
@@ -88,7 +88,7 @@ class ForkedProcess:
         return code
 
     def wait_here(self, timeout_s: float = PATIENCE_S) -> int:
-        """The same without an event loop. Raises `subprocess.TimeoutExpired`."""
+        """Wait without an event loop. Raise `subprocess.TimeoutExpired`."""
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             if self.returncode is None:
@@ -100,26 +100,26 @@ class ForkedProcess:
 
 
 class PipedProcess(ForkedProcess):
-    """One whose output is read while it runs."""
+    """A process whose output is read while it runs."""
 
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """All that is left to read of its output, and of its errors, once it has ended."""
+        """Return the remaining output and errors, once the process has ended."""
         out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
         return out, err
 
 
 class TalkingProcess(ForkedProcess):
-    """One that is spoken with over its input and output."""
+    """A process with pipes for input and output."""
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
 
 
 class ForkServer:
-    """The process that forks, seen from the tests."""
+    """Handle of the process that forks, used by the tests."""
 
     def __init__(
         self, module: str = "tests.fork_server", environ: Mapping[str, str] | None = None
@@ -171,7 +171,7 @@ def start(
     stderr: _File = subprocess.DEVNULL,
     new_session: bool = False,
 ) -> ForkedProcess:
-    """Start `kore` with these words. `env` is all that it sees."""
+    """Start `kore` with these words and with `env` as its entire environment."""
     odd = {name for name in env if name.startswith("PYTHON") and env[name] != _SETTLED.get(name)}
     assert not odd, f"{odd} cannot be set for a process that is forked: start Python itself"
     with open(os.devnull, "r+b") as nothing:
@@ -195,7 +195,7 @@ def start(
 async def start_piped(
     words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str]
 ) -> PipedProcess:
-    """Start `kore`, with its output in pipes."""
+    """Start `kore` with its output in pipes."""
     (out, printing), (err, failing) = os.pipe(), os.pipe()
     started = start(words, cwd=cwd, env=env, stdout=printing, stderr=failing)
     os.close(printing)
@@ -208,7 +208,7 @@ async def start_piped(
 async def start_talking(
     words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], stderr: _File, limit: int
 ) -> TalkingProcess:
-    """Start `kore`, with its input and output in pipes; a line of its output has `limit` bytes."""
+    """Start `kore` with pipes for input and output; a line of output has at most `limit` bytes."""
     (feed, feeding), (out, printing) = os.pipe(), os.pipe()
     started = start(words, cwd=cwd, env=env, stdin=feed, stdout=printing, stderr=stderr)
     os.close(feed)
@@ -222,7 +222,7 @@ async def start_talking(
 
 
 class _PipeProtocol(asyncio.streams.FlowControlMixin):
-    """What a writer asks of a pipe: to hold it up, and to say when it is closed."""
+    """Protocol of a writer's pipe: flow control, and notification when it is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ def run(
     stdin: str = "",
     timeout_s: float = PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `kore` to its end: what `subprocess.run` says of it."""
+    """Run `kore` to its end; return the same result as `subprocess.run`."""
     streams = [os.pipe() for _ in range(3)]
     (feed, feeding), (out, printing), (err, failing) = streams
     process = start(words, cwd=cwd, env=env, stdin=feed, stdout=printing, stderr=failing)
@@ -292,7 +292,7 @@ _beginning = threading.Lock()
 
 
 def _server() -> ForkServer:
-    """The one of this process, begun when it is needed."""
+    """Return this process's fork server, started on first use."""
     with _beginning:
         if not _servers:
             _servers.append(ForkServer())
@@ -301,7 +301,7 @@ def _server() -> ForkServer:
 
 
 def _serve() -> list[str]:
-    """Fork until nobody asks any more; in the child, the words of its command line."""
+    """Fork until no client is left; in the child, return the words of its command line."""
     requests = socket.socket(fileno=os.dup(0))
     wakes, waking = socket.socketpair()
     waking.setblocking(False)
@@ -335,7 +335,7 @@ def _serve() -> list[str]:
         selector.close()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # An object that is collected later must not close a descriptor that is another's by then.
+        # An object collected later must not close a descriptor that has been reused.
         for one in (requests, wakes, waking, *ends.values()):
             one.detach()
         _become(fds[:3], cwd, env, new_session=new_session)
@@ -343,7 +343,7 @@ def _serve() -> list[str]:
 
 
 def _reap(ends: dict[int, socket.socket]) -> None:
-    """Tell the tests how their processes ended."""
+    """Send the exit status of ended processes to the tests."""
     while ends:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -353,7 +353,7 @@ def _reap(ends: dict[int, socket.socket]) -> None:
 
 
 def _become(files: list[int], cwd: str, env: dict[str, str], *, new_session: bool) -> None:
-    """What the system and Python do for a process that is started."""
+    """Set up a new process as the system and Python do."""
     if new_session:
         os.setsid()
     for number, fd in enumerate(files):
@@ -382,7 +382,7 @@ def _modules() -> Iterator[str]:
 
 
 def main() -> int:
-    """Serve; a process that is forked ends here with its `kore`."""
+    """Serve requests; a forked process ends here with its `kore`."""
     for module in (*_FIRST, *_modules()):
         importlib.import_module(module)
     importlib.import_module("agent.security.policy.policy_file").built_in_roles()
@@ -396,7 +396,7 @@ def main() -> int:
 
     sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
     code = kore()
-    # As Python ends, but for taking a thousand modules apart: that cost more than most verbs do.
+    # Exit like Python, but without unloading a thousand modules: that takes longer than most verbs.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A NATS server of a test's own, on a free port of loopback."""
+"""NATS server for a single test, on a free port of loopback."""
 
 import json
 import shutil
@@ -18,8 +18,10 @@ _LOOK_S = 0.01
 
 
 class NatsServer:
-    """`options` are those of its command line. Runs from `start` until `kill`, more than once on
-    the same port."""
+    """Server that runs from `start` until `kill`, and may be restarted on the same port.
+
+    `options` are command-line options.
+    """
 
     def __init__(self, folder: Path, *options: str) -> None:
         self._folder, self._options = folder, options
@@ -51,7 +53,7 @@ class NatsServer:
             self._process = None
 
     def stop(self) -> None:
-        """SIGSTOP, until `go_on`."""
+        """Send SIGSTOP; `go_on` continues the server."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

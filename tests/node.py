@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-# Node 20 has WebSocket behind this flag, later versions without it, earlier ones not at all.
+# Node 20 needs this flag for WebSocket, later versions do not, earlier versions lack it.
 FLAGS = ("--experimental-websocket", "--input-type=module")
 
 

@@ -1,4 +1,4 @@
-"""Programs of tests that run as root and as an ordinary user, from a folder that both may enter."""
+"""Programs of tests that run as root and as an ordinary user, in a folder open to both."""
 
 import json
 import os
@@ -25,7 +25,7 @@ USERS = ("root", "nobody") if os.geteuid() == 0 else ("me",)
 def shared_place(*programs: Path) -> Iterator[Path]:
     """Make a folder with the package `agent`, driver.py and these programs of the repository.
 
-    Each user has a folder of its own in it, which bears the user's name.
+    Each user has a subfolder, which has the user's name.
     """
     place = Path(tempfile.mkdtemp(prefix="kore-users-", dir="/var/tmp"))
     place.chmod(0o755)
@@ -59,7 +59,7 @@ def run_as(user: str, place: Path, program: Path, order: Mapping[str, Any]) -> A
 
 
 def require_sandbox(name: str) -> None:
-    """Skip the test where this machine does not have the sandbox."""
+    """Skip the test if this machine does not have the sandbox."""
     if name == "bwrap" and shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     if name == "landlock" and kernel_abi() < 1:
@@ -71,7 +71,7 @@ def _rights(user: str) -> dict[str, Any]:
 
 
 def _python(user: str) -> str:
-    """Return a Python that this user may run: the suite's own may lie in root's home."""
+    """Return a Python that this user may run: the suite's own may be in root's home."""
     code = "import sys, ctypes; sys.exit(sys.version_info < (3, 11))"
     for program in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:

@@ -1,8 +1,8 @@
-"""A PostgreSQL server of the test run's own, and a new database for each test that asks.
+"""PostgreSQL server of the test run, with a new database for each test that requests it.
 
-One server for each worker of pytest, begun when it is first needed: on a Unix socket, without
-fsync, in memory. `KORE_TEST_STORE=postgres` puts the tests of the gateway on it; those of files
-that SQLite writes are `only_sqlite`.
+Each worker of pytest has one server, started on first use: on a Unix socket, without fsync, in
+memory. With `KORE_TEST_STORE=postgres` the tests of the gateway use it; tests of files that SQLite
+writes are marked `only_sqlite`.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from gateway.store.postgres.migrator import upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 
 _USER = "postgres"
-# Then the number of the process that it belongs to.
+# The prefix is followed by the number of the owning process.
 _PREFIX = "kore-pg-"
 _TEMPLATE = "kore_template"
 _PATIENCE_S = 10.0
@@ -34,7 +34,7 @@ _databases = itertools.count(1)
 
 
 def engine() -> str:
-    """Which engine the tests of the gateway open: sqlite or postgres."""
+    """Return the engine for the tests of the gateway: sqlite or postgres."""
     return os.environ.get("KORE_TEST_STORE", "sqlite")
 
 
@@ -43,7 +43,7 @@ only_sqlite = pytest.mark.skipif(engine() != "sqlite", reason="only SQLite has a
 
 @cache
 def programs() -> Path | None:
-    """The folder of initdb and pg_ctl: that of the newest version that is installed."""
+    """Return the folder of initdb and pg_ctl, from the newest installed version."""
     folders = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name)
     )
@@ -54,8 +54,10 @@ def programs() -> Path | None:
 
 
 class PostgresServer:
-    """Runs until `close`, in memory or in a folder within `parent`. One that `is_durable` may be
-    killed and started again."""
+    """Server that runs until `close`, in memory or in a folder within `parent`.
+
+    A server that `is_durable` may be killed and restarted.
+    """
 
     def __init__(self, *, is_durable: bool = False, parent: Path | None = None) -> None:
         self._is_durable = is_durable
@@ -72,15 +74,15 @@ class PostgresServer:
         return self.folder / "data"
 
     def start(self) -> None:
-        # Nothing but the socket in its own folder.
+        # Listen only on the socket in the server's own folder.
         options = (
             f"-c listen_addresses='' -k {self.folder} -c max_connections=300"
-            # Shared memory in the same folder, too, so that a kill leaves nothing elsewhere.
+            # Place shared memory in the same folder, too, so that a kill leaves nothing elsewhere.
             " -c dynamic_shared_memory_type=mmap"
             " -c shared_buffers=32MB -c autovacuum=off -c max_pred_locks_per_transaction=256"
         )
         if self._is_durable:
-            # A kill costs all that nothing has waited for.
+            # A kill loses every commit that did not wait for the disk.
             options += " -c wal_writer_delay=10s"
         else:
             options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
@@ -91,10 +93,10 @@ class PostgresServer:
         self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
 
     def kill(self) -> None:
-        """SIGKILL for all its processes; returns when none is left."""
+        """Send SIGKILL to all processes of the server; return when none is left."""
         (first,) = (self.data / "postmaster.pid").read_text().splitlines()[:1]
         _kill(int(first))
-        # Where nothing has asked yet how they ended, the next server takes their numbers for alive.
+        # Until the processes are reaped, the next server would consider them alive.
         for lock in (self.data / "postmaster.pid", self.folder / ".s.PGSQL.5432.lock"):
             lock.unlink(missing_ok=True)
 
@@ -140,7 +142,7 @@ class PostgresServer:
 
 @cache
 def server() -> PostgresServer:
-    """That of this process."""
+    """Return this process's server."""
     one = PostgresServer()
     atexit.register(one.close)
     return one
@@ -152,12 +154,12 @@ def create_database() -> str:
 
 @cache
 def database_of(path: Path) -> str:
-    """The one that stands for the file of SQLite's in `path`; made when it is first asked for."""
+    """Return the database that replaces SQLite's file in `path`, created on first use."""
     return create_database()
 
 
 def environ_of(home: Path) -> dict[str, str]:
-    """What tells a `kore` of this folder where its data is; nothing for SQLite's file."""
+    """Return the variables that locate the data of a `kore` in this folder; empty for SQLite."""
     if engine() == "sqlite":
         return {}
     return {"KORE_STORE_URL": database_of(home / "kore.db")}
@@ -170,25 +172,24 @@ def _new_folder(parent: Path | None) -> Path:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """End the servers of processes that are gone, as a test run that was killed leaves them, and
-    remove their folders."""
+    """End the servers left by killed test runs, and remove their folders."""
     for folder in parent.glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if not owner.isdecimal() or _is_alive(int(owner)):
             continue
         with suppress(OSError, ValueError):
             first = int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-            # The number may be another process's by now.
+            # The number may have been reused by another process.
             if str(folder).encode() in Path(f"/proc/{first}/cmdline").read_bytes():
                 _kill(first)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill(first: int) -> None:
-    """The first process of a server and all others; returns when none is left."""
+    """Kill the first process of a server and all others; return when none is left."""
     processes = [first, *_children(first)]
     for process in processes:
-        # The others end by themselves when the first has.
+        # The others exit once the first is gone.
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + _PATIENCE_S
@@ -203,7 +204,7 @@ def _children(process: int) -> list[int]:
 
 
 def _is_alive(process: int) -> bool:
-    """What has ended counts as gone, also before anybody has asked how."""
+    """Return whether the process is alive; a zombie counts as gone."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Which processes of this machine run what, and waiting for them.
+"""Lookup of processes by their command line, with waiting.
 
-A process that was started is not yet what it will be: for a moment it is a copy of its parent. One
-that was killed is not gone at once. Both are waited for.
+A process that was just started is a copy of its parent for a moment, and a process that was killed
+does not disappear at once. The functions wait for both.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ _numbers = itertools.count(1)
 
 
 def lasting_command() -> str:
-    """A command that lasts, and that no other test of any run on this machine starts."""
+    """Return a long-running command that no other test of any run on this machine starts."""
     return f"sleep 600.{os.getpid():07}{next(_numbers):03}"
 
 
 def processes(word: str) -> list[int]:
-    """Whose command line holds this; in a sandbox they have other numbers than outside."""
+    """Return processes whose command line contains the word, by their ids outside any sandbox."""
     said = word.replace(" ", "\0").encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -33,12 +33,12 @@ def processes(word: str) -> list[int]:
 
 
 async def runs(word: str, least: int = 1) -> bool:
-    """Whether so many processes do, after a while."""
+    """Return whether at least this number of processes run, waiting for them for a while."""
     return await _holds(lambda: len(processes(word)) >= least)
 
 
 async def has_ended(word: str) -> bool:
-    """Whether no process does any more, after a while."""
+    """Return whether no process runs, waiting for the end for a while."""
     return await _holds(lambda: not processes(word))
 
 
@@ -50,5 +50,5 @@ async def _holds(condition: Callable[[], bool]) -> bool:
 
 
 async def is_gone(pid: int) -> bool:
-    """Return whether there is no process of this number any more, after a while."""
+    """Return whether no process has this id, waiting for the end for a while."""
     return await _holds(lambda: not Path(f"/proc/{pid}").exists())

@@ -1,4 +1,4 @@
-"""The test run's own PostgreSQL server."""
+"""PostgreSQL server of the test run."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The `bfcl` program with one more model: `kore`, which `kore_tools_only.py` answers.
+"""The `bfcl` program with an additional model `kore`, which `kore_tools_only.py` serves.
 
     OPENAI_BASE_URL=http://127.0.0.1:8377/v1 OPENAI_API_KEY=none \\
         python evals/adapters/kore_bfcl.py generate --model kore --test-category simple_python
@@ -20,7 +20,7 @@ def register() -> None:
         license="as the model behind it",
         model_handler=OpenAICompletionsHandler,
         is_fc_model=True,
-        # The handler writes them so, since some vendors take no points in names.
+        # The handler writes underscores, since some vendors do not allow dots in names.
         underscore_to_dot=True,
     )
 

@@ -1,10 +1,10 @@
-"""Instances of SWE-bench in, predictions out: one turn of Kore for each, and what it changed.
+"""Predictions for instances of SWE-bench: one turn of Kore for each, and its changes as a patch.
 
     python evals/adapters/kore_swebench.py instances.jsonl predictions.jsonl --model openai/gpt-5
 
 An instance has `instance_id`, `repo`, `base_commit` and `problem_statement`; a prediction has
-`instance_id`, `model_name_or_path` and `model_patch`. Instances that the predictions hold already
-are left out, so that a run can be taken up again. What follows `--` goes to `kore agent`.
+`instance_id`, `model_name_or_path` and `model_patch`. Instances that already have a
+prediction are skipped, so that a run can be resumed. Arguments after `--` go to `kore agent`.
 """
 
 import argparse
@@ -29,9 +29,9 @@ This is an issue of the repository in this folder. Resolve it: change the code s
 issue describes works, and keep to how the repository does things. Tests that you do not see will
 check it. Nobody can be asked.
 """
-# The exit code of `kore agent` for a command line or a configuration that cannot be used.
+# Exit code of `kore agent` for an invalid command line or configuration.
 _INVALID = 2
-# The server's side of a fetch gives out any commit by its hash.
+# Let the server side of a fetch serve any commit by its hash.
 _UPLOAD = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
 
 
@@ -88,7 +88,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def clone(repo: str, arguments: argparse.Namespace) -> None:
-    """A bare clone to fetch from, once for all instances of a repository."""
+    """Make a bare clone to fetch from, once for all instances of a repository."""
     place = _place(repo, arguments)
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -98,9 +98,10 @@ def clone(repo: str, arguments: argparse.Namespace) -> None:
 
 
 def predict(instance: Mapping[str, Any], arguments: argparse.Namespace) -> str:
-    """The patch that one turn makes of the instance's commit.
+    """Return the patch that one turn makes of the instance's commit.
 
-    The folder holds this commit and nothing later: no history to look the answer up in.
+    The folder contains this commit and nothing later, so that the history does not reveal the
+    answer.
     """
     base = instance["base_commit"]
     with tempfile.TemporaryDirectory(prefix="kore-swe-") as above:
@@ -122,8 +123,11 @@ def predict(instance: Mapping[str, Any], arguments: argparse.Namespace) -> str:
 def _turn(
     prompt: str, folder: Path, home: Path, log: BinaryIO, arguments: argparse.Namespace
 ) -> None:
-    """It may be stopped: what it has changed until then counts. Raises OSError for a turn that
-    could not begin. Its home is new: nothing of another instance is remembered."""
+    """Run one turn; if it is stopped, its changes until then count.
+
+    Raise OSError for a turn that could not start. Its home is new, without memories of another
+    instance.
+    """
     command = [
         *(arguments.kore, "agent", "--home", str(home), "--cwd", str(folder)),
         *(["--config", str(arguments.config)] if arguments.config else []),
@@ -149,7 +153,7 @@ def _turn(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """With all that it has started; first asked, then killed."""
+    """Terminate the process with all its children; kill them if they do not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -184,7 +188,7 @@ def _place(repo: str, arguments: argparse.Namespace) -> Path:
 
 
 def _read(file: Path, *, missing_ok: bool = False) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON list or of JSON lines."""
+    """Yield the objects of a JSON list or of JSON lines."""
     if missing_ok and not file.exists():
         return
     text = file.read_text(encoding="utf-8")
@@ -200,7 +204,7 @@ def _lines(patch: str) -> int:
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is for this program, and behind `--` what is for `kore agent`."""
+    """Split the arguments at `--`: for this program, and for `kore agent`."""
     words = list(words)
     if "--" not in words:
         return words, []

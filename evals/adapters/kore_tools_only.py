@@ -1,10 +1,10 @@
-"""Kore's models behind an address that benchmarks of tool use speak to: tau-bench, tau2, BFCL.
+"""Server with Kore's models for benchmarks of tool use: tau-bench, tau2, BFCL.
 
     python evals/adapters/kore_tools_only.py --model anthropic/claude-sonnet-4-5 --port 8377
     OPENAI_BASE_URL=http://127.0.0.1:8377/v1 OPENAI_API_KEY=none tau2 run …
 
-It answers chat completions with `kore.ToolCaller`: the model is sent the benchmark's instructions
-and tools and nothing of Kore's own, and the benchmark runs the calls. Only this machine reaches it.
+It answers chat completions with `kore.ToolCaller`: the model receives the benchmark's instructions
+and tools and nothing from Kore, and the benchmark runs the calls. Only this machine has access.
 """
 
 import argparse
@@ -34,12 +34,12 @@ from kore import (
 
 _BODY_LIMIT_BYTES = 64 * 1024 * 1024
 _KEPT = 10_000
-# Of what a request may say, what reaches the model.
+# Fields of a request that are passed to the model.
 _SETTINGS = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
 
 
 class Replies:
-    """The newest replies as the model gave them, thoughts included, by what benchmarks quote."""
+    """The newest replies of the model, including thoughts, by the parts that benchmarks quote."""
 
     def __init__(self) -> None:
         self._messages: OrderedDict[str, Message] = OrderedDict()
@@ -61,7 +61,7 @@ def _key(message: Message) -> str:
 
 
 async def complete(body: Mapping[str, Any], model: str | None, replies: Replies) -> dict[str, Any]:
-    """The chat completion. Raises `KoreError`, and `ConfigError` for a request that is none."""
+    """Return the chat completion. Raise `KoreError`, or `ConfigError` for an invalid request."""
     instructions, messages = _conversation(body.get("messages"), replies)
     tools = [] if body.get("tool_choice") == "none" else body.get("tools") or []
     new = len(messages)
@@ -99,7 +99,7 @@ def _settings(body: Mapping[str, Any]) -> ModelSettings:
 
 
 def _conversation(quoted: Any, replies: Replies) -> tuple[str, list[Message]]:
-    """The instructions at the beginning, and the messages behind them."""
+    """Return the instructions at the beginning, and the messages that follow."""
     if not isinstance(quoted, list) or not all(isinstance(one, Mapping) for one in quoted):
         raise ConfigError("messages: expected a list of messages")
     instructions: list[str] = []
@@ -122,7 +122,7 @@ def _conversation(quoted: Any, replies: Replies) -> tuple[str, list[Message]]:
 
 
 def _text(content: Any) -> str:
-    """A text, or a list of parts that are texts."""
+    """Return a text, or the joined texts of a list of parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content)
     return "" if content is None else str(content)
@@ -180,7 +180,7 @@ def _completion(step: ToolStep, model: str) -> dict[str, Any]:
 
 
 def server(port: int, model: str | None) -> ThreadingHTTPServer:
-    """A server that answers each request in a thread, of this machine only."""
+    """Return a server for this machine only that answers each request in a thread."""
     replies = Replies()
 
     class Handler(BaseHTTPRequestHandler):
@@ -209,7 +209,7 @@ def server(port: int, model: str | None) -> ThreadingHTTPServer:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Requests are not listed; the benchmark does that."""
+            """Log nothing; the benchmark lists the requests."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 

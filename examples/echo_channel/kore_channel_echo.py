@@ -1,4 +1,4 @@
-"""Echo as a channel of Kore: a chat server that speaks JSON, one object on each line."""
+"""Echo channel for Kore: a chat server with JSON messages, one object per line."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ MAX_CHARS, TIMEOUT_S = 4000, 15.0
 
 
 class EchoSection(ChannelSection):
-    """Settings of the channel, next to those that every channel has, such as `chats`."""
+    """Settings of the channel, in addition to the common ones such as `chats`."""
 
     credentials: ClassVar[tuple[str, ...]] = ("token",)
     address: str = "127.0.0.1:7007"
@@ -43,7 +43,7 @@ class Connection:
         await self.writer.drain()
 
     async def read(self) -> Any:
-        """Return the next object. Raises `EOFError` when the server has closed the connection."""
+        """Return the next object. Raise `EOFError` when the server has closed the connection."""
         if not (line := await self.reader.readline()):
             raise EOFError
         return json.loads(line)
@@ -51,7 +51,7 @@ class Connection:
 
 @asynccontextmanager
 async def connect(section: EchoSection) -> AsyncIterator[Connection]:
-    """Log in. Raises `ServiceUnreachable` without a server, `KoreError` for a refused token."""
+    """Log in. Raise `ServiceUnreachable` without a server, `KoreError` for a refused token."""
     host, _, port = section.address.rpartition(":")
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -70,7 +70,7 @@ async def connect(section: EchoSection) -> AsyncIterator[Connection]:
 
 
 class EchoChannel:
-    """A `gateway.channels.base.Channel`; more abilities are optional protocols of that module."""
+    """A `gateway.channels.base.Channel`; other abilities are optional protocols of that module."""
 
     name, account = "echo", "main"
 
@@ -79,7 +79,7 @@ class EchoChannel:
         self.status = ChannelStatus("starting")
 
     async def run(self, accept: Accept) -> None:
-        """Receive until cancelled. Raises `KoreError` when the server refuses the token."""
+        """Receive until cancelled. Raise `KoreError` when the server refuses the token."""
         while True:
             try:
                 async with connect(self._section) as connection:
@@ -93,7 +93,7 @@ class EchoChannel:
         while True:
             update = await connection.read()
             await accept(self.name, self.account, Batch([self._decode(update)]))
-            # Only a stored update is confirmed; every other one comes again.
+            # Only a stored update is confirmed; the server repeats all others.
             await connection.write(seen=update["id"])
 
     def _decode(self, update: dict[str, Any]) -> InboundMessage:
@@ -113,7 +113,7 @@ class EchoChannel:
         return [OutboundPart(markdown[start : start + MAX_CHARS]) for start in starts]
 
     async def send(self, message: OutboundMessage) -> str:
-        """Return the server's id of the message. Raises `SendError`."""
+        """Return the server's id of the message. Raise `SendError`."""
         try:
             async with connect(self._section) as connection:
                 await connection.write(chat=message.route.chat_id, text=message.content.text)
@@ -129,7 +129,7 @@ async def open_channel(context: ChannelContext[EchoSection]) -> Sequence[EchoCha
 
 
 async def identify(section: EchoSection) -> ChannelIdentity:
-    """Return the account that the token is of. Raises `KoreError`."""
+    """Return the account that the token belongs to. Raise `KoreError`."""
     async with connect(section) as connection:
         return ChannelIdentity("main", connection.account)
 

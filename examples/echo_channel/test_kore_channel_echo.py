@@ -1,4 +1,4 @@
-"""The channel with a stand-in for its server."""
+"""The echo channel with a fake server."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ UPDATE = {"id": 1, "chat": "c1", "person": "7", "name": "Ann", "text": "Hello"}
 
 
 class EchoServer:
-    """A chat server that repeats its updates to each client until one confirms them."""
+    """A chat server that repeats its updates to each client until a client confirms them."""
 
     def __init__(self) -> None:
         self.updates: list[dict[str, Any]] = []

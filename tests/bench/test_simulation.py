@@ -1,4 +1,4 @@
-"""The simulation agrees with what queueing theory says of the same network."""
+"""The simulation matches queueing theory for the same network."""
 
 import math
 
@@ -10,7 +10,7 @@ NOTHING = TurnCost(0, 0, 0, transactions=0, statements=0, wal_bytes=0, hints=0)
 
 
 def erlang_c_wait_s(servers: int, arrivals_s: float, service_s: float) -> float:
-    """The mean time in the queue of an M/M/c."""
+    """Return the mean time in the queue of an M/M/c."""
     offered = arrivals_s * service_s
     last = offered**servers / math.factorial(servers) * servers / (servers - offered)
     all_but_last = sum(offered**n / math.factorial(n) for n in range(servers))
@@ -19,7 +19,7 @@ def erlang_c_wait_s(servers: int, arrivals_s: float, service_s: float) -> float:
 
 @pytest.mark.parametrize(("servers", "turns_s"), [(1, 30.0), (2, 70.0), (4, 150.0)])
 def test_postgresql_is_an_m_m_c(servers: int, turns_s: float) -> None:
-    # Each turn comes four times, for a quarter of it.
+    # Each turn visits four times, for a quarter of the cost.
     cost = TurnCost(0, 0, 20.0, transactions=0, statements=0, wal_bytes=0, hints=0)
     plan = Plan(kores=1, workers=100, postgres_cores=servers)
     outcome = Simulation(turns_s, Load(1, 1), cost, plan, seed=3).run(1_000)
@@ -33,7 +33,7 @@ def test_the_front_is_an_m_m_1() -> None:
     cost = TurnCost(10.0, 0, 0, transactions=0, statements=0, wal_bytes=0, hints=0)
     outcome = Simulation(70.0, Load(1, 1), cost, Plan(1, 20, 1), seed=4).run(1_000)
 
-    # rho / (mu - lambda), for two visits of a half.
+    # rho / (mu - lambda), for two visits of half the time.
     assert outcome.wait_s["front"] == pytest.approx(0.7 / (200 - 140), rel=0.1)
     assert outcome.queue["front"] == pytest.approx(0.7**2 / 0.3, rel=0.1)
 
@@ -48,7 +48,7 @@ def test_turns_in_flight_follow_little_s_law() -> None:
 
 
 def test_turns_wait_where_no_worker_has_room() -> None:
-    """Ten turns at once and a model of 5 s are two turns a second: three come."""
+    """Ten concurrent turns and a model of 5 s allow two turns a second; three arrive."""
     cost = TurnCost(0, 0, 0, 0, 0, 0, 0, turns_at_once=5)
     outcome = Simulation(3.0, Load(1, 1), cost, Plan(1, 2, 1), seed=6).run(200)
 

@@ -1,4 +1,4 @@
-"""The tools that language servers stand behind, for one server and one project."""
+"""Tools based on language servers, for a single server and project."""
 
 import asyncio
 import json
@@ -48,9 +48,9 @@ class CodeCalls:
         self.folder = folder
         self._views = defaults.views
         self.taint: frozenset[Taint] = frozenset()
-        # Where the files of all people are; the one who calls is not always the owner.
+        # Folder of all users' files; the caller is not always the owner.
         self.memory, self.is_owner = folder / "M.md", True
-        # What happens between the plan of a call and the call.
+        # Hook that runs between the plan of a call and the call.
         self.after_plan: Callable[[], object] = lambda: None
         settings = services.tool_settings
         files: list[Tool] = [
@@ -61,7 +61,7 @@ class CodeCalls:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in (*services.tools(), *files)}
 
     async def ask(self, operation: str, path: str = "", **args: Any) -> ToolResult:
-        """A call of `lsp`, as a model makes it."""
+        """Call `lsp` as a model does."""
         wish = {"operation": operation, **({"path": path} if path else {}), **args}
         tool, call = self._tools["lsp"], ToolCall("1", "lsp", wish, json.dumps(wish))
         assert isinstance(tool, StandsForOthers)
@@ -71,22 +71,22 @@ class CodeCalls:
         return (await self.ask(operation, path, **args)).for_model.splitlines()
 
     async def run(self, tool: str, **args: Any) -> ToolResult:
-        """A call of a tool that writes."""
+        """Call a tool that writes."""
         return await self._run(ToolCall("1", tool, args, json.dumps(args)))
 
     async def plan(self, tool: str, **args: Any) -> EffectPlan:
-        """What a call of a tool says that it would do."""
+        """Return the effects that a tool announces for a call."""
         planner = self._tools[tool]
         assert isinstance(planner, DescribesEffects)
         return await planner.plan(args, self._context(ToolCall("1", tool, args, json.dumps(args))))
 
     def parameters(self, tool: str) -> Mapping[str, Any]:
-        """The arguments that a tool takes."""
+        """Return the arguments that a tool takes."""
         properties: Mapping[str, Any] = self._tools[tool].parameters["properties"]
         return properties
 
     def see(self, path: str) -> None:
-        """The model has read the file."""
+        """Mark the file as read by the model."""
         self._views.record_view("s", self.folder / path, stamp(self.folder / path))
 
     def _context(self, call: ToolCall) -> CallContext:
@@ -103,14 +103,14 @@ class CodeCalls:
 
     @property
     def session(self) -> LspSession:
-        """That of the only server that runs."""
+        """Session of the only running server."""
         (server,) = self.services.servers.running
         assert server.running is not None
         return server.running
 
 
 def known_server(name: str) -> LspServerSettings:
-    """The settings of a server that Kore knows; skips the test when it is not installed."""
+    """Return the settings of a server that Kore knows; skip the test if it is not installed."""
     (server,) = (one for one in KNOWN_SERVERS if one.name == name)
     if find_server_program(server, ()) is None:
         pytest.skip(f"language server {name} is not installed")
@@ -118,13 +118,13 @@ def known_server(name: str) -> LspServerSettings:
 
 
 def copy_project(name: str, folder: Path) -> Path:
-    """A project of its own for a test."""
+    """Copy a project for one test."""
     return Path(shutil.copytree(PROJECTS / name, folder / name))
 
 
 @asynccontextmanager
 async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeCalls]:
-    """Calls in a project, in the sandbox that works here; all servers end with the block."""
+    """Yield calls in a project, in the sandbox of this machine; all servers end with the block."""
     home = folder.parent / f"home-of-{folder.name}"
     home.mkdir(exist_ok=True)
     options = SandboxOptions(toolchains=find_toolchains(Path.home()))
@@ -137,7 +137,7 @@ async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeC
     services = CodeServices(settings, tools, defaults, (folder,), lambda: watches)
     try:
         with watches.follow(folder) as subscription:
-            # Changes are noticed from the beginning.
+            # Wait until changes are detected.
             await subscription.wait_begun()
             yield CodeCalls(services, defaults, folder)
     finally:
@@ -146,14 +146,14 @@ async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeC
 
 
 def only(name: str, **changes: Any) -> LspSettings:
-    """Settings in which a server that Kore knows is the only one. Skips when it is not there."""
+    """Return settings with one server that Kore knows; skip the test if it is not installed."""
     server = known_server(name)
     without = frozenset(one.name for one in KNOWN_SERVERS if one.name != server.name)
     return LspSettings(without=without, **changes)
 
 
 def stand_in(*behaviours: str, **changes: Any) -> LspSettings:
-    """Settings in which the stand-in (tests/fakes/lsp_server.py) is the only server, for .txt."""
+    """Return settings with the fake (tests/fakes/lsp_server.py) as the only server, for .txt."""
     script = str(PROJECTS.parents[1] / "fakes" / "lsp_server.py")
     command = (sys.executable, script, *behaviours)
     without = frozenset(one.name for one in KNOWN_SERVERS)
@@ -169,7 +169,7 @@ async def all_ended(folder: Path) -> None:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """The command lines of processes that work in a folder or below it."""
+    """Return the command lines of processes that work in a folder or below it."""
     lines = []
     for each in Path("/proc").iterdir():
         if not each.name.isdigit():

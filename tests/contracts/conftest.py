@@ -1,4 +1,4 @@
-"""What pytest does not collect here."""
+"""Folders that pytest must not collect."""
 
-# Small projects that language servers are asked about; their tests are theirs.
+# Small projects for the language servers; their tests are not part of this suite.
 collect_ignore = ["lsp_projects"]

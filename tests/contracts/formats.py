@@ -1,4 +1,4 @@
-"""Every format in which Kore asks a model, as rows of one table."""
+"""Every format in which Kore sends requests to a model, as rows of one table."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def _same(script: ReplyScript) -> ReplyScript:
 
 
 def _in_text(script: ReplyScript) -> ReplyScript:
-    """Calls as a model without tools of its own writes them."""
+    """Write calls as a model without native tool calls does."""
     written = [
         f'<tool name="{call.name}">{_argument_text(call.arguments)}</tool>'
         for call in script.tool_calls
@@ -37,9 +37,9 @@ def _argument_text(arguments: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`open` takes the server's root, deadlines and a key; `word` puts a script into this format.
+    """An API format; `open` takes root, deadlines and key, `word` adapts a script to the format.
 
-    `retells_ids`: calls keep the ids that the server gave them.
+    `retells_ids`: calls retain the ids that the server assigned.
     """
 
     open: Callable[[str, Deadlines, str], ClosingProvider]

@@ -1,6 +1,8 @@
-"""Kore's MCP client, as the conformance tool of the protocol wants one: `python -m
-tests.contracts.mcp_client URL` does with the server there what the scenario asks for, through what
-an agent uses. Its login page is opened by nobody: what it redirects to is the answer."""
+"""Kore's MCP client for the protocol's conformance tool.
+
+`python -m tests.contracts.mcp_client URL` does what the scenario requires with the server at URL,
+through the classes that an agent uses. No person opens the login page: its redirect is the answer.
+"""
 
 import asyncio
 import json
@@ -22,9 +24,9 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 
 REDIRECT_URI = "http://127.0.0.1:43117/callback"
-# The protocol's own scenario has this document for a client that registers itself by one.
+# The protocol's scenario uses this document for a client that registers itself by one.
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
-# Ways to log in that need no person: no part of either set of requirements.
+# Logins that need no person; neither set of requirements includes them.
 EXTENSIONS = ("auth/client-credentials", "auth/enterprise", "auth/dpop", "auth/wif")
 SAMPLES: dict[str, Any] = {"string": "a", "boolean": True, "array": [], "object": {}}
 
@@ -53,7 +55,7 @@ async def accept(question: Elicitation) -> ElicitationAnswer:
 
 
 def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit."""
+    """Return arguments that match the schema."""
     properties = schema.get("properties", {})
     return {
         name: SAMPLES.get(one.get("type", "string"), n + 3)
@@ -73,7 +75,7 @@ async def use(tool: McpTool, args: Mapping[str, Any], folder: Path) -> None:
 
 
 async def main(url: str, given: Mapping[str, Any]) -> int:
-    """List what the server offers, call what the scenario names, or else every tool."""
+    """List the server's features, then call the scenario's tool, or else every tool."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         protocol = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")

@@ -1,4 +1,4 @@
-"""`kore acp` with a client that we did not write: npm `acpx`. Without it this test skips."""
+"""`kore acp` with a third-party client: npm `acpx`. Skipped if it is not installed."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def acpx() -> str:
 
 
 async def run(acpx: str, setup: EditorSetup, *arguments: str) -> str:
-    """What acpx prints of one prompt. Each line of Kore's is checked by the schema."""
+    """Return acpx's output for one prompt; each line of Kore is checked against the schema."""
     log, script = setup.home / "lines", setup.home / "agent.sh"
     requests = setup.home / "asked"
     agent = shlex.join(setup.command())

@@ -1,6 +1,6 @@
-"""Every format against a server that we did not write: npm `@copilotkit/aimock`.
+"""Every format with a third-party server: npm `@copilotkit/aimock`.
 
-It answers by `aimock.json`. Its command is `llmock`; without it these tests skip.
+Its responses come from `aimock.json`. Its command is `llmock`; without it these tests are skipped.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def server(unused_tcp_port_factory: Any) -> AsyncIterator[str]:
     yield f"http://127.0.0.1:{port}"
     with suppress(ProcessLookupError):
         process.terminate()
-    # It may be talking still: what nobody reads would keep it from ending.
+    # Drain the output: a full pipe would prevent the process from ending.
     await process.communicate()
 
 
@@ -96,7 +96,7 @@ async def test_thinking_is_told_apart(native: Provider) -> None:
     reply = await stream_reply(native, user("think first"))
     assert reply.message.text == "Yes."
     thoughts = [part.text for part in reply.message.content if isinstance(part, Thinking)]
-    # This server has no thinking in Ollama's format.
+    # This server does not support thinking in Ollama's format.
     assert thoughts == ([] if native.name == "ollama" else ["hm, well"])
 
 

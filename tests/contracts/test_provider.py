@@ -1,4 +1,4 @@
-"""What every provider promises, over both transports of the OpenAI provider."""
+"""Contract of every provider, over both transports of the OpenAI provider."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -95,7 +95,7 @@ async def failure_of(
 async def test_text_arrives_in_deltas_and_whole_at_the_end(
     open_to: Open, model_server: ModelServer
 ) -> None:
-    # What arrives together is told together, hence the pauses.
+    # Text that arrives together is reported together, hence the pauses.
     model_server.script(ReplyScript("Good morning to you", chunk_delay_s=0.02))
     events = await events_of(open_to(model_server.base_url))
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
@@ -275,7 +275,7 @@ async def test_silence_after_a_complete_reply_is_a_reply(
     open_to: Open, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="ab", pieces=1, breaks=Break("hang", 3)))
-    # Only the wait for the stream's end is short: a loaded machine may take its time before.
+    # Shorten only the wait for the stream's end: a loaded machine may be slow before it.
     patient = Deadlines(settle_s=0.2)
     reply = await reply_of(open_to(model_server.base_url, patient))
     assert reply.message.text == "ab"

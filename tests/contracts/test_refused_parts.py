@@ -1,4 +1,4 @@
-"""Servers that refuse an optional part of a request, in words that Kore has never read."""
+"""Servers that refuse an optional part of a request with an unknown error message."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -41,13 +41,13 @@ FULL = ModelRequest(
     options={"thinking": True, "top_p": 0.9, "extra_body": EXTRA},
 )
 
-# Public reports of what vendors and servers say, most of them about a picture. None names a cause
-# in words that `error_mapping` knows.
+# Public reports of error messages from vendors and servers, most of them about an image. None names
+# a cause in words that `error_mapping` knows.
 WORDINGS = (
     # xAI
     (400, "Client specified an invalid argument"),
     (422, "Failed to deserialize the JSON body into the target type"),
-    # OpenAI and gateways in front of it
+    # OpenAI and gateways that forward to it
     (400, "Invalid request."),
     (400, "bad response status code 400 (request id: 202504261359457844612247PuUB3j0)"),
     (415, "Unsupported Media Type"),
@@ -84,7 +84,7 @@ def _thinks(raw: bytes) -> bool:
     )
 
 
-# Each part, whether a body holds it, and the formats whose requests do.
+# Each part, a check for it in a body, and the formats whose requests contain it.
 PARTS: dict[str, tuple[Callable[[bytes], bool], tuple[str, ...]]] = {
     "pictures": (_has_picture, NATIVE),
     "tools": (_is_field("tools"), NATIVE),
@@ -102,7 +102,7 @@ ROWS = [(part, one) for part, (_, formats) in PARTS.items() for one in formats]
 
 @dataclass
 class Refusing:
-    """A server that refuses a part, and the provider that meets it."""
+    """A server that refuses a part, with the provider that calls it."""
 
     server: ModelServer
     provider: CapabilityFallback
@@ -111,7 +111,7 @@ class Refusing:
         self.server.objects = lambda raw: refusal(status, words) if holds(raw) else None
 
     async def ask(self, request: ModelRequest = FULL) -> tuple[Reply, list[Notice]]:
-        # As the pool does it: after a server error the request is repeated.
+        # Like the pool, repeat the request after a server error.
         asking = RetryingProvider(self.provider, sleep=_at_once)
         events = [event async for event in asking.stream(request)]
         assert isinstance(events[-1], Reply)
@@ -132,7 +132,7 @@ TOO_LARGE = (
 
 
 async def _at_once(seconds: float) -> None:
-    """Wait for nothing."""
+    """Return without a delay."""
 
 
 def _open(server: ModelServer, name: str) -> CapabilityFallback:
@@ -145,7 +145,7 @@ def _open(server: ModelServer, name: str) -> CapabilityFallback:
 
 @pytest.fixture
 async def opened(request: pytest.FixtureRequest) -> AsyncIterator[Refusing]:
-    """The format is the parameter."""
+    """Yield a server and a provider for the format in the parameter."""
     async with ModelServer(strict=False) as server:
         provider = _open(server, request.param)
         yield Refusing(server, provider)
@@ -163,7 +163,7 @@ async def test_a_refused_part_is_left_out_and_named(
     assert reply.message.text
     assert len(notices) == 1
     assert part.removesuffix("s") in notices[0].text.lower()
-    # One that was refused, a repetition after a server error, and the trials.
+    # The refused request, a repetition after a server error, and the trials.
     assert len(opened.bodies) <= 1 + (status == 500) + MAX_TRIALS
     count = len(opened.bodies)
     _, notices = await opened.ask()
@@ -179,7 +179,7 @@ async def test_a_refused_picture_blocks_no_conversation(
     opened.refuse(_has_picture, status, words)
     reply, notices = await opened.ask()
     assert "picture" in notices[0].text
-    # Nothing else was left out, and one further request was enough.
+    # Only the refused part was left out, and one further request was enough.
     assert len(opened.bodies) == 2 + (status == 500)
     assert _is_field("tools")(opened.bodies[-1])
     later = replace(FULL, messages=(PICTURED, reply.message, user("and now?")))
@@ -197,7 +197,7 @@ async def test_a_model_that_sees_loses_only_the_refused_picture(opened: Refusing
         await opened.ask(replace(FULL, messages=(PICTURED, reply.message, bad)))
     assert b"data:image" in opened.bodies[-1]
     assert b"YnJva2Vu" not in opened.bodies[-1]
-    # Another picture is sent.
+    # Send another image.
     other = Message("user", (Image("image/png", b"another"), Text("this?")))
     await opened.ask(replace(FULL, messages=(other,)))
     assert b"YW5vdGhlc" in opened.bodies[-1]
@@ -246,7 +246,7 @@ async def test_without_a_cause_among_the_parts_the_search_is_bounded(opened: Ref
         await opened.ask()
     assert len(opened.bodies) <= 1 + MAX_TRIALS
     count = len(opened.bodies)
-    # Only the picture, which may be another, is tried again.
+    # Only the image, which may be different, is tried again.
     with pytest.raises(Rejected):
         await opened.ask()
     assert len(opened.bodies) == count + 2

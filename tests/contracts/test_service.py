@@ -1,4 +1,4 @@
-"""The contract of `gateway.control.service.Service`, over every implementation of it.
+"""Contract of `gateway.control.service.Service`, tested on every implementation.
 
 `@covers` names the calls that a test makes; a call of the table without a test fails.
 """
@@ -59,7 +59,7 @@ COVERED: set[str] = set()
 
 
 def covers(*calls: str) -> Callable[[T], T]:
-    """Marks a test that makes these calls; the `service` fixture checks that it does."""
+    """Mark a test with the calls that it makes; the `service` fixture verifies them."""
 
     def mark(test: T) -> T:
         COVERED.update(calls)
@@ -70,7 +70,7 @@ def covers(*calls: str) -> Callable[[T], T]:
 
 
 class RecordingService:
-    """Hands every call on to a service and remembers its name."""
+    """Proxy that passes each call on to a service and records its name."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -106,7 +106,7 @@ _OVERRIDES = {"agent.model": "offline/echo", "server.terminal": "full"}
 
 @asynccontextmanager
 async def local_service(home: Path) -> AsyncIterator[Service]:
-    """The real one, with the offline model."""
+    """Yield the real service, with the offline model."""
     settings = load_settings(config=None, home=home, cwd=home, environ={}, overrides=_OVERRIDES)
     async with open_app(settings, DataDir(home), channels=False) as app:
         yield app.service
@@ -129,13 +129,13 @@ WAYS = ("in-process", "over-socket", "over-tcp", "over-unix")
 
 @asynccontextmanager
 async def reached(way: str, owner: Service, folder: Path) -> AsyncIterator[Service]:
-    """The owner's service as another process reaches it."""
+    """Yield the owner's service as another process reaches it."""
     async with AsyncExitStack() as stack:
         service = owner
         if way == "over-socket":
             path = folder / "contract.sock"
             await stack.enter_async_context(ControlServer(owner, path))
-            # Both ends are in one process, which may import what it needs first.
+            # Both ends are in one process, which may have to import modules first.
             client = await ControlClient.connect(path, timeout_s=_SET_UP_S)
             assert client is not None
             service = client
@@ -152,7 +152,7 @@ async def reached(way: str, owner: Service, folder: Path) -> AsyncIterator[Servi
 
 @asynccontextmanager
 async def recorded(request: pytest.FixtureRequest, service: Service) -> AsyncIterator[Service]:
-    """With a look at the end whether the calls were made that the test promises."""
+    """Yield a recording service; at the end, check that the test made the calls it declares."""
     recording = RecordingService(service)
     yield cast("Service", recording)
     promised = set(getattr(request.function, "calls", ()))
@@ -169,7 +169,7 @@ async def service(
 
 @pytest.fixture(params=WAYS)
 async def real_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """For calls of faces that no screen of the terminal makes."""
+    """Yield the service for calls that no screen of the terminal makes."""
     async with (
         local_service(tmp_path / "home") as owner,
         reached(request.param, owner, tmp_path) as way,
@@ -179,7 +179,7 @@ async def real_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
 
 
 async def place(service: Service) -> tuple[str, str]:
-    """A new console's chat id and a new session it is bound to."""
+    """Return a new console's chat id and a new session bound to it."""
     opened = await service.open_console(None, True)
     return opened.chat_id, await service.bind_session(f"cli:local:{opened.chat_id}", None)
 
@@ -450,7 +450,7 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
 async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Service) -> None:
     lanes = await service.hand_over("kore gateway")
     if lanes is None:
-        return  # it stays as it is
+        return  # the gateway keeps the data
     assert list(lanes) == []
     with pytest.raises(HandedOver, match="kore gateway"):
         async with service.watch("cli:local:main") as events:
@@ -606,7 +606,7 @@ async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service
 async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> None:
     upload = await real_service.begin_upload("../\u202e notes.txt", 5)
     assert await real_service.continue_upload(upload, 0, "aGVs") is None
-    # A client that cannot tell whether a part arrived sends it again.
+    # A client that does not know whether a part arrived sends it again.
     for _ in range(2):
         media = await real_service.continue_upload(upload, 3, "bG8=")
     assert media is not None
@@ -705,7 +705,7 @@ async def test_servers_of_an_editor_that_fail_are_told(real_service: Service) ->
     wrong = SessionServer("wrong", "/nowhere/server")
     sentences: Sequence[str] = ()
     async with asyncio.timeout(_SET_UP_S):
-        # On a busy machine the first try may take longer than is waited for it.
+        # On a busy machine the first attempt may exceed the wait for it.
         while not sentences:
             async with real_service.attach_servers("cli:local:editor", (wrong,)) as failures:
                 sentences = await anext(failures)
@@ -799,7 +799,7 @@ async def test_files_are_moved_deleted_and_taken_back(real_service: Service) -> 
 async def test_a_terminal_is_opened_followed_and_closed(
     real_service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What this machine's profile does is nothing of ours.
+    # Isolate the test from this machine's shell profile.
     monkeypatch.setenv("HOME", str(tmp_path))
     assert (await real_service.terminal_status())["mode"] == "full"
     terminal = await real_service.open_terminal(None, 90, 20)
@@ -821,7 +821,7 @@ async def test_a_terminal_is_opened_followed_and_closed(
 
 
 def a_market(folder: Path) -> Path:
-    """A folder with two plugins: `greeter`, which asks for a key, and `band`, which needs it."""
+    """Return a folder with two plugins: `greeter` asks for a key, and `band` needs `greeter`."""
     skill = "---\nname: hi\ndescription: Says hi.\n---\nSay hi.\n"
     manifests: dict[str, dict[str, Any]] = {
         "greeter": {
@@ -874,7 +874,7 @@ async def test_a_plugin_is_looked_at_installed_and_removed(
     with pytest.raises(KoreError, match="needs a value for KEY"):
         await real_service.install_plugin(str(place), shown["review"], {})
     answer = {"KEY": "sesame-open"}
-    # What was not shown is not installed.
+    # Content that was not shown is not installed.
     (place / "skills" / "hi" / "SKILL.md").write_text("other")
     with pytest.raises(KoreError, match="changed since it was shown"):
         await real_service.install_plugin(str(place), shown["review"], answer)

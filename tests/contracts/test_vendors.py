@@ -1,4 +1,4 @@
-"""Every vendor that Kore knows by name, in its own dialect, against a server as strict as it is."""
+"""Every vendor that Kore knows by name, in its own dialect, with a server that is as strict."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ CALLS = tuple(
 
 @dataclass(slots=True)
 class Shop:
-    """One vendor, whose replies are scripted where it does not refuse the request."""
+    """A vendor whose replies are scripted unless it refuses the request."""
 
     vendor: str
     server: ModelServer
@@ -77,7 +77,7 @@ async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool |
     assert second.text == "Done."
     third = await shop.reply(*history, second, user("bye"), **asked)
     assert third.text == "echo: bye"
-    # At another address than its own it is first sent the name that every server knows.
+    # At a custom address Kore first sends the name that every server knows.
     assert shop.refused == (shop.vendor == "openai")
 
 
@@ -108,7 +108,7 @@ OTHERS = {
 async def test_a_turn_that_another_model_began_goes_on(
     shop: Shop, other: Message, thinking: bool | None
 ) -> None:
-    """A fallback takes over in the middle, or somebody has chosen another model."""
+    """A fallback takes over during a turn, or a person has chosen another model."""
     asked = {"options": {} if thinking is None else {"thinking": thinking}}
     history = [user("hi"), other, *results(other)]
     shop.replies = [ReplyScript(reasoning="aha", text="Done.")]

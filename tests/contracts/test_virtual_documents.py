@@ -1,4 +1,4 @@
-"""Files that are planned, looked at and written together; edits that are kept from the disk."""
+"""Files planned, checked and written together, and edits that are refused."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ WRONG = 'TOTAL: int = "much"\n'
 
 
 def _wish(calls: CodeCalls, tool: str, path: str) -> dict[str, str]:
-    """A call of each tool that writes, which brings an error."""
+    """Return arguments of a writing tool that introduce an error."""
     text = (calls.folder / path).read_text()
     first = text.splitlines()[0]
     match tool:
@@ -39,7 +39,7 @@ async def test_an_edit_with_new_errors_is_refused_unless_the_model_insists(
         with pytest.raises(ToolError, match=r"Nothing was written(.|\n)*shop/items\.py:\d+:"):
             await calls.run(tool, **wish)
         assert (folder / ITEMS).read_text() == before
-        # The server has the disk's text again, not what was refused.
+        # The server has the disk's text again, not the refused text.
         assert "Nothing is wrong" in (await calls.ask("diagnostics", ITEMS)).for_model
         result = await calls.run(tool, **wish, **{INSIST: "the next edit adds what is missing"})
         assert "New errors" in result.for_model
@@ -77,7 +77,7 @@ async def test_several_files_are_planned_and_written_as_one(tmp_path: Path) -> N
             "new_string": f"{first}\nfrom shop.tax import tax\n",
         }
         told = (await calls.run("update_virtual", **change)).for_model
-        # That shop/tax.py is not on the disk is no error of the plan.
+        # The plan is valid even though shop/tax.py is not on the disk.
         assert "error" not in told
         plan = await calls.plan("sync_virtual")
         assert [path.name for path in plan.changes] == ["basket.py"]

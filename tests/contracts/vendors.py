@@ -1,4 +1,4 @@
-"""What each vendor refuses beyond OpenAI's rules, for a stand-in that does as they do."""
+"""Vendors' restrictions beyond OpenAI's rules, for a fake that enforces them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ SIGNED = {"google": {"thought_signature": "c2lnbmVk"}}
 
 
 def objection(vendor: str, body: Body) -> ReplyScript | None:
-    """The vendor's refusal of this request, if it would refuse it."""
+    """Return the vendor's refusal of this request, if any."""
     reason = _RULES.get(vendor, _strict)(body)
     return refusal(400, reason) if reason else None
 
@@ -36,7 +36,7 @@ def _replies(body: Body) -> list[Mapping[str, Any]]:
 
 
 def _strict(body: Body) -> str | None:
-    """Fields that only others know are refused."""
+    """Refuse fields that only other vendors support."""
     for message in _replies(body):
         if "reasoning_content" in message:
             return "property 'reasoning_content' is unsupported"
@@ -106,7 +106,7 @@ _RULES: Mapping[str, Callable[[Body], str | None]] = {
     "gemini": _gemini,
     "openrouter": _openrouter,
     "zhipu": _never,
-    # Their formats have rules of their own, which the stand-in knows.
+    # Their formats have rules of their own, which the fake enforces.
     "anthropic": _never,
     "ollama": _never,
 }

@@ -1,1 +1,1 @@
-"""The crash loop: a real gateway, killed again and again, must keep every promise."""
+"""Crash loop: a real gateway must fulfil every guarantee when it is killed repeatedly."""

@@ -1,4 +1,4 @@
-"""`python -m tests.crash --kills 1000 --messages 5000`: the long proof, with a report."""
+"""`python -m tests.crash --kills 1000 --messages 5000`: the long crash test, with a report."""
 
 import argparse
 import asyncio

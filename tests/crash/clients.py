@@ -1,5 +1,7 @@
-"""`python -m tests.crash.clients`: the server is killed over and over under clients that speak and
-follow; nothing may be lost, doubled or out of order."""
+"""`python -m tests.crash.clients`: kill the server repeatedly while clients send and follow.
+
+Nothing may be lost, duplicated or out of order.
+"""
 
 import argparse
 import asyncio
@@ -22,14 +24,14 @@ KEPT_REQUESTS = 20
 
 @dataclass
 class Report:
-    """What the clients came to."""
+    """Results of the clients."""
 
     kills: int = 0
     messages: list[list[tuple[int, str]]] = field(default_factory=list)
     texts: list[list[str]] = field(default_factory=list)
 
     def faults(self) -> list[str]:
-        """In words; none when every message came once and in its order."""
+        """Describe the faults; the list is empty if every message arrived once and in order."""
         faults = []
         for n, (messages, texts) in enumerate(zip(self.messages, self.texts, strict=True)):
             if [seq for seq, _ in messages] != list(range(1, 2 * len(texts) + 1)):
@@ -41,11 +43,11 @@ class Report:
 
 
 async def run(kills: int, clients: int, seed: int) -> Report:
-    """Clients speak until the server was killed so often, and then until all is answered."""
+    """Let clients send until the server was killed `kills` times, then wait for all answers."""
     report, chance = Report(), random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="kore-crash-") as folder:
         async with ModelServer(api_key=KEY) as model:
-            # Each has the whole conversation.
+            # Each request contains the whole conversation.
             model.keep = KEPT_REQUESTS
             machine, port = Machine(Path(folder), model), free_port()
             token = TokenFile(machine.home / "tokens.json").add("clients", ("chat",))
@@ -85,7 +87,7 @@ async def run(kills: int, clients: int, seed: int) -> Report:
 async def _follow(
     client: Client, session: str, is_last: asyncio.Event, said: list[str]
 ) -> list[tuple[int, str]]:
-    """Every message as it is told, until all that was said is answered."""
+    """Follow a session until all sent texts are answered; return its messages."""
     told: list[tuple[int, str]] = []
     async for event in client.follow(session):
         if event["type"] == "message":

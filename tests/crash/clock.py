@@ -1,6 +1,6 @@
-"""The system's time as the killed gateways see it: the loop sets it ahead and back.
+"""System time of the killed gateways: the crash loop sets it forward and back.
 
-A file holds by how much it is off; a process that has it mapped sees each change at once.
+A file contains the offset; a process that maps the file sees each change at once.
 """
 
 import mmap
@@ -13,13 +13,13 @@ _OFF_BY = struct.Struct("d")
 
 
 def set_offset(file: Path, seconds: float) -> None:
-    """From now on the time is off by so many seconds."""
+    """Set the offset of the system time, in seconds."""
     with file.open("r+b" if file.exists() else "wb") as opened:
         opened.write(_OFF_BY.pack(seconds))
 
 
 def obey(file: Path) -> None:
-    """Let this process see the time that the file says."""
+    """Make this process use the time offset in the file."""
     with file.open("rb") as opened:
         shared = mmap.mmap(opened.fileno(), _OFF_BY.size, access=mmap.ACCESS_READ)
     real = time.time

@@ -1,4 +1,4 @@
-"""A fork server whose gateways see the time that the crash loop sets."""
+"""A fork server whose gateways use the time that the crash loop sets."""
 
 import os
 import sys
@@ -8,6 +8,6 @@ from tests import fork_server
 from tests.crash import clock
 
 if __name__ == "__main__":
-    # Before anything of the program could take the real clock.
+    # Do this first, before other code can use the real clock.
     clock.obey(Path(os.environ[clock.VARIABLE]))
     sys.exit(fork_server.main())

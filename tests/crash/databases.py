@@ -1,10 +1,10 @@
-"""The database under the crash loop: SQLite's file, or a PostgreSQL server that fails.
+"""Databases of the crash loop: SQLite's file, or a PostgreSQL server that fails.
 
-While a gateway works on the server one of these happens at some moment:
+While a gateway works on the server, one of these faults occurs at some moment:
 
-    server killed    SIGKILL for all processes of PostgreSQL; it is started again a moment later
-    connections cut  all at once, whatever they were at
-    commit cut       before the server has heard of a commit, or before its answer has come back
+    server killed    SIGKILL for all processes of PostgreSQL; it is restarted a moment later
+    connections cut  all at once, in any state
+    commit cut       before the server has received a commit, or before its answer has arrived
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.gateway import stored
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.postgres_server import PostgresServer
 
-# One moment at least of most lives.
+# At least one such moment in most lives.
 _UNTIL_S = 0.8
 _DOWN_S = 0.3
 _LOOK_S = 0.003
@@ -28,27 +28,27 @@ _KINDS = ("server killed", "connections cut", "commit cut before", "commit cut a
 
 
 class CrashDatabase(Protocol):
-    """What the loop needs of it."""
+    """Database interface that the loop uses."""
 
-    # How often each kind of fault happened.
+    # Number of faults of each kind.
     faults: Counter[str]
 
     @property
     def section(self) -> dict[str, Any]:
-        """What the gateway's configuration says of the store."""
+        """Return the `store` section of the gateway's configuration."""
         ...
 
     def failing(self) -> AbstractAsyncContextManager[None]:
-        """Something may happen at a moment within the block; behind it all is well again."""
+        """Inject faults within the block; on exit the database works again."""
         ...
 
     def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
-        """When no gateway runs."""
+        """Return rows; use it only while no gateway runs."""
         ...
 
 
 class SqliteFile:
-    """Implements `CrashDatabase`: fails in no way of its own."""
+    """Implementation of `CrashDatabase` without faults."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class SqliteFile:
 
 
 class FailingServer:
-    """Implements `CrashDatabase`."""
+    """Implementation of `CrashDatabase` on a PostgreSQL server that fails."""
 
     def __init__(self, server: PostgresServer, proxy: CuttingProxy, chance: random.Random) -> None:
         self._server, self._proxy, self._chance = server, proxy, chance
@@ -89,8 +89,8 @@ class FailingServer:
                 yield
             finally:
                 is_over.set()
-        # A gateway that only begins meets no fault: it would end, to be started again by what
-        # watches over it.
+        # A gateway that is still starting meets no fault: it would end and rely on its supervisor
+        # for a restart.
         self._proxy.cut_at = "never"
 
     def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
@@ -126,7 +126,7 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 @contextmanager
 def database_of(store: str, folder: Path, chance: random.Random) -> Iterator[CrashDatabase]:
-    """One of this engine, new; a server runs until the end of the block."""
+    """Yield a new database of this engine; a server runs until the end of the block."""
     if store == "sqlite":
         yield SqliteFile(folder / "home" / "kore.db")
         return

@@ -1,4 +1,4 @@
-"""What people ask during the crash loop, and the account of how it was answered."""
+"""Jobs that people request during the crash loop, and the account of the answers."""
 
 import random
 from collections import Counter
@@ -16,9 +16,11 @@ _RUN_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One message: `done N` in its chat answers it. `tool` has an effect that must not repeat;
-    with `asks`, the owner has to allow that first. One that `runs` has a command run until its time
-    is over."""
+    """A message that is answered with `done N` in its chat.
+
+    `tool` has an effect that must not repeat; with `asks`, the owner has to approve it first. With
+    `runs`, a command runs until its timeout.
+    """
 
     number: int
     chat: int
@@ -39,8 +41,11 @@ class Job:
 
 
 def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
-    """Jobs over several chats: a third with an effect, a third of these asks, a few stream for a
-    while, some run a command. The owner begins, so that it is known where to ask."""
+    """Plan jobs over several chats.
+
+    A third have an effect, a third of these ask, a few stream for a while, some run a command. The
+    owner sends the first message, so that the chat for approvals is known.
+    """
     jobs = []
     for n in range(1, count + 1):
         same = n > 1 and chance.random() < 0.5
@@ -53,7 +58,7 @@ def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
 
 
 class Ledger:
-    """Which jobs have an answer, read from the Bot API's journal as it grows."""
+    """Jobs that have an answer, read from the Bot API's journal as it grows."""
 
     def __init__(self, api: BotApi) -> None:
         self._api = api
@@ -61,7 +66,7 @@ class Ledger:
         self._done: set[int] = set()
 
     def done(self) -> set[int]:
-        """Numbers of the jobs whose answer any message has shown."""
+        """Return the numbers of the jobs whose answer appeared in any message."""
         journal = self._api.sent
         for effect in journal[self._read :]:
             self._done.update(_finished_numbers(effect.text or ""))
@@ -71,8 +76,10 @@ class Ledger:
 
 @dataclass(slots=True)
 class Account:
-    """What the crash loop found, from `lost` to `remains`: all of it must be empty. `ends` counts
-    how workers ended."""
+    """Findings of the crash loop; everything from `lost` to `remains` must be empty.
+
+    `ends` counts the exits of workers.
+    """
 
     jobs: int
     questions: int = 0
@@ -148,7 +155,7 @@ def settle(
     answers: Mapping[int, Sequence[str]],
     effects: Path,
 ) -> None:
-    """Compare what was asked with what every chat shows in the end."""
+    """Compare the requests with the final content of every chat."""
     by_number = {job.number: job for job in jobs}
     for chat, texts in answers.items():
         seen: list[int] = []

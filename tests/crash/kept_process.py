@@ -1,5 +1,7 @@
-"""A `kore` of several on one database: started again whenever it ends, and behind a line to the
-database that can be cut and stalled."""
+"""A supervised `kore` process, one of several on a database, behind a proxy to that database.
+
+The process is restarted whenever it ends; the connections can be cut and stalled.
+"""
 
 import asyncio
 import signal
@@ -11,14 +13,14 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy
 
 _LOOK_S = 0.01
-# What the log says once a process is part of the others' work, and once it does its own.
+# Log texts once a process has joined the group, and once it takes turns of its own.
 _JOINS, _TAKES_TURNS, _WAITS = " joins ", "taking turns", "waiting for"
 
 
 class KeptWorker:
-    """`run` keeps it until it ends behind `is_over`. `ends` counts its exit codes.
+    """Supervisor of a process; `run` restarts it until `is_over`, `ends` counts its exit codes.
 
-    While it `is_disturbed` something is being done to it.
+    `is_disturbed` is set while a fault is being injected.
     """
 
     def __init__(self, process: GatewayProcess, proxy: CuttingProxy) -> None:
@@ -26,7 +28,7 @@ class KeptWorker:
         self.ends = Counter[int]()
         self.is_over = self.is_disturbed = False
         self._joined = 0
-        # What it was sent in this life.
+        # Signals sent since the last start.
         self._signals: set[int] = set()
 
     async def run(self) -> None:
@@ -41,7 +43,7 @@ class KeptWorker:
             self._check(code)
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens to one that has just ended."""
+        """Send a signal; a process that has just ended is ignored."""
         self._signals.add(number)
         with suppress(ProcessLookupError):
             self.process.signal(number)
@@ -52,7 +54,7 @@ class KeptWorker:
 
     @property
     def is_at_work(self) -> bool:
-        """What ends one that was replaced runs from here on."""
+        """True once the code that ends a replaced process is running."""
         life = self.process.log_text().rpartition(_JOINS)[2]
         return self.has_joined and (_TAKES_TURNS in life or _WAITS in life)
 
@@ -63,9 +65,9 @@ class KeptWorker:
         is_expected = (
             code == REPLACED
             or (code == -signal.SIGKILL and signal.SIGKILL in self._signals)
-            # Before it listens to signals it ends at once.
+            # Before signal handlers are installed, a signal ends the process at once.
             or (code in (0, -signal.SIGTERM) and signal.SIGTERM in self._signals)
-            # It met no database.
+            # The database was unavailable.
             or (code > 0 and self._count(_JOINS) == self._joined)
         )
         assert is_expected, f"a worker ended with {code}:\n{self.process.log_text()}"

@@ -1,4 +1,4 @@
-"""Commands that last, and which of them are alive."""
+"""Long-running commands, and detection of the ones that are alive."""
 
 import asyncio
 import os
@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# What was killed is gone a moment later.
+# A killed process disappears after a moment.
 _GONE_S = 5.0
 _LOOK_S = 0.003
 
 
 class LastingCommands:
-    """`text` is a command, to be followed by the number of its job."""
+    """Long-running commands; append a job's number to `text` to get its command."""
 
     def __init__(self) -> None:
-        # No other run on this machine has such commands.
+        # Unique among the runs on this machine.
         self.text = f"sleep 600.{os.getpid():07}"
 
     def alive(self) -> set[int]:
-        """The jobs whose commands are alive, also where they only begin."""
+        """Return the jobs whose commands are alive, including commands that are just starting."""
         return set(self._numbers())
 
     async def outlived(self, jobs: set[int]) -> list[int]:
-        """Those of the jobs that still have a command after a moment."""
+        """Return the given jobs whose command is still alive after a moment."""
         deadline = time.monotonic() + _GONE_S
         while left := jobs & self.alive():
             if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
 """`python -m tests.crash.longwork --kills 100`: long work by a team, killed at random moments.
 
-Half of the works go through a gateway, which is killed, too. After each kill the same command is
-given again. A work is whole when its checklist never changed but in what passes, all of it passes
-in the end, and nothing is left at work.
+Half of the works go through a gateway, which is killed, too. After each kill the same command runs
+again. A work is complete when its checklist never changed except for the `passes` flags, every item
+passes in the end, and nothing is left running.
 """
 
 import argparse
@@ -23,9 +23,9 @@ _LONGEST_S = 6.0
 
 
 class LongWorkLoop:
-    """`await LongWorkLoop(kills, seed).run()`; raises AssertionError for a work that is not whole.
+    """Loop over kills: `await LongWorkLoop(kills, seed).run()` returns their number.
 
-    Returns how many works there were.
+    Raise AssertionError for a work that is incomplete.
     """
 
     def __init__(self, kills: int, seed: int) -> None:
@@ -46,7 +46,7 @@ class LongWorkLoop:
         return works
 
     async def _work(self, place: Place, *, beside: bool) -> None:
-        """One work; `beside` a gateway."""
+        """Run one work, with a running gateway if `beside` is set."""
         gateway = await place.serve() if beside else None
         code: int | None = None
         while code is None:
@@ -69,7 +69,7 @@ class LongWorkLoop:
     async def _until_killed(
         self, process: PipedProcess, gateway: PipedProcess | None
     ) -> tuple[int | None, str]:
-        """The exit code if it came to its end before, and what it told."""
+        """Return the process's exit code (None if it was killed) and its error output."""
         reading = asyncio.create_task(process.communicate())
         done, _ = await asyncio.wait({reading}, timeout=self._random.uniform(0.3, _LONGEST_S))
         killed = not done

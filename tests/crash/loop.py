@@ -1,36 +1,36 @@
-"""Kills a real gateway with SIGKILL, at random moments and at named ones, until all is answered.
+"""Crash loop: kill a real gateway with SIGKILL until every message is answered.
 
-The named moments are seen from outside, by the stand-in servers that the gateway speaks to:
+The moments are random or named. The fake servers that the gateway talks to detect the named ones:
 
-    polled      updates were handed out, nothing is stored yet
+    polled      updates were delivered, nothing is stored yet
     confirmed   the offset moved: the batch is stored, its turns wait
     asked       a model call is in flight
     reasked     a tool has run, the model is asked for the rest
-    effect      a tool's effect is there, its result is perhaps not stored
-    sending     an answer has arrived, and the gateway has not heard of it
-    sent        the gateway has heard that its answer arrived
+    effect      a tool's effect is visible, its result is perhaps not stored
+    sending     an answer has arrived, and the gateway has no confirmation yet
+    sent        the gateway has the confirmation that its answer arrived
     questioned  the owner is asked and has not answered
-    pressed     a button was pressed, and perhaps nobody has heard of it
+    pressed     a button was pressed, and perhaps the gateway does not know it
     running     a command begins: 5 to 60 ms after the model's reply, or with its first program
     steered     a message has joined a running turn, and the model is asked with it
     early       the process has only just begun to work
 
-After each restart no command of a killed Kore is alive, nor one after `/stop` or its time-out.
+After a restart no command of a killed Kore is alive, nor is one after `/stop` or its time-out.
 
-What asks first (a change of a file that is there) is allowed by an owner who takes a moment to
-press, whether the gateway lives or not. In every other chat messages steer the turn that runs; in
-every fourth one those that follow each other at once are one question.
+Actions that need approval (a change of an existing file) are allowed by an owner who takes a moment
+to press, whether the gateway is alive or not. In every other chat messages steer the running turn;
+in every fourth chat messages in quick succession form a single question.
 
-The system's time jumps ahead and back, within a life and between two. Now and then Telegram
-refuses everybody for a while (429), or polls break and sends are refused for a while, so that
-answers wait while others stream. In a burst three kills follow each other at once while two turns
-are in flight: neither may be given up for it.
+The system's time jumps forward and back, within a life and between two. Now and then Telegram
+refuses all calls for a while (429), or polls break and sends are refused for a while, so that
+answers wait while others stream. In a burst, three kills follow each other at once while two turns
+are in flight: neither turn may be given up for it.
 
 On PostgreSQL the server and the connections to it fail, too (`tests.crash.databases`), and the
-gateway goes on by itself.
+gateway must recover without help.
 
-A turn that was alone three times when the process ended, without a step, is given up, as it should
-be: so every second life at least is left to work before it is killed.
+Kore gives up a turn that is alone three times when the process ends, without a step; this is
+correct. So at least every second life is left to work before it is killed.
 """
 
 import asyncio
@@ -80,19 +80,19 @@ _JUMP_SHARE = 0.15
 _TROUBLE_SHARE = 0.04
 _BURST_SHARE = 0.06
 _BURST_KILLS = 3
-# Messages that are to meet a running turn come one after the other.
+# Messages for a running turn are sent one after the other.
 _APART_S = 0.04
 _STOP_SHARE = 0.1
-# When a command is killed while it begins, counted from the model's reply.
+# Delay before a starting command is killed, counted from the model's reply.
 _BEGINS_S = (0.005, 0.06)
 _LATENCY_S = 0.02
-# And counted from its first program.
+# The same delay, counted from the command's first program.
 _FIRST_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How much to do. The same seed asks the same jobs and aims at the same moments."""
+    """Size of a run; the same seed requests the same jobs and aims at the same moments."""
 
     kills: int
     messages: int
@@ -102,7 +102,7 @@ class Order:
 
 
 class CrashLoop:
-    """`account = await CrashLoop(order, folder).run()`"""
+    """Loop over kills: `account = await CrashLoop(order, folder).run()`."""
 
     def __init__(self, order: Order, folder: Path) -> None:
         self._order, self._folder = order, folder
@@ -116,7 +116,7 @@ class CrashLoop:
         self._log = folder / "gateway.log"
         self._clock = folder / "clock"
         clock.set_offset(self._clock, 0.0)
-        # Two chats of their own, which bursts of kills meet at work.
+        # Two chats reserved for bursts of kills, so that these hit running turns.
         self._burst_chats = (order.chats + 1, order.chats + 2)
         self._burst_jobs: list[Job] = []
         self._commands = LastingCommands()
@@ -124,8 +124,10 @@ class CrashLoop:
         self._left: set[int] = set()
 
     async def run(self) -> Account:
-        """Ask, kill and restart until all kills are spent; then wait until no answer is missing,
-        or none comes any more."""
+        """Ask, kill and restart until all kills are done.
+
+        Then wait until every answer has arrived, or until answers stop arriving.
+        """
         with database_of(self._order.store, self._folder, self._chance) as database:
             return await self._run_on(database)
 
@@ -163,7 +165,7 @@ class CrashLoop:
 
     async def _lives(self) -> None:
         while self._account.kills < self._order.kills:
-            # Some write while nobody is there, the others when the moment is near.
+            # Some messages arrive while Kore is down, the others when the moment is near.
             await self._ask(0.4)
             if self._chance.random() < _BURST_SHARE:
                 await self._burst()
@@ -205,12 +207,12 @@ class CrashLoop:
         file.chmod(0o600)
 
     def _next(self, share: float) -> list[Job]:
-        """The jobs that belong to this life and were not asked yet, up to a share of them."""
+        """Return the jobs of this life that were not sent yet, up to a share of them."""
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
         return self._jobs[self._jobs_begun : round(quota)]
 
     async def _ask(self, share: float, *, over_s: float = 0.0) -> None:
-        """Send them, with pauses of up to `over_s` in between."""
+        """Send the jobs, with pauses of up to `over_s` between them."""
         for job in self._next(share):
             await self._api.user_says(job.chat, job.text)
             self._jobs_begun += 1
@@ -218,7 +220,7 @@ class CrashLoop:
                 await asyncio.sleep(self._chance.uniform(0.0, over_s))
 
     async def _burst(self) -> None:
-        """Kills that follow each other at once while two turns are in flight."""
+        """Kill several times in a row while two turns are in flight."""
         self._account.bursts += 1
         process = self._begin()
         client = await self._client(process)
@@ -238,11 +240,11 @@ class CrashLoop:
             await self._until(lambda: len(self._model.requests) > asked, process)  # noqa: B023
             await asyncio.sleep(self._chance.uniform(0.0, 0.1))
         await self._kill(process, "burst")
-        # The next life is left to work.
+        # Leave the next life to work.
         self._was_early = True
 
     async def _stop(self) -> None:
-        """Stop a command while it begins."""
+        """Stop a command while it starts."""
         self._account.stops += 1
         number = 900_000 + self._account.stops
         asked = len(self._model.requests)
@@ -257,7 +259,7 @@ class CrashLoop:
         await self._look_for({number})
 
     async def _while_it_begins(self, deadline: float) -> None:
-        """Some time after the model's reply, or as soon as the first program is there."""
+        """Wait some time after the model's reply, or until the first program starts."""
         if self._chance.random() < 0.5:
             await asyncio.sleep(_LATENCY_S + self._chance.uniform(*_BEGINS_S))
             return
@@ -266,11 +268,11 @@ class CrashLoop:
         await asyncio.sleep(self._chance.uniform(0.0, _FIRST_S))
 
     async def _look_for(self, jobs: set[int]) -> None:
-        """Take down which of these still have a command after a moment."""
+        """Record which of these jobs still have a command after a moment."""
         self._account.outlived += await self._commands.outlived(jobs)
 
     def _disturb(self) -> None:
-        """Perhaps set the clock, perhaps let Telegram refuse or break for a while."""
+        """Randomly set the clock, or let Telegram refuse or break for a while."""
         if self._chance.random() < _JUMP_SHARE:
             clock.set_offset(self._clock, self._chance.choice(_JUMPS_S))
             self._account.jumps += 1
@@ -284,19 +286,19 @@ class CrashLoop:
                 self._api.fail("sendMessage", faults.status(409), times=self._chance.randint(2, 3))
 
     def _steered(self) -> int:
-        """How many turns took in a message while they ran."""
+        """Return the number of turns that took in a message while they ran."""
         rows = self._database.rows("message", "turn_id", role="user", turn_id=PRESENT)
         turns = Counter(rows)
         return sum(1 for messages in turns.values() if messages > 1)
 
     async def _life(self, *, killed: bool) -> None:
-        """One process: from its start to its end, by SIGKILL or by a clean stop."""
+        """Run one process from its start to its end, by SIGKILL or by a clean stop."""
         self._disturb()
         polls = self._api.polls_done
         process = self._begin()
         try:
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
-            # Commands of the life before; each job has one.
+            # Commands of the previous life; each job has one.
             left, self._left = self._left, set()
             await self._look_for(left)
             if killed:
@@ -338,7 +340,7 @@ class CrashLoop:
         await asyncio.wait_for(process.wait(), PATIENCE_S)
 
     async def _client(self, process: ForkedProcess) -> ControlClient:
-        """A connection to it, once it listens."""
+        """Return a connection to the process, once it listens."""
         while (client := await ControlClient.connect(self._home / "kore.sock")) is None:
             if process.returncode is not None:
                 raise AssertionError(f"the gateway ended by itself: see {self._log}")
@@ -346,7 +348,7 @@ class CrashLoop:
         return client
 
     async def _aim(self, process: ForkedProcess) -> str:
-        """Wait for the moment to kill at, and name it."""
+        """Wait for the moment of the kill, and return its name."""
         point = "early"
         if self._was_early or self._chance.random() > _EARLY_SHARE:
             point = await self._aim_at_work(process)
@@ -356,7 +358,7 @@ class CrashLoop:
         return point
 
     async def _aim_at_work(self, process: ForkedProcess) -> str:
-        """Let it finish what waits, then send more and wait for the moment."""
+        """Let the process finish pending work, then send more and wait for the moment."""
         client = await ControlClient.connect(self._home / "kore.sock")
         deadline = time.monotonic() + PATIENCE_S
         while client is not None and await _is_busy(client):
@@ -379,7 +381,7 @@ class CrashLoop:
         return point
 
     def _watch(self, point: str) -> Callable[[], bool]:
-        """Whether the moment has come, judged by what has changed from now on."""
+        """Return a check for the moment, based on changes from now on."""
         api, model = self._api, self._model
         polls, sends, asked = api.polls_done, len(api.sends), len(model.requests)
         pressed = len(self._owner.pressed)
@@ -403,12 +405,12 @@ class CrashLoop:
         return watches[point]
 
     def _effect_bytes(self) -> int:
-        # Not what is about to take a file's place: it is gone between two looks.
+        # Skip temporary files that are about to replace a file: they disappear between two checks.
         files = (file for file in self._effects.iterdir() if file.name.isdecimal())
         return sum(file.stat().st_size for file in files)
 
     async def _until(self, reached: Callable[[], bool], process: ForkedProcess) -> None:
-        """Wait for it as long as answers keep coming."""
+        """Wait for the condition as long as answers keep arriving."""
         last, at = -1, time.monotonic()
         while not reached():
             if process.returncode is not None:
@@ -417,18 +419,18 @@ class CrashLoop:
             if answered != last:
                 last, at = answered, time.monotonic()
             if time.monotonic() - at > PATIENCE_S:
-                return  # The account will tell what is missing.
+                return  # The account reports the missing answers.
             await asyncio.sleep(_LOOK_S)
 
 
 def _is_steered(request: Any) -> bool:
-    """Whether somebody spoke behind the results of the last calls."""
+    """Return whether a person's message follows the results of the last calls."""
     roles = [message["role"] for message in request.body["messages"][-2:]]
     return roles == ["tool", "user"]
 
 
 def _runs(request: Any, number: int | None = None) -> bool:
-    """Whether it is answered with a command: of any job, or of this one."""
+    """Return whether the reply is a command: of any job, or of the given job."""
     last = request.body["messages"][-1]
     jobs = JOB.findall(person_text(last)) if last["role"] == "user" else []
     return any(kind == " run" and number in (None, int(n)) for n, kind, _ in jobs)

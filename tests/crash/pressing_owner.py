@@ -1,4 +1,4 @@
-"""The owner, who allows whatever Kore asks for."""
+"""An owner who approves every request."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ _LOOK_S = 0.003
 
 
 class PressingOwner:
-    """`run` presses until it is cancelled; `pressed` are the messages that had a button."""
+    """Owner whose `run` presses buttons until cancelled; `pressed` are message ids."""
 
     def __init__(self, api: BotApi, seed: int) -> None:
         self._api = api
@@ -20,7 +20,7 @@ class PressingOwner:
         self.pressed: set[int] = set()
 
     def unpressed(self) -> list[ChatMessage]:
-        """Questions that the owner sees and has not answered."""
+        """Return the visible questions that the owner has not answered."""
         return [
             shown
             for shown in self._api.chat(OWNER)
@@ -28,9 +28,9 @@ class PressingOwner:
         ]
 
     async def run(self) -> None:
-        """Allow whatever is asked, some time after it is seen, whether a gateway lives or not."""
+        """Approve each request some time after it is shown, whether a gateway is alive or not."""
         while True:
-            # One at a time: an answer may take away the buttons of a copy.
+            # Press only one: an answer may remove the buttons of a copy.
             for shown in self.unpressed()[:1]:
                 once = shown.reply_markup["inline_keyboard"][0][0]["callback_data"]
                 await asyncio.sleep(self._chance.uniform(0.0, _LATEST_S))

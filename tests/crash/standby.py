@@ -1,8 +1,8 @@
 """`python -m tests.crash.standby`: two gateways on one PostgreSQL database.
 
-One works and the other stands by. The one at work is killed, or stopped (SIGSTOP) for longer than
+One is active, the other on standby. The active one is killed, or stopped (SIGSTOP) for longer than
 its lease and woken once the other has taken over. No message may be lost, none answered twice
-without a mark, no effect repeated, and a gateway that was replaced has to end by itself.
+without a mark, no effect repeated, and a gateway that was replaced must exit on its own.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_mind import worker
 from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
 
-# Far above what a busy machine keeps a thread waiting for.
+# Far above the time that a busy machine delays a thread.
 LEASE_S = 3.0
 _STOP_SHARE = 0.3
 _LATEST_S = 0.5
@@ -33,20 +33,21 @@ STANDS_BY, AT_WORK = "standing by", " is running: "
 
 
 class StandbyLoop:
-    """`account = await StandbyLoop(kills, messages, seed, folder).run()`"""
+    """Loop over kills: `account = await StandbyLoop(kills, messages, seed, folder).run()`."""
 
     def __init__(self, kills: int, messages: int, seed: int, folder: Path) -> None:
         self._kills, self._folder = kills, folder
         self._chance = random.Random(seed)
         planned = plan(messages, _CHATS, self._chance)
-        # Nobody presses, and commands are another loop's.
+        # Skip approvals, because the owner never presses buttons here, and commands, which another
+        # loop tests.
         self._jobs = [replace(job, asks=False, runs=False) for job in planned]
         self._jobs_begun = 0
         self._account = Account(messages)
         self._workspace = folder / "workspace"
 
     async def run(self) -> Account:
-        """Returns once every message is answered."""
+        """Return once every message is answered."""
         (self._workspace / "effects").mkdir(parents=True)
         mind = worker(Path("effects"), tool="append_file")
         async with BotApi() as self._api, ModelServer(mind, api_key=KEY) as self._model:
@@ -57,7 +58,7 @@ class StandbyLoop:
             while self._account.kills < self._kills:
                 await self._stand_by(second)
                 if self._account.kills % 2:
-                    # A turn that was alone at three ends without a step is given up, as it should.
+                    # Kore gives up a turn that is alone at three process ends without a step.
                     await first.idle()
                 await self._ask((self._account.kills + 1) / self._kills)
                 await asyncio.sleep(self._chance.uniform(0, _LATEST_S))
@@ -97,13 +98,13 @@ class StandbyLoop:
         await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > told)
 
     async def _ask(self, share: float) -> None:
-        """Send what belongs to this life."""
+        """Send the jobs for this life of the process."""
         for job in self._jobs[self._jobs_begun : round(len(self._jobs) * share)]:
             await self._api.user_says(job.chat, job.text)
             self._jobs_begun += 1
 
     async def _replace(self, first: GatewayProcess, second: GatewayProcess) -> None:
-        """End the one at work; returns once the other is, and the first is gone."""
+        """End the active gateway; return once the other is active and the first has ended."""
         lives = second.log_text().count(AT_WORK)
         is_stopped = self._chance.random() < _STOP_SHARE
         first.signal(signal.SIGSTOP if is_stopped else signal.SIGKILL)

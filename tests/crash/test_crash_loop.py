@@ -1,4 +1,4 @@
-"""The crash loop in small; `make crash` is the long one."""
+"""A short run of the crash loop; `make crash` is the long one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The loop of workers in small; `make crash` is the long one."""
+"""A short run of the worker loop; `make crash` is the long one."""
 
 from pathlib import Path
 

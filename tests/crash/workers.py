@@ -1,27 +1,27 @@
 """`python -m tests.crash.workers`: a gateway and four workers on one PostgreSQL database.
 
-One of these happens after the other, and what takes a while goes on beside what comes next:
+These faults are injected one after the other; long ones overlap with the faults that follow:
 
     worker killed, gateway killed, server killed
-                     SIGKILL; the server of the database has all its processes killed
-    worker stopped   SIGSTOP for longer than the lease: others go on with its turns, and it ends
+                     SIGKILL; for the database server, all its processes are killed
+    worker stopped   SIGSTOP for longer than the lease: others continue its turns, and it exits
                      when it is woken
-    worker paused    SIGSTOP for less than that
-    worker ended     SIGTERM: it puts down what it is at
+    worker paused    SIGSTOP for less than the lease
+    worker ended     SIGTERM: it puts down its current work
     gateway stopped  SIGSTOP for less or more than its lease
-    ... cut          all connections of one process to the database at once, or one of them before
-                     the server has heard of a commit or before its answer has come back
-    ... stalled      nothing passes on those connections, for less or more than the lease
+    ... cut          all connections of one process to the database at once, or a single connection
+                     before the server has received a commit or before its answer has arrived
+    ... stalled      no data passes on those connections, for less or more than the lease
     bus killed, bus stopped
                      the NATS server with `--bus nats`
 
 People ask as in the crash loop (`tests.crash.loop`): tools with effects, changes that the owner
-allows, messages that join a turn that runs, slow answers, commands, and `/stop`. No message may be
+allows, messages that join a running turn, slow answers, commands, and `/stop`. No message may be
 lost, answered out of order, or answered twice without a mark, and no effect may be repeated. In the
-end no turn is live, nothing belongs to a worker that has ended, and the audit log is whole.
+end no turn is live, nothing belongs to a worker that has ended, and the audit log is intact.
 
-A turn that was alone at three ends of its process, without a step, is given up, as it should be: so
-none is met a fourth time.
+Kore gives up a turn that is alone at three ends of its process without a step; this is correct. So
+no turn is hit a fourth time.
 """
 
 import argparse
@@ -56,7 +56,7 @@ from tests.gateway.stored import PRESENT, above
 from tests.nats_server import PROGRAM, NatsServer
 from tests.postgres_server import PostgresServer
 
-# Far above what a busy machine keeps a thread waiting for.
+# Far above the time that a busy machine delays a thread.
 LEASE_S = 3.0
 WORKERS = 4
 PATIENCE_S = 60.0
@@ -85,7 +85,7 @@ _OF_BUS = {"bus killed": 8, "bus stopped": 4}
 
 @dataclass(frozen=True, slots=True)
 class WorkerOrder:
-    """How much to do. The same seed asks the same jobs and does the same in the same order."""
+    """Size of a run; the same seed requests the same jobs and faults in the same order."""
 
     kills: int
     messages: int
@@ -95,7 +95,7 @@ class WorkerOrder:
 
 
 class WorkerLoop:
-    """`account = await WorkerLoop(order, folder).run()`"""
+    """Loop over faults: `account = await WorkerLoop(order, folder).run()`."""
 
     def __init__(self, order: WorkerOrder, folder: Path) -> None:
         self._order, self._folder = order, folder
@@ -107,7 +107,7 @@ class WorkerLoop:
         self._effects = self._workspace / "effects"
         self._commands = LastingCommands()
         self._stop_chat = order.chats + 1
-        # Who starts or ends it.
+        # Held while the front gateway is started or ended.
         self._front_lock = asyncio.Lock()
         self._shares = {**_SHARES, **(_OF_BUS if order.bus == "nats" else {})}
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = {
@@ -127,8 +127,10 @@ class WorkerLoop:
         }
 
     async def run(self) -> Account:
-        """Returns once every message is answered. Raises AssertionError when no answer comes any
-        more, or a process ends as it should not."""
+        """Return once every message is answered.
+
+        Raise AssertionError when answers stop arriving, or a process ends unexpectedly.
+        """
         async with AsyncExitStack() as stack:
             self._server = stack.enter_context(closing(PostgresServer(is_durable=True)))
             self._database = self._server.create_database()
@@ -182,13 +184,13 @@ class WorkerLoop:
                     await process.exit_code()
 
     async def _finish(self, keeping: "asyncio.Task[None]") -> None:
-        """All is answered, then everything ends as it should."""
+        """Wait for all answers, then check that every process ends as expected."""
         await self._until(lambda: not any(one.is_disturbed for one in self._workers))
         everything = {job.number for job in self._jobs}
         await self._until(lambda: self._ledger.done() >= everything)
         await self._front.idle()
         await self._until(lambda: all(one.has_joined for one in self._workers))
-        # The front declares those dead that were killed last.
+        # The front gateway declares the last killed workers dead.
         await self._until(lambda: len(self._rows("worker", "id", is_ended=0)) == WORKERS)
         self._account.steered = self._steered()
         for one in self._workers:
@@ -204,7 +206,7 @@ class WorkerLoop:
             process.check_clean()
 
     def _remains(self) -> list[str]:
-        """What is not over when all is answered and no worker runs."""
+        """Return what is left when everything is answered and no worker runs."""
         tables: Mapping[str, Mapping[str, Any]] = {
             "worker": {"is_ended": 0},
             "session": {"worker": PRESENT},
@@ -222,7 +224,7 @@ class WorkerLoop:
         return [f"{table} {row}" for table, rows in found.items() for row in rows]
 
     async def _verify_audit(self) -> None:
-        """It is whole, and has every effect."""
+        """Check that the audit log is intact and has every effect."""
         ran = await self._front.kore("audit", "verify")
         if ran.code != 0:
             self._account.remains.append(f"audit: {ran.out}{ran.err}")
@@ -268,7 +270,7 @@ class WorkerLoop:
             stack.callback(self._bus.kill)
 
     async def _ask(self, share: float) -> None:
-        """Send what belongs to this moment, and perhaps what is stopped again."""
+        """Send the jobs for this moment, and sometimes jobs that are stopped again."""
         for job in self._jobs[self._jobs_begun : round(len(self._jobs) * share)]:
             await self._api.user_says(job.chat, job.text)
             self._jobs_begun += 1
@@ -296,10 +298,10 @@ class WorkerLoop:
             for state in ("running", "waiting")
         )
 
-    # What happens to a worker
+    # Faults of a worker
 
     async def _choose(self) -> KeptWorker:
-        """One that nothing is being done to, once there is one."""
+        """Return an undisturbed worker, waiting until there is one."""
         free: list[KeptWorker] = []
 
         def find() -> bool:
@@ -317,7 +319,7 @@ class WorkerLoop:
         self._during(one, self._ended(one))
 
     async def _ended(self, one: KeptWorker) -> None:
-        """A second signal would end it at once, with 1."""
+        """Send a single signal; a second one would end the worker at once, with 1."""
         ends = one.ends.total()
         one.send(signal.SIGTERM)
         await self._until(lambda: one.ends.total() > ends)
@@ -367,11 +369,14 @@ class WorkerLoop:
 
         self._group.create_task(run())
 
-    # What happens to the gateway and to the servers: one after the other
+    # Faults of the gateway and of the servers: one after the other
 
     async def _keep_front(self) -> None:
-        """One that was stopped for about as long as its lease cannot know that nobody has taken
-        over. The lease may be older than the stop."""
+        """Restart the gateway whenever it ends.
+
+        A gateway that was stopped for about as long as its lease cannot know whether another has
+        taken over. The lease may be older than the stop.
+        """
         while True:
             async with self._front_lock:
                 if not self._front.runs:
@@ -405,7 +410,7 @@ class WorkerLoop:
             return
         cuts = proxy.cuts
         proxy.cut_at = "before" if moment == "before" else "after"
-        # Each process commits now and then; one that has just ended does not.
+        # Each process commits from time to time, except a process that has just ended.
         deadline = time.monotonic() + LEASE_S
         while proxy.cuts == cuts and time.monotonic() < deadline:
             await asyncio.sleep(_LOOK_S)
@@ -433,18 +438,18 @@ class WorkerLoop:
         await asyncio.sleep(self._chance.uniform(0, _BUS_DOWN_S))
         self._bus.go_on()
 
-    # What is seen from outside
+    # Observations from outside
 
     def _rows(self, table: str, *columns: str, **where: Any) -> list[Row]:
         return stored.read_postgres(self._database, table, *columns, **where)
 
     def _steered(self) -> int:
-        """How many turns took in a message while they ran."""
+        """Return the number of turns that took in a message while they ran."""
         turns = Counter(self._rows("message", "turn_id", role="user", turn_id=PRESENT))
         return sum(1 for messages in turns.values() if messages > 1)
 
     async def _until(self, reached: Callable[[], object]) -> None:
-        """Wait for it as long as answers keep coming."""
+        """Wait for the condition as long as answers keep arriving."""
         last, at = -1, time.monotonic()
         while not reached():
             answered = len(self._ledger.done())

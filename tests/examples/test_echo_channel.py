@@ -1,4 +1,4 @@
-"""The example of a channel as a package: it is set up, checked and used without changes to Kore."""
+"""The example channel package can be installed, checked and used without changes to Kore."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ INFO = {
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Surroundings in which the package is installed."""
+    """Return an environment in which the package is installed."""
     info = tmp_path / "site" / "kore_channel_echo-1.0.dist-info"
     info.mkdir(parents=True)
     for name, text in INFO.items():
@@ -36,7 +36,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @asynccontextmanager
 async def echo_server() -> AsyncIterator[tuple[Any, Any, dict[str, Any]]]:
-    """The stand-in of the package's own test, its address, and an update of it."""
+    """Yield the fake from the package's own test, its address, and an update."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         stand_ins = import_module("test_kore_channel_echo")

@@ -1,4 +1,4 @@
-"""Each program in examples/ as its user starts it, before a stand-in of the model's server."""
+"""Each program in examples/, started as a user does, with a fake model server."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def run(
 
 
 def request_text(model: ModelServer, n: int = -1) -> str:
-    """All that was sent with a request."""
+    """Return the text of an entire request."""
     return json.dumps(model.requests[n].body)
 
 

@@ -1,6 +1,7 @@
-"""Lines of the Agent Client Protocol, checked by the models of its schema, strictly: nothing that
-the schema does not name, nothing of another type. Where the npm package `@agentclientprotocol/sdk`
-is installed beside a command on PATH, the JSON Schema that it publishes checks each line as well.
+"""Strict checks of Agent Client Protocol lines against the models of its schema.
+
+Unknown fields and wrong types are errors. If the npm package `@agentclientprotocol/sdk` is
+installed next to a command on PATH, the JSON Schema that it publishes checks each line as well.
 """
 
 import json
@@ -42,7 +43,7 @@ _ELICITATIONS: dict[Any, Any] = {
     "form": schema.CreateFormSessionElicitationRequest,
     "url": schema.CreateUrlSessionElicitationRequest,
 }
-# What the library splits by mode is one definition.
+# The published schema has a single definition where the library has one per mode.
 _PUBLISHED_NAMES = {
     "CreateFormSessionElicitationRequest": "CreateElicitationRequest",
     "CreateUrlSessionElicitationRequest": "CreateElicitationRequest",
@@ -51,7 +52,7 @@ _NOTIFICATIONS = {"session/update", "elicitation/complete", "$/cancel_request"}
 
 
 class LineCheck:
-    """The `lines` of an agent. They are checked at the end, when all that was asked is known."""
+    """The `lines` of an agent, checked at the end, when all requests are known."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -59,7 +60,7 @@ class LineCheck:
         self._methods_by_id: dict[Any, str] = {}
 
     def note_event(self, event: Any) -> None:
-        """What the client sends: it says what the answer is to be."""
+        """Record a line of the client; a request determines the type of its response."""
         if event.direction == "outgoing":
             self.note_request(event.message)
 
@@ -68,7 +69,7 @@ class LineCheck:
             self._methods_by_id[message["id"]] = message["method"]
 
     def faults(self) -> list[str]:
-        """A sentence about each line that is wrong."""
+        """Return a sentence about each invalid line."""
         faults = []
         for line in self.lines:
             try:
@@ -106,7 +107,7 @@ def _expect_keys(message: dict[str, Any], keys: set[str]) -> None:
 
 
 def _check_value(model: Any, value: Any) -> None:
-    # The models repair what they can and drop what they do not know: then they say something else.
+    # The models repair values and drop unknown fields, so their output differs from the input.
     read = model.model_validate_json(json.dumps(value), strict=True)
     again = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if again != value:
@@ -116,14 +117,14 @@ def _check_value(model: Any, value: Any) -> None:
 
 
 def check_published(name: str, value: Any) -> None:
-    """Raises `ValueError` for what is not as the published schema defines it."""
+    """Raise `ValueError` for a value that violates the published schema."""
     if (fault := next(_validator_of(name).iter_errors(value), None)) is not None:
         raise ValueError(f"{name} of the published schema: {fault.message}")
 
 
 @cache
 def published_schema() -> Path | None:
-    """The file of version 1 of the protocol, if it is installed."""
+    """Return the path of the schema for version 1 of the protocol, if it is installed."""
     for folder in map(Path, os.environ.get("PATH", "").split(os.pathsep)):
         package = folder.parent / "@agentclientprotocol" / "sdk" / "schema"
         for file in (package / "v1" / "schema.json", package / "schema.json"):

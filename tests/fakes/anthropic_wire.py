@@ -1,4 +1,4 @@
-"""A reply as Anthropic puts it on the wire, and what Anthropic refuses.
+"""Anthropic's wire format for replies, and its validation of requests.
 
 https://platform.claude.com/docs/en/build-with-claude/streaming
 """
@@ -18,7 +18,7 @@ _REASONS = {"length": "max_tokens", "stop": "end_turn", "tool_calls": "tool_use"
 
 
 class AnthropicWriter:
-    """Words one reply for one request body."""
+    """Writer of one reply to one request body."""
 
     content_type = "text/event-stream"
 
@@ -98,7 +98,7 @@ class AnthropicWriter:
 
 
 def anthropic_usage(usage: Mapping[str, Any]) -> dict[str, int]:
-    """OpenAI's count as Anthropic's, whose input leaves out what the cache gave."""
+    """Convert OpenAI's token usage to Anthropic's, whose input excludes cached tokens."""
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
     return {
         "input_tokens": usage["prompt_tokens"] - cached,
@@ -109,7 +109,7 @@ def anthropic_usage(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def complaint(body: Mapping[str, Any], version: str | None) -> str | None:
-    """The vendor's sentence about what is wrong with the request, or None."""
+    """Return the vendor's error message for an invalid request, or None."""
     if not version:
         return "anthropic-version: header is required"
     if not isinstance(body.get("max_tokens"), int):
@@ -129,7 +129,7 @@ def complaint(body: Mapping[str, Any], version: str | None) -> str | None:
 
 
 def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The conversation as a mind reads it."""
+    """Convert the conversation to the OpenAI format that a mind reads."""
     messages: list[dict[str, Any]] = []
     for message in body["messages"]:
         blocks = message["content"]
@@ -169,7 +169,7 @@ def _about_messages(messages: list[Any]) -> str | None:
 
 
 def _about_last_reply(messages: list[Any]) -> str | None:
-    """A model with a budget has to have begun the turn with a thought."""
+    """Return an error unless a model with a thinking budget began its turn with a thought."""
     replies = [one["content"] for one in messages if one["role"] == "assistant"]
     kinds = [block["type"] for block in replies[-1]] if replies else []
     if "tool_use" in kinds and not kinds[0].endswith("thinking"):

@@ -1,10 +1,10 @@
-"""A stand-in Telegram Bot API: real offsets, real refusals, and faults on demand.
+"""A fake Telegram Bot API: real offsets, real refusals, and faults on demand.
 
     async with BotApi() as api:
         await api.user_says(7, "hi")
         await api.wait_for(lambda: api.answers(7))
 
-`base_url` is what telegram.Bot takes; effects stand in `sent`, what people see in `chat`.
+Pass `base_url` to telegram.Bot. `sent` lists the bot's effects, `chat` the visible messages.
 """
 
 import json
@@ -37,7 +37,7 @@ WEBHOOK_ACTIVE = (
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What a person's message became; `at` is Unix time in seconds."""
+    """Ids of a message from a person; `at` is Unix time in seconds."""
 
     update_id: int
     message_id: int
@@ -45,7 +45,7 @@ class UserMessage:
 
 
 class BotApi(LoopbackServer):
-    """The Bot API for one token; everything else is answered with 401."""
+    """Bot API for one token; requests with any other token get a 401."""
 
     def __init__(self, token: str = TOKEN, *, port: int = 0, limits: Limits | None = None) -> None:
         super().__init__(port)
@@ -67,12 +67,12 @@ class BotApi(LoopbackServer):
 
     @property
     def sent(self) -> list[Effect]:
-        """Everything the bot did, in order."""
+        """Everything that the bot did, in order."""
         return self.chats.journal
 
     @property
     def sends(self) -> list[Effect]:
-        """The new messages among them: what a reader would count as answers."""
+        """New messages among the effects: the ones that a reader counts as answers."""
         return [effect for effect in self.sent if effect.method == "sendMessage"]
 
     @property
@@ -86,7 +86,7 @@ class BotApi(LoopbackServer):
 
     @property
     def polling(self) -> bool:
-        """Whether a getUpdates call waits right now."""
+        """True while a getUpdates call is waiting."""
         return self.polls.waiting
 
     @property
@@ -98,11 +98,11 @@ class BotApi(LoopbackServer):
         return self.polls.first_at
 
     def chat(self, chat_id: int) -> list[ChatMessage]:
-        """All messages visible now, people's and the bot's, in order and after edits."""
+        """Return all visible messages, from people and the bot, in order and after edits."""
         return self.chats.visible(chat_id)
 
     def answers(self, chat_id: int) -> list[str]:
-        """The texts of the bot's messages visible now."""
+        """Return the texts of the bot's visible messages."""
         return [shown.text for shown in self.chat(chat_id) if shown.from_bot]
 
     def fail(
@@ -114,14 +114,14 @@ class BotApi(LoopbackServer):
         probability: float | None = None,
         seed: int = 0,
     ) -> None:
-        """Let the next `times` calls of the method ("*": any) fail, or each with a probability."""
+        """Make the next `times` calls of the method ("*": any) fail, or each with a probability."""
         if probability is None:
             self._faults.add(method, fault, times)
         else:
             self._faults.add_by_chance(method, fault, probability, seed)
 
     def heal(self) -> None:
-        """Forget all faults that are still planned."""
+        """Discard all planned faults."""
         self._faults.clear()
 
     async def user_says(
@@ -137,10 +137,10 @@ class BotApi(LoopbackServer):
         fields: Mapping[str, Any] | None = None,
         raw: Mapping[str, Any] | str | bytes | None = None,
     ) -> UserMessage:
-        """Somebody writes; positive chat ids are private, negative ones supergroups.
+        """Send a message as a person; positive chat ids are private, negative ones supergroups.
 
         `edit_of` is the id of that person's earlier message. `fields` are added to the message.
-        `raw` goes out instead: an update without its id, or text verbatim, however broken (see
+        `raw` is sent instead: an update without its id, or text verbatim, however broken (see
         `UpdateQueue.add`).
         """
         if raw is not None:
@@ -168,8 +168,11 @@ class BotApi(LoopbackServer):
         reply_to: int | None = None,
         user_id: int | None = None,
     ) -> UserMessage:
-        """Somebody sends a file with a caption, as a part of an `album`; `size` is what Telegram
-        tells of it. `field` stands in the message instead, for what is no file."""
+        """Send a file with a caption as a person, optionally as part of an `album`.
+
+        `size` is the size that Telegram reports. `field` replaces the file's field in the message,
+        for content that is not a file.
+        """
         given = field if field is not None else self.files.field(kind, data, name, size)
         media = {kind: given, **({"media_group_id": album} if album else {})}
         sender = user_id if user_id is not None else abs(chat_id)
@@ -180,14 +183,16 @@ class BotApi(LoopbackServer):
     async def user_presses(
         self, chat_id: int, message_id: int, data: str, *, user_id: int | None = None
     ) -> UserMessage:
-        """Somebody presses an inline button of the bot's message."""
+        """Press an inline button of the bot's message as a person."""
         presser = user_id if user_id is not None else abs(chat_id)
         query = bot_inbound.callback_query(self.chats, chat_id, message_id, data, presser)
         return self._enqueue({"callback_query": query}, message_id, "callback_query")
 
     def group_becomes(self, group: int, supergroup: int, *, tell: bool = True) -> None:
-        """A group turns into a supergroup, where messages are counted anew; `tell` by the two
-        service messages, as Telegram does sooner or later."""
+        """Turn a group into a supergroup, where message ids start again.
+
+        With `tell`, send the two service messages that Telegram sends sooner or later.
+        """
         self.chats.kinds[group] = "group"
         self.chats.upgraded[group] = supergroup
         if not tell:
@@ -196,7 +201,7 @@ class BotApi(LoopbackServer):
             self._enqueue({kind: message}, 0, kind)
 
     def bot_becomes(self, chat_id: int, before: str, after: str, *, by: int = 1) -> None:
-        """The bot's place in a chat changes: "left", "member", "administrator", "kicked"."""
+        """Change the bot's status in a chat: "left", "member", "administrator", "kicked"."""
         gone = after in ("left", "kicked")
         (self.chats.blocked.add if gone else self.chats.blocked.discard)(chat_id)
         change = bot_inbound.membership(self.chats, chat_id, before, after, by)
@@ -240,7 +245,7 @@ class BotApi(LoopbackServer):
         return await self._deliver(request, body, fault)
 
     async def _give(self, request: web.Request) -> web.StreamResponse:
-        """The bytes of a file; faults for it are planned as "file"."""
+        """Return the bytes of a file; faults for it are planned as "file"."""
         self.calls.append("file")
         data = self.files.content(request.match_info["path"])
         if request.match_info["token"] != self.token or data is None:

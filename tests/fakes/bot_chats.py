@@ -1,4 +1,4 @@
-"""What the chats of a stand-in Bot API look like: messages as people see them, and the journal."""
+"""Chats of a fake Bot API: visible messages and the journal of effects."""
 
 import time
 from collections import defaultdict
@@ -18,7 +18,7 @@ NOT_MODIFIED = (
 
 @dataclass(slots=True)
 class ChatMessage:
-    """A message as it is visible now. `from_bot` tells the bot's from people's."""
+    """A message as it is visible now; `from_bot` marks messages of the bot."""
 
     message_id: int
     chat_id: int
@@ -31,13 +31,13 @@ class ChatMessage:
     date: int = field(default_factory=lambda: int(time.time()))
     edit_date: int | None = None
     reply_markup: Any = None
-    # What the message holds besides text, by its fields; the text is then a caption.
+    # Media fields of the message; its text is then a caption.
     media: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that the bot did; `time` is Unix time in seconds."""
+    """One action of the bot; `time` is Unix time in seconds."""
 
     method: str
     chat_id: int | None
@@ -64,11 +64,11 @@ class Chats:
         self.kinds: dict[int, str] = {}
         self.blocked: set[int] = set()
         self.missing: set[int] = set()
-        # Whose members may send no files, or nothing at all.
+        # Chats whose members may not send files, or may not send anything.
         self.without_files: set[int] = set()
         self.muted: set[int] = set()
         self.upgraded: dict[int, int] = {}
-        # What a private chat shows of a message that is being written, until it comes.
+        # Draft of each private chat, shown until the message itself arrives.
         self.drafts: dict[int, str] = {}
         self.reactions: dict[tuple[int, int], list[str]] = {}
         self.closed_as = "message thread not found"
@@ -77,7 +77,7 @@ class Chats:
         self._last_id: dict[int, int] = defaultdict(int)
 
     def share(self, me: Mapping[str, Any]) -> "Chats":
-        "The same chats, as another bot has them: description stands in a journal of its own."
+        """Return the same chats for another bot, with a separate journal."""
         other = Chats(me)
         other.kinds, other._messages, other._last_id = self.kinds, self._messages, self._last_id
         self.bots[me["id"]] = me
@@ -91,7 +91,7 @@ class Chats:
         return self._messages[chat_id].get(message_id)
 
     def put(self, shown: ChatMessage) -> ChatMessage:
-        """Show a message; id 0 takes the chat's next."""
+        """Show a message; an id of 0 takes the chat's next id."""
         if shown.from_bot:
             self.drafts.pop(shown.chat_id, None)
         if not shown.message_id:
@@ -101,7 +101,7 @@ class Chats:
         return shown
 
     def edit(self, chat_id: int, message_id: int, new: ChatMessage) -> ChatMessage:
-        """Change the bot's message; the same content again is refused as Telegram does."""
+        """Edit the bot's message; unchanged content is rejected as Telegram does."""
         old = self.get(chat_id, message_id)
         if old is None:
             raise bad_request("message to edit not found")
@@ -119,7 +119,7 @@ class Chats:
             raise bad_request("message to delete not found")
 
     def check_reachable(self, chat_id: int, thread_id: int | None) -> None:
-        """Raise what Telegram answers for a chat or topic that the bot cannot write to."""
+        """Raise Telegram's error for a chat or topic that the bot cannot write to."""
         if chat_id in self.upgraded:
             said = "Bad Request: group chat was upgraded to a supergroup chat"
             raise Refusal(400, said, migrate_to=self.upgraded[chat_id])
@@ -143,7 +143,7 @@ class Chats:
             raise bad_request(f"not enough rights to send {kind}s to the chat")
 
     def message_json(self, shown: ChatMessage) -> dict[str, Any]:
-        """The Message object of https://core.telegram.org/bots/api#message."""
+        """Return the Message object of https://core.telegram.org/bots/api#message."""
         sender = self.bots[shown.sender_id] if shown.from_bot else person_json(shown.sender_id)
         message: dict[str, Any] = {
             "message_id": shown.message_id,
@@ -177,6 +177,6 @@ class Chats:
 
 
 def person_json(user_id: int) -> dict[str, Any]:
-    """The User object of a person, as it stands in messages and button presses."""
+    """Return the User object of a person, as used in messages and button presses."""
     name = f"Person {user_id}"
     return {"id": user_id, "is_bot": False, "first_name": name, "language_code": "en"}

@@ -1,10 +1,10 @@
-"""Steering a stand-in Bot API from another process, over HTTP.
+"""Remote control of a fake Bot API from another process, over HTTP.
 
 POST /control/user_says   arguments of `BotApi.user_says`, or a list of them
 POST /control/user_presses  {"chat_id", "message_id", "data"}
 POST /control/fail        {"method", "fault": {"kind", ...}, "times" | "probability", "seed"}
 POST /control/heal
-GET  /control/sent?since=N&wait_s=S   journal entries from N on; waits for one to be there
+GET  /control/sent?since=N&wait_s=S   journal entries from N on; waits until there is one
 GET  /control/chat?chat_id=N
 GET  /control/state
 """
@@ -20,7 +20,7 @@ from tests.fakes.faults import fault_from_json
 
 
 class BotControl:
-    """Adds the control routes to a server that is not yet started."""
+    """Control routes for a server that has not started yet."""
 
     def __init__(self, api: BotApi) -> None:
         self._api = api

@@ -1,7 +1,6 @@
-"""Files in a stand-in Bot API: those that people send, and those that the bot does.
+"""Files in a fake Bot API, from people and from the bot.
 
-https://core.telegram.org/bots/api#getfile
-https://core.telegram.org/bots/api#sending-files
+https://core.telegram.org/bots/api#getfile https://core.telegram.org/bots/api#sending-files
 """
 
 import hashlib
@@ -40,8 +39,11 @@ class SentFile:
 
 
 class BotFiles:
-    """What there is to fetch, by id. `folder` makes it a server with --local: it then tells paths
-    of its disk and has no limits."""
+    """Downloadable files by id.
+
+    With `folder`, act as a server started with --local: return paths on its disk and apply no
+    limits.
+    """
 
     def __init__(self, token: str) -> None:
         self.folder: Path | None = None
@@ -51,7 +53,7 @@ class BotFiles:
         self._numbers = itertools.count(1)
 
     def field(self, kind: str, data: bytes, name: str | None, size: int | None) -> Any:
-        """What stands in a message under the kind's name."""
+        """Return the value of the message field for this kind of file."""
         digest = hashlib.sha256(data).hexdigest()
         number = next(self._numbers)
         file_id = f"file-{number}-{digest[:6]}"
@@ -86,12 +88,12 @@ class BotFiles:
         return {"file_id": file_id, "file_path": path}
 
     def content(self, path: str) -> bytes | None:
-        """What a path of getFile holds."""
+        """Return the content of a path from getFile."""
         found = next((one for one, known in self._paths.items() if known == path), None)
         return None if found is None else self._data[found]
 
     def sent(self, method: str, params: Mapping[str, Any]) -> list[tuple[SentFile, str]]:
-        """The files of a call with their captions. Raises Refusal as Telegram would."""
+        """Return the files of a call with their captions. Raise Refusal as Telegram would."""
         if method == "sendmediagroup":
             media = json.loads(params["media"])
             if not 2 <= len(media) <= 10:

@@ -1,4 +1,4 @@
-"""Updates as Telegram words them: messages, edits, button presses.
+"""Updates in Telegram's format: messages, edits, button presses.
 
 https://core.telegram.org/bots/api#update
 """
@@ -12,7 +12,7 @@ from tests.fakes.bot_text import utf16_units
 
 
 def message_update(chats: Chats, shown: ChatMessage, *, edited: bool) -> tuple[str, dict[str, Any]]:
-    """Show a person's message in its chat; returns the update's field and its Message."""
+    """Show a person's message in its chat; return the update's field and its Message."""
     if edited:
         old = chats.get(shown.chat_id, shown.message_id)
         assert old is not None, f"no message {shown.message_id} in chat {shown.chat_id} to edit"
@@ -27,7 +27,7 @@ def message_update(chats: Chats, shown: ChatMessage, *, edited: bool) -> tuple[s
 
 
 def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[str, Any]]]:
-    """What both chats are told: https://core.telegram.org/bots/api#message"""
+    """Return the service messages for both chats: https://core.telegram.org/bots/api#message"""
     told = ((group, "migrate_to_chat_id", supergroup), (supergroup, "migrate_from_chat_id", group))
     found = []
     for chat_id, field, other in told:
@@ -38,7 +38,7 @@ def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[s
 
 
 def membership(chats: Chats, chat_id: int, before: str, after: str, author: int) -> dict[str, Any]:
-    """A ChatMemberUpdated about the bot: https://core.telegram.org/bots/api#chatmemberupdated"""
+    """Return the bot's ChatMemberUpdated: https://core.telegram.org/bots/api#chatmemberupdated"""
     return {
         "chat": chats.chat_json(chat_id),
         "from": person_json(author),
@@ -63,7 +63,7 @@ def callback_query(
 
 
 def _commands(text: str) -> Sequence[dict[str, Any]]:
-    """Telegram marks a leading command; clients rely on it."""
+    """Return the entity for a leading command; Telegram marks it and clients rely on it."""
     word = text.split(maxsplit=1)[0] if text.strip() else ""
     if not text.startswith("/") or len(word) < 2:
         return ()

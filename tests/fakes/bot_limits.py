@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Bucket:
-    """`rate` tokens come in per second, at most `burst` are kept."""
+    """Token bucket: `rate` tokens per second, at most `burst` in the bucket."""
 
     rate: float
     burst: float
@@ -26,7 +26,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Limits:
-    """One message a second in a private chat, 20 a minute in a group, 30 a second over all."""
+    """Limits per second: 1 in a private chat, 30 in total; and 20 a minute in a group."""
 
     private_per_s: float = 1.0
     private_burst: float = 5.0
@@ -37,7 +37,7 @@ class Limits:
 
 
 class Gatekeeper:
-    """Counts what was sent and says how long a sender must wait."""
+    """Rate limiter that counts messages and returns the time that a sender must wait."""
 
     def __init__(self, limits: Limits) -> None:
         self.refused = 0
@@ -45,7 +45,7 @@ class Gatekeeper:
         self._buckets: dict[int | None, Bucket] = {}
 
     def retry_after(self, chat_id: int) -> int | None:
-        """Whole seconds to wait, or None when the message may pass; only then is it counted."""
+        """Return whole seconds to wait, or None (and count the message) when it may pass."""
         now = self._limits.clock()
         buckets = [self._bucket(None, now), self._bucket(chat_id, now)]
         wait_s = max(bucket.wait_s(now) for bucket in buckets)

@@ -1,4 +1,4 @@
-"""The Bot API methods that have an effect and answer at once (all but getUpdates).
+"""Bot API methods that have an effect and return at once (all but getUpdates).
 
 https://core.telegram.org/bots/api#available-methods
 """
@@ -19,7 +19,7 @@ Params = Mapping[str, Any]
 
 
 def integer(params: Params, name: str) -> int | None:
-    """A whole number; form fields carry it as text."""
+    """Return a whole number; form fields carry it as text."""
     value = params.get(name)
     if value is None or value == "":
         return None
@@ -30,7 +30,7 @@ def integer(params: Params, name: str) -> int | None:
 
 
 def structure(params: Params, name: str) -> Any:
-    """An object or a list; form fields carry it as JSON text."""
+    """Return an object or a list; form fields carry it as JSON text."""
     value = params.get(name)
     if isinstance(value, str):
         try:
@@ -41,7 +41,7 @@ def structure(params: Params, name: str) -> Any:
 
 
 class BotMethods:
-    """Carries out one call on the chats; `gatekeeper` None sends without limits."""
+    """Handlers of Bot API calls on the chats; `gatekeeper` None sends without limits."""
 
     def __init__(self, chats: Chats, updates: UpdateQueue, files: BotFiles) -> None:
         self.gatekeeper: Gatekeeper | None = None
@@ -74,7 +74,7 @@ class BotMethods:
         }
 
     def call(self, method: str, params: Params) -> Any:
-        """The `result` of the method; raises Refusal."""
+        """Return the `result` of the method. Raise Refusal on an error."""
         function = self._methods.get(method.lower())
         if function is None:
             raise Refusal(404, "Not Found: method not found")

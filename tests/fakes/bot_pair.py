@@ -1,4 +1,4 @@
-"""A stand-in Bot API with two bots at one address, which may sit in the same chats."""
+"""A fake Bot API with two bots at one address, which may share chats."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ SECOND = {"id": 43, "is_bot": True, "first_name": "Second", "username": "second_
 
 
 class BotPair(BotApi):
-    """The first bot's stand-in, with `second` beside it.
+    """Fake of the first bot, with `second` for the second bot.
 
-    Both have the same messages in the same chats, each has updates, calls and a journal of its
-    own. Enter this one alone.
+    Both see the same messages in the same chats; each has its own updates, calls and journal. Enter
+    only this object as a context manager.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class BotPair(BotApi):
         return [*super().pending_updates, *self.second.pending_updates]
 
     async def all_hear(self, chat_id: int, text: str, **more: Any) -> Mapping[str, Any]:
-        """Somebody writes in a group where both are, and are told everything; the message."""
+        """Write in a group with both bots, and deliver the message to both; return it."""
         said = await self.user_says(chat_id, text, **more)
         shown = self.chats.get(chat_id, said.message_id)
         assert shown is not None

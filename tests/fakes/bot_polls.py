@@ -1,4 +1,4 @@
-"""getUpdates of the stand-in Bot API: a poll waits for news, and a second one ends the first."""
+"""getUpdates of the fake Bot API: long polling, where a second poll ends the first."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from tests.fakes.loopback import LoopbackServer
 
 
 class LongPolls:
-    """Polls of a server; `done` counts those that were answered, `first_at` is Unix time in s."""
+    """Polls of a server; `done` counts the answered polls, `first_at` is Unix time in seconds."""
 
     def __init__(self, updates: UpdateQueue, server: LoopbackServer) -> None:
         self.done = 0
@@ -25,15 +25,15 @@ class LongPolls:
 
     @property
     def waiting(self) -> bool:
-        """Whether a poll waits right now."""
+        """True while a poll is waiting."""
         return self._ended is not None
 
     def lets_through(self, kind: str) -> bool:
-        """Whether the bot has asked for updates of this kind."""
+        """Return whether the bot has requested updates of this kind."""
         return not self._allowed or kind in self._allowed
 
     async def answer(self, params: Mapping[str, Any]) -> list[bytes]:
-        """The updates of one poll. Raises `Refusal` when another poll ends it."""
+        """Return the updates of one poll. Raise `Refusal` when another poll ends it."""
         self.first_at = self.first_at or time.time()
         if self._ended is not None:
             self._ended.set()

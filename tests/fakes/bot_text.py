@@ -1,4 +1,4 @@
-"""What the Bot API refuses in a text and its entities, in its own words.
+"""The Bot API's validation of texts and entities, with its own error messages.
 
 https://core.telegram.org/bots/api#messageentity
 """
@@ -19,7 +19,7 @@ ENTITY_TYPES = frozenset((
 
 
 class Refusal(Exception):
-    """The Bot API's answer with `ok: false`."""
+    """An answer of the Bot API with `ok: false`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ def utf16_units(text: str) -> int:
 
 
 def check_text(text: object, too_long: str = "message is too long") -> str:
-    """Return the text that would be shown; an edit has other words for one that is too long."""
+    """Return the text that would be shown; for an edit, `too_long` replaces the error text."""
     if not isinstance(text, str) or not text.strip():
         raise bad_request("message text is empty")
     try:
@@ -57,7 +57,7 @@ def check_text(text: object, too_long: str = "message is too long") -> str:
 
 
 def check_entities(text: str, value: object) -> list[dict[str, Any]]:
-    """Return the entities as a list; they may come as JSON text in a form field."""
+    """Return the entities as a list; they may arrive as JSON text in a form field."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -96,6 +96,6 @@ def _check_entity(text: str, entity: object) -> dict[str, Any]:
 
 
 def _splits_pair(text: str, unit: int) -> bool:
-    """Whether the boundary before this unit cuts a character of two units in half."""
+    """Return whether the boundary before this unit splits a surrogate pair."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return 0 < unit * 2 < len(raw) and 0xDC <= raw[unit * 2 + 1] <= 0xDF

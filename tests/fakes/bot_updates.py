@@ -1,4 +1,4 @@
-"""Updates that wait for the bot, with the offset semantics of getUpdates.
+"""Pending updates of the bot, with the offset semantics of getUpdates.
 
 https://core.telegram.org/bots/api#getupdates
 """
@@ -14,10 +14,10 @@ ID_PLACEHOLDER = b"UPDATE_ID"
 
 
 class UpdateQueue:
-    """What the bot has not confirmed yet, oldest first, each as the JSON text that will go out.
+    """Unconfirmed updates, oldest first, each as the JSON text to be sent.
 
-    `confirmed_offset` is the highest offset the bot ever confirmed; `delivered` holds the Unix
-    times at which each update was handed out, so that redelivery can be seen.
+    `confirmed_offset` is the highest offset that the bot ever confirmed; `delivered` contains the
+    Unix times at which each update was delivered, so that redelivery can be detected.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class UpdateQueue:
     def add(self, update: Mapping[str, Any] | str | bytes) -> int:
         """Queue an update and return its id.
 
-        Text goes out verbatim, valid JSON or not, with UPDATE_ID replaced by the id.
+        Text is sent verbatim, valid JSON or not, with UPDATE_ID replaced by the id.
         """
         update_id = self._next_id
         self._next_id += 1
@@ -46,11 +46,11 @@ class UpdateQueue:
         return update_id
 
     def restart_ids(self, next_id: int) -> None:
-        """Telegram picks ids anew, at random, after a week without updates."""
+        """Restart the ids; Telegram picks random new ones after a week without updates."""
         self._next_id = next_id
 
     def confirm(self, offset: int) -> None:
-        """Forget what the offset confirms; a negative one keeps only that many from the end."""
+        """Drop confirmed updates; a negative offset retains that many at the end."""
         if offset < 0:
             kept = list(self._waiting)[offset:]
             offset = kept[0] if kept else 0
@@ -61,7 +61,7 @@ class UpdateQueue:
             del self._waiting[update_id]
 
     def batch(self, limit: int) -> list[bytes]:
-        """The oldest waiting updates; they stay until they are confirmed."""
+        """Return the oldest pending updates; they stay queued until they are confirmed."""
         now = time.time()
         chosen = list(self._waiting.items())[: max(1, min(limit, BATCH_LIMIT))]
         for update_id, _ in chosen:
@@ -69,6 +69,6 @@ class UpdateQueue:
         return [raw for _, raw in chosen]
 
     def drop(self) -> None:
-        """deleteWebhook with drop_pending_updates."""
+        """Drop all updates, like deleteWebhook with drop_pending_updates."""
         if self._waiting:
             self.confirm(max(self._waiting) + 1)

@@ -1,4 +1,4 @@
-"""Telegram's side of a webhook: it calls, and calls again until it hears 200.
+"""Telegram's side of a webhook: calls the URL and retries until the status is 200.
 
 https://core.telegram.org/bots/api#setwebhook
 """
@@ -17,9 +17,9 @@ _AGAIN_S = 0.05
 
 
 class WebhookCaller:
-    """Calls what `setWebhook` named, one update after the other, as long as `run` runs.
+    """Caller of the URL given to `setWebhook`, one update after the other, while `run` runs.
 
-    `status_counts` counts the answers by their status; 0 stands for no answer.
+    `status_counts` counts the responses by status; 0 means no response.
     """
 
     def __init__(self, api: "BotApi", *, url: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How calls reach the Bot API and how its refusals look.
+"""Parsing of calls to the Bot API, and the format of its errors.
 
 https://core.telegram.org/bots/api#making-requests
 """
@@ -24,12 +24,12 @@ PHRASES = {
 
 
 def describe(code: int) -> str:
-    """Telegram's usual description for a status."""
+    """Return Telegram's usual description of a status."""
     return PHRASES.get(code, "Error")
 
 
 async def parameters(request: web.Request) -> Mapping[str, Any]:
-    """Query, JSON body or form fields; telegram.Bot sends forms whose values are JSON text."""
+    """Return query, JSON body or form fields; telegram.Bot sends forms with JSON text values."""
     params: dict[str, Any] = dict(request.query)
     if request.content_type == "application/json":
         try:
@@ -49,9 +49,9 @@ def _whole(value: Any) -> Any:
 
 
 def refuse_by_script(fault: Fault) -> web.Response:
-    """What a scripted status looks like; 502 comes from a proxy."""
+    """Return the response for a scripted status; 502 comes from a proxy."""
     if fault.code == 502 and fault.description is None:
-        # Telegram's front servers answer in HTML, not in JSON.
+        # Telegram's front-end servers respond with HTML, not with JSON.
         page = "<html><head><title>502 Bad Gateway</title></head></html>"
         return web.Response(status=502, text=page, content_type="text/html")
     if fault.code == 429:
@@ -63,7 +63,7 @@ def refuse_by_script(fault: Fault) -> web.Response:
 
 
 def answer(refusal: Refusal) -> web.Response:
-    """A refusal as the Bot API sends it."""
+    """Return a refusal in the Bot API's format."""
     body: dict[str, Any] = {
         "ok": False,
         "error_code": refusal.code,

@@ -1,4 +1,4 @@
-"""A line between a client and a server on loopback that can be held up and cut."""
+"""Loopback proxy between a client and a server that can pause or cut connections."""
 
 import asyncio
 from contextlib import suppress
@@ -9,11 +9,12 @@ _CHUNK_BYTES = 65_536
 
 
 class CuttingProxy:
-    """`async with CuttingProxy(port) as proxy`: what connects to `proxy.port` reaches `port`; in
-    place of ports, `CuttingProxy(socket, place)` has the paths of two sockets.
+    """Proxy from `proxy.port` to a server: `async with CuttingProxy(port) as proxy`.
 
-    After `hold` nothing of the server's reaches a client any more, while the server goes on
-    writing; `cut` drops that and every connection, and lets new ones through.
+    `CuttingProxy(socket, place)` takes the paths of two sockets instead of ports.
+
+    After `hold`, no data from the server reaches a client, while the server continues to write.
+    `cut` drops that data and every connection, and accepts new connections.
     """
 
     def __init__(self, server: int | Path, place: Path | None = None) -> None:
@@ -35,7 +36,7 @@ class CuttingProxy:
         self.cut()
 
     def close(self) -> None:
-        """Take no more clients; those that there are stay."""
+        """Stop accepting clients; existing connections stay open."""
         self._server.close()
 
     def hold(self) -> None:

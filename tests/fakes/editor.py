@@ -1,5 +1,7 @@
-"""An editor that speaks with `kore acp`, by the client of the official library. Each line that Kore
-sends is checked by the schema."""
+"""Editor that talks to `kore acp` through the client of the official library.
+
+Each line from Kore is checked against the schema.
+"""
 
 import asyncio
 import base64
@@ -31,17 +33,17 @@ _ENDS = ("completed", "failed")
 
 
 class Editor:
-    """What an editor does with what it is told; `answer` is the person's to each question."""
+    """Editor side of the protocol; `answer` is the person's answer to each question."""
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
         self.questions: list[Any] = []
         self.answer = "once"
-        # Those that come first; and where it never answers.
+        # Answers used before `answer`, and an event set at a question that then never gets one.
         self.answers: list[str] = []
         self.wait_at_question: asyncio.Event | None = None
         self.on_update: Callable[[Any], object] = lambda update: None
-        # Texts that are not saved, by path, and what was asked for.
+        # Unsaved texts by path, and the requests for them.
         self.buffers: dict[str, str] = {}
         self.file_requests: list[tuple[str, str]] = []
         self.elicitations: list[Any] = []
@@ -80,7 +82,7 @@ class Editor:
         self.file_requests.append(("read", path))
         text = self.buffers.get(path)
         if text is None:
-            # As editors keep texts: line ends apart.
+            # Normalize line endings, as editors do.
             text = Path(path).read_text().replace("\r\n", "\n")
         return acp.ReadTextFileResponse(content=text)
 
@@ -93,23 +95,23 @@ class Editor:
         draft.replace(file)
 
     def text(self) -> str:
-        """What the model said."""
+        """Text of the model's messages."""
         chunks = (one for one in self.updates if one.session_update == "agent_message_chunk")
         return "".join(one.content.text for one in chunks)
 
     def calls(self) -> list[tuple[str, str | None]]:
-        """Ids and states, in their order."""
+        """Ids and states of the calls, in order."""
         kinds = ("tool_call", "tool_call_update")
         calls = (one for one in self.updates if one.session_update in kinds)
         return [(one.tool_call_id, one.status) for one in calls]
 
     def unended_calls(self) -> list[str]:
-        """Ids of the calls that are shown as waiting or under way."""
+        """Ids of the calls that are shown as pending or in progress."""
         return [id_ for id_, state in dict(self.calls()).items() if state not in _ENDS]
 
 
 class EditorSetup:
-    """An editor with a project, and Kore as its agent."""
+    """An editor with a project and Kore as its agent."""
 
     def __init__(self, folder: Path, model: ModelServer) -> None:
         self.home, self.project, self.model = folder / "home", folder / "project", model
@@ -141,7 +143,7 @@ class EditorSetup:
     async def open(
         self, *options: str, capabilities: dict[str, Any] | None = None
     ) -> AsyncIterator[tuple[Editor, Any, Any]]:
-        """Every line that comes is checked by the schema; the block fails for a wrong one."""
+        """Open a connection; the block fails if a received line violates the schema."""
         editor, check = Editor(), LineCheck()
         process = await fork_server.start_talking(
             ["acp", *options], cwd=self.project, env=self.environ(), stderr=2, limit=_LIMIT
@@ -169,7 +171,7 @@ class EditorSetup:
 
     @asynccontextmanager
     async def gateway(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """A gateway that has the data, and what kills it."""
+        """Run a gateway that owns the data; yield a function that kills it."""
         self.set_config(http={"port": 0})
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "gateway"),

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a stand-in server, scripted per method."""
+"""Scripted faults between a client and a fake server, per method."""
 
 import random
 from collections import defaultdict, deque
@@ -11,7 +11,7 @@ FaultKind = Literal["status", "reset", "lost_response", "truncated", "delay", "h
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong; the constructors below name the useful ones."""
+    """A fault; the constructors below name the useful ones."""
 
     kind: FaultKind
     code: int = 0
@@ -21,12 +21,12 @@ class Fault:
 
 
 def status(code: int, retry_after: int | None = None, description: str | None = None) -> Fault:
-    """Refuse with this HTTP status, without any effect; `description` replaces the usual one."""
+    """Return this HTTP status, without any effect; `description` replaces the usual text."""
     return Fault("status", code=code, retry_after=retry_after, description=description)
 
 
 def delay(seconds: float) -> Fault:
-    """Wait, then do everything as usual."""
+    """Wait, then respond as usual."""
     return Fault("delay", delay_s=seconds)
 
 
@@ -38,14 +38,14 @@ answerless = Fault("answerless")  # the effect happens, but no answer until the 
 
 
 class FaultPlan:
-    """Which call meets which fault: queued ones first, in order, then those by chance."""
+    """Faults per method: queued ones first, in order, then random ones."""
 
     def __init__(self) -> None:
         self._queued: dict[str, deque[Fault]] = defaultdict(deque)
         self._by_chance: list[tuple[str, Fault, float, random.Random]] = []
 
     def add(self, method: str, fault: Fault, times: int = 1) -> None:
-        """`method` is compared without regard to case; "*" stands for every method."""
+        """Queue a fault; `method` is case-insensitive, "*" matches every method."""
         self._queued[method.lower()].extend([fault] * times)
 
     def add_by_chance(self, method: str, fault: Fault, probability: float, seed: int) -> None:
@@ -56,7 +56,7 @@ class FaultPlan:
         self._by_chance.clear()
 
     def take(self, method: str) -> Fault | None:
-        """The fault that this call meets, if any; queued faults are used up."""
+        """Return the fault for this call, if any; a queued fault is consumed."""
         for name in (method.lower(), "*"):
             if self._queued[name]:
                 return self._queued[name].popleft()
@@ -67,5 +67,5 @@ class FaultPlan:
 
 
 def fault_from_json(data: Mapping[str, Any]) -> Fault:
-    """The JSON form is the fields of `Fault`: `{"kind": "status", "code": 429, ...}`."""
+    """Build a fault from the fields of `Fault`: `{"kind": "status", "code": 429, ...}`."""
     return Fault(**data)

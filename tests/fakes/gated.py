@@ -1,4 +1,4 @@
-"""A model that says a few words and then waits to be let go."""
+"""A model that says a few words, then waits for the test to release it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,10 +9,10 @@ from agent.types import assistant
 
 
 class Gated:
-    """Answers `re: TEXT` to whatever is said, once `let_go` was called for it.
+    """Model that answers `re: TEXT` to each message once `let_go` was called for it.
 
-    `texts` lists the texts of the requests so far, `running` counts those under way and `most`
-    how many there were at once.
+    `texts` lists the texts of the requests so far, `running` counts the current requests and `most`
+    is their maximum.
     """
 
     name = "gated"
@@ -27,7 +27,7 @@ class Gated:
         self._news = asyncio.Event()
 
     def let_go(self, *texts: str) -> None:
-        """These, or all."""
+        """Release the given texts, or all of them."""
         self._all = self._all or not texts
         self._let_go.update(texts)
         self._tell()
@@ -58,6 +58,6 @@ class Gated:
         await self._news.wait()
 
     def _tell(self) -> None:
-        """Everybody who waits looks again."""
+        """Wake all waiting tasks."""
         news, self._news = self._news, asyncio.Event()
         news.set()

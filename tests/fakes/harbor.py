@@ -1,4 +1,4 @@
-"""A stand-in for harbor: as much of its installed agents as an adapter leans on (0.24).
+"""A fake of harbor 0.24: the part of its installed agents that an adapter uses.
 
 with installed(): agent = importlib.import_module("kore_harbor.agent").Kore(...)
 """
@@ -100,7 +100,7 @@ class BaseInstalledAgent(ABC):
 
 
 class LocalEnvironment:
-    """A container that is a folder: `paths` says where the container's folders lie here."""
+    """A container that is a folder: `paths` maps the container's folders to local ones."""
 
     def __init__(self, cwd: Path, paths: dict[str, Path], environ: dict[str, str]) -> None:
         self.cwd = cwd
@@ -129,7 +129,7 @@ class LocalEnvironment:
 
 @contextmanager
 def installed(adapters: Path) -> Iterator[SimpleNamespace]:
-    """harbor can be imported, and so can the adapters in that folder."""
+    """Make harbor and the adapters in that folder importable."""
     parts: dict[str, dict[str, Any]] = {
         "harbor": {},
         "harbor.agents": {},

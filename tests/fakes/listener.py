@@ -1,4 +1,4 @@
-"""A stand-in for a service that writes down what is spoken, in OpenAI's protocol."""
+"""Fake transcription service with OpenAI's protocol."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.fakes.loopback import LoopbackServer
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionRequest:
-    """A request as it came."""
+    """A request as received."""
 
     filename: str
     data: bytes
@@ -20,10 +20,10 @@ class TranscriptionRequest:
 
 
 class Listener(LoopbackServer):
-    """Answers with `text`, or with the next of the `answers` (status and body).
+    """Server that answers with `text`, or with the next of the `answers` (status and body).
 
-    A body that is a list of texts comes in so many pieces, with a breath between them; without
-    a body it says nothing.
+    A body that is a list of texts is sent in that many chunks, with a short pause between them;
+    with a body of None, the server never answers.
     """
 
     def __init__(self, text: str = "hello there") -> None:

@@ -1,4 +1,4 @@
-"""A stand-in server on 127.0.0.1: in-process (`async with`) or as a process of its own."""
+"""A fake server on 127.0.0.1: in-process (`async with`) or as a separate process."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ MAX_BODY_BYTES = 512 * 1024 * 1024
 
 
 class LoopbackServer:
-    """Base of the stand-ins. Subclasses add their routes to `app` before the server is entered.
+    """Base of the fake servers; subclasses add routes to `app` before the server is entered.
 
     `port` 0 takes any free port; `url` is known once the server is entered.
     """
@@ -32,7 +32,7 @@ class LoopbackServer:
         return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        # A handler ends with its client: the long poll of a killed process must not live on.
+        # End a handler with its client, so that the long poll of a killed process ends too.
         self._runner = web.AppRunner(
             self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
         )
@@ -52,12 +52,12 @@ class LoopbackServer:
         return self._stopping.is_set()
 
     def changed(self) -> None:
-        """Wake everybody who waits for something to happen here."""
+        """Wake all tasks that wait for a change."""
         self._news.set()
         self._news = asyncio.Event()
 
     async def news(self, timeout_s: float) -> None:
-        """Return at the next change, or quietly after `timeout_s`."""
+        """Return at the next change, or silently after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -65,9 +65,9 @@ class LoopbackServer:
             return
 
     async def wait_for(self, predicate: Callable[[], object], timeout_s: float = 30.0) -> None:
-        """Return once `predicate()` is true; raise AssertionError with the journal if it never is.
+        """Return once `predicate()` is true; raise AssertionError with the journal on timeout.
 
-        It is asked at every change here, and every 20 ms for what changes elsewhere.
+        The predicate is checked at every change of this server, and every 20 ms for other changes.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -77,11 +77,11 @@ class LoopbackServer:
             await self.news(0.02)
 
     def summary(self) -> str:
-        """What happened so far, for the message of a failed test."""
+        """Return a summary of the events so far, for the message of a failed test."""
         return type(self).__name__
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, but no longer than the server lives."""
+        """Sleep, but at most until the server stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -89,7 +89,7 @@ class LoopbackServer:
             return
 
     async def hang(self, request: web.Request) -> web.Response:
-        """Say nothing until the client leaves or the server stops."""
+        """Do not respond until the client leaves or the server stops."""
         await self._stopping.wait()
         return await reset(request)
 

@@ -1,23 +1,24 @@
-"""A language server over stdio with nothing but the standard library, which can be told to
-misbehave: `python lsp_server.py BEHAVIOUR...`.
+"""A language server over stdio that can misbehave: `python lsp_server.py BEHAVIOUR...`.
 
-It finds an error wherever a text says ERROR, symbols in lines that begin with `def `, and defines
-each word where an open document says it first. `$/text` answers with a document as it has it,
-`$/changes` with the changes of files that it was told of.
+It uses only the standard library. It reports an error wherever a text contains ERROR, finds symbols
+in lines that begin with `def `, and defines each word at its first occurrence in an open document.
+`$/text` returns the server's copy of a document, `$/changes` the file changes that the server
+received.
 
-How it speaks of errors: by version (so it begins), `unversioned`, `pull`, `register` (pulled, as it
-says only after its start), `stale` (of an older text first, with each number in turn), `changes`
-(without versions, and only what is not as before). How it counts: `utf-8`, `utf-16`, `utf-32`.
+Publishing of errors: with versions (the default), `unversioned`, `pull`, `register` (pull,
+registered only after the start), `stale` (first for an older text, with each version in turn),
+`changes` (without versions, and only the differences). Position encoding: `utf-8`, `utf-16`,
+`utf-32`.
 
-`METHOD` stands for a request's name, such as `textDocument/hover`. `hang=METHOD` never answers it,
-`die=METHOD` ends in the middle of its answer, `slow=SECONDS` takes its time with each request,
-`mute` never answers its start, `fail` ends at its start with a word, `once=FILE` behaves like that
-only until the file is there, `notes=METHOD` sends notifications without end, `length=METHOD`
-announces 10 GB, `garbage=METHOD` sends what is no message, `deep=METHOD` nests its JSON,
-`huge=METHOD` answers with 12 MB, `infinity` answers with places that are no numbers, `asks` asks
-the client all that servers ask and hovers with the answers, `forks` leaves a child behind,
-`stubborn` hears no end, `says=FILE` answers definitions, hovers, renames and actions with what the
-file holds.
+`METHOD` is the name of a request, such as `textDocument/hover`. `hang=METHOD` never answers it,
+`die=METHOD` exits in the middle of the answer, `slow=SECONDS` delays each answer, `mute` never
+answers the initialization, `fail` exits at the start with a message, `once=FILE` misbehaves only
+until the file exists, `notes=METHOD` sends endless notifications, `length=METHOD` announces 10 GB,
+`garbage=METHOD` sends an invalid message, `deep=METHOD` nests its JSON, `huge=METHOD` answers with
+12 MB, `infinity` answers with positions that are not numbers, `asks` sends the client every request
+that servers send and returns the answers on hover, `forks` leaves a child process behind,
+`stubborn` ignores the end, `says=FILE` answers definitions, hovers, renames and actions with the
+content of the file.
 """
 
 import json
@@ -40,7 +41,7 @@ WORD = re.compile(r"\w+")
 
 
 def behaves(name: str, method: str) -> bool:
-    """Whether it is to misbehave so with this request."""
+    """Return whether the server misbehaves in this way for this request."""
     if BEHAVIOURS.get(name) != method:
         return False
     path = Path(BEHAVIOURS.get("once", ""))
@@ -107,7 +108,7 @@ def publish(uri: str, version: int | None, diagnostics: list[Any]) -> None:
 
 
 def push(uri: str, before: list[Any]) -> None:
-    """Say what is wrong with a document, in the way that it was told to."""
+    """Publish the diagnostics of a document in the configured way."""
     if {"pull", "register"} & BEHAVIOURS.keys():
         return
     if "unversioned" in BEHAVIOURS:
@@ -212,7 +213,7 @@ def capabilities() -> dict[str, Any]:
 
 
 def misbehave(method: str, number: Any) -> bool:
-    """Do what it was told to do with this request; whether it is not to be answered."""
+    """Misbehave as configured; return whether the request gets no answer."""
     if behaves("hang", method) or (method == "initialize" and "mute" in BEHAVIOURS):
         return True
     if behaves("die", method):
@@ -242,7 +243,7 @@ def misbehave(method: str, number: Any) -> bool:
 
 
 def ask_client() -> None:
-    """All that servers ask; the answers are kept."""
+    """Send every request that servers send, and record the answers."""
     register = {"id": "1", "method": "textDocument/completion"}
     requests: dict[str, Any] = {
         "workspace/configuration": {"items": [{"section": "a.b"}, {"section": "none"}, {}]},
@@ -260,7 +261,7 @@ def ask_client() -> None:
 
 
 def hear(method: str, params: Any) -> None:
-    """A notification of the client."""
+    """Handle a notification of the client."""
     if method == "initialized":
         if "register" in BEHAVIOURS:
             registration = {"id": "d", "method": "textDocument/diagnostic"}

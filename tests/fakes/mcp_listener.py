@@ -1,5 +1,8 @@
-"""An MCP server of 2026-07-28, by the SDK, whose tool `grow` adds another tool: over stdio, or over
-HTTP at the port that its first argument names; the second may be the transport `sse`."""
+"""MCP server of 2026-07-28, based on the SDK, whose tool `grow` adds another tool.
+
+It runs over stdio, or over HTTP at the port in the first argument; the second argument may be the
+transport `sse`.
+"""
 
 import sys
 

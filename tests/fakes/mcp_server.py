@@ -1,20 +1,21 @@
-"""An MCP server that speaks the wire of 2025-11-25 over stdio, with nothing but the standard
-library, and that can be told to misbehave: `python mcp_server.py BEHAVIOUR...`.
+"""An MCP server of 2025-11-25 over stdio that can misbehave: `python mcp_server.py BEHAVIOUR...`.
+
+It uses only the standard library.
 
 `silent` never answers, `endless` has endless pages of tools, `flood` writes without end, `huge`
-answers with 5 MB, `hang` never answers a call, `die` ends at a call, `banner` prints what is no
-message, `changed` describes its tool in other words, `collide` has tools whose names come to the
-same, `many` has 200 tools, `remote-ref` refers to a schema elsewhere, `turncoat` describes its tool
-in other words from its second start on, `restless` says with its first list that it has changed,
+answers with 5 MB, `hang` never answers a call, `die` exits at a call, `banner` prints text that is
+not a message, `changed` describes its tool in other words, `collide` has tools whose names map to
+the same name, `many` has 200 tools, `remote-ref` refers to an external schema, `turncoat` describes
+its tool in other words from its second start on, `restless` reports a change with its first list,
 `babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
-has a tool that asks the person what its arguments say, and answers with what came of it,
-`says=FILE` makes it answer what the file holds, `schema=FILE` gives its tool the input schema
-that the file holds, `output=FILE` the schema of results, which then are long, `shouts` makes it
-send 40 notifications of 14 MB at a call, `swarm` one with millions of empty lists. `words=FILE`
-makes it describe its tool as the file says, `more=FILE` offer one more tool with that description;
-without the file nothing is different. `raw=FILE` gives the results that the file has for methods,
-`ignores` answers no call but all else, `hang-once` hangs at the first call of all starts, `waits`
-answers nothing before there is a file `go`.
+has a tool that asks the person the question in its arguments and returns the outcome, `says=FILE`
+answers with the content of the file, `schema=FILE` gives its tool the input schema in the file,
+`output=FILE` the schema of results, which then are long, `shouts` sends 40 notifications of 14 MB
+at a call, `swarm` a notification with millions of empty lists. `words=FILE` takes the description
+of its tool from the file, `more=FILE` offers another tool with that description; without the file
+these have no effect. `raw=FILE` returns the results that the file has for methods, `ignores`
+answers everything except calls, `hang-once` hangs at the first call of all starts, `waits` answers
+nothing before the file `go` exists.
 """
 
 import json
@@ -28,7 +29,7 @@ BEHAVIOURS = set(sys.argv[1:])
 
 
 def is_changed() -> bool:
-    """Whether it describes its tool in other words."""
+    """Return whether the server describes its tool in other words."""
     if "turncoat" in BEHAVIOURS and not os.path.exists("started"):
         open("started", "wb").close()
         return False
@@ -45,13 +46,13 @@ ECHO: dict[str, Any] = {
     },
 }
 ASK = {"name": "ask", "description": "Ask the person.", "inputSchema": {"type": "object"}}
-# What came while it waited for a person.
+# Messages that arrived while the server waited for a person.
 PENDING: list[str] = []
 WHERE = {"name": "where", "description": "Where it runs.", "inputSchema": {"type": "object"}}
 
 
 def tools() -> list[dict[str, Any]]:
-    """What it offers."""
+    """Return the tools that the server offers."""
     echo = dict(ECHO)
     if schema := file_of("schema"):
         echo["inputSchema"] = json.loads(schema)
@@ -84,7 +85,7 @@ def tools() -> list[dict[str, Any]]:
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """The result of a request; None for what it does not know."""
+    """Return the result of a request, or None for an unknown method."""
     if method in (raw := json.loads(file_of("raw") or "{}")):
         result: dict[str, Any] = raw[method]
         return result
@@ -122,12 +123,12 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def own_answer() -> str:
-    """What it was given to say."""
+    """Return the configured answer."""
     return file_of("says")
 
 
 def file_of(behaviour: str) -> str:
-    """What the file holds that goes with a behaviour; nothing without it."""
+    """Return the content of the behaviour's file, or an empty string without one."""
     for each in BEHAVIOURS:
         path = each.partition("=")[2]
         if each.startswith(f"{behaviour}=") and os.path.exists(path):
@@ -137,7 +138,7 @@ def file_of(behaviour: str) -> str:
 
 
 def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
-    """The result of a call."""
+    """Return the result of a call."""
     if "progressToken" in meta:
         for done in (1, 2):
             progress = {
@@ -193,7 +194,7 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
 
 
 def ask(params: dict[str, Any]) -> Any:
-    """What a person says to this."""
+    """Return the person's answer to this request."""
     send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
     for line in sys.stdin:
         message = json.loads(line)
@@ -209,7 +210,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def send_log(data: Any) -> None:
-    """Write a notification."""
+    """Write a log notification."""
     params = {"level": "info", "data": data}
     send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
 
@@ -222,7 +223,7 @@ def lines() -> Iterator[str]:
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     print("stand-in server begins", file=sys.stderr, flush=True)
     while "waits" in BEHAVIOURS and not os.path.exists("go"):
         time.sleep(0.02)

@@ -1,8 +1,8 @@
-"""A `Service` that lives in memory: it keeps messages, echoes them through events, and asks.
+"""An in-memory `Service` that stores messages, echoes them through events, and asks questions.
 
 It follows the contract of `gateway.control.service`; the real service is
-`gateway.calls.local_service`. What a message says decides what
-its turn does, so that a test can drive every event a screen must show.
+`gateway.calls.local_service`. The text of a message determines its turn, so that a test can trigger
+every event that a screen must show.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ class StoredSession:
 
 
 class MemoryService:
-    """`async with MemoryService() as service`: turns run as tasks of its own group.
+    """In-memory service: `async with MemoryService() as service`; turns run in its task group.
 
-    Messages: `slow` works until stopped, `ask` and `!tool` want an approval, `tool` runs one,
-    `fail` ends in an error, `signal BLOCKED why` reports, `limit` hits one, `/x` is a command; all
-    else echoes.
+    Messages: `slow` works until stopped, `ask` and `!tool` request an approval, `tool` runs a tool,
+    `fail` ends in an error, `signal BLOCKED why` reports, `limit` reaches a limit, `/x` is a
+    command; all others are echoed.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class MemoryService:
         self.lanes: dict[str, str] = {}
         self.grants: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, NewJob] = {}
-        # What an approval is for, instead of the words of the message.
+        # Approval request to use instead of the text of the message.
         self.approval_request: ApprovalRequest | None = None
         self._watchers: dict[str, list[asyncio.Queue[WatchEvent]]] = {}
         self._undelivered: dict[str, list[Delivered]] = {}

@@ -1,11 +1,11 @@
-"""A stand-in for a model server: OpenAI's format, its Responses API, Anthropic's and Ollama's.
+"""A fake model server: OpenAI's format, its Responses API, Anthropic's and Ollama's.
 
     async with ModelServer() as model:
         model.script(ReplyScript(tool_calls=(Call("exec", {"command": "ls"}),)))
         ... base_url=model.base_url ...
         assert model.requests[0].body["model"] == "fake"
 
-Replies come from the queue first, then from `mind`, which echoes unless told otherwise.
+Replies come from the queue first, then from `mind`, which echoes by default.
 As a process: `python -m tests.fakes.model --port 0 --latency-ms 200`.
 """
 
@@ -36,7 +36,7 @@ from tests.fakes.model_wire import counted_usage, split_characters
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request as it came; `at` is Unix time in seconds."""
+    """A request as received; `at` is Unix time in seconds."""
 
     raw: bytes
     body: Mapping[str, Any]
@@ -45,12 +45,15 @@ class ReceivedRequest:
 
 
 class ModelServer(LoopbackServer):
-    """Answers /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/embeddings,
-    /v1/models and /api/tags.
+    """Model server for several API formats.
 
-    `strict` refuses what the vendor refuses (see model_checks and the wires). With `api_key` other
-    keys get a 401; with `context_tokens` longer requests (bytes / 4) get context_length_exceeded.
-    `abandoned` counts streams that the client left before their end.
+    Routes: /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/embeddings, /v1/models
+    and /api/tags.
+
+    `strict` refuses the requests that the vendor refuses (see model_checks and the wires). With
+    `api_key` other keys get a 401; with `context_tokens` longer requests (bytes / 4) get
+    context_length_exceeded.
+    `abandoned` counts streams that the client left before the end.
     """
 
     def __init__(
@@ -67,15 +70,15 @@ class ModelServer(LoopbackServer):
         self.dialect = dialect
         self.api_key = api_key
         self.strict = strict
-        # Refuses a request by its bytes, as an odd server would.
+        # Refuses a request by its bytes, as a non-standard server would.
         self.objects: Callable[[bytes], ReplyScript | None] = lambda raw: None
         self.context_tokens: int | None = None
         self.latency_s = 0.0
         self.models = ["fake"]
         self.models_status = 200
         self.requests: list[ReceivedRequest] = []
-        self.keep: int | None = None  # requests, for one that runs for hours; None for all
-        # Texts that were asked about, a list for each request, and what a text means.
+        self.keep: int | None = None  # number of requests to keep in a long run; None for all
+        # Texts of each embeddings request, and the vector of a text.
         self.embedded: list[list[str]] = []
         self.meaning: Callable[[str], Sequence[float]] = lambda text: [1.0, len(text) / 100]
         self.embeddings_status = 200
@@ -99,23 +102,23 @@ class ModelServer(LoopbackServer):
         return f"{self.url}/v1"
 
     def script(self, *replies: ReplyScript | str) -> None:
-        """Queue replies; text stands for a reply that says it."""
+        """Queue replies; a string is a reply with that text."""
         self._queue.extend(
             ReplyScript(text=reply) if isinstance(reply, str) else reply for reply in replies
         )
 
     def let_go(self) -> None:
-        """The replies that wait go on (`waiting` counts them), or else the next one that would."""
+        """Release the waiting replies (counted by `waiting`), or the next one that would wait."""
         self._passes += max(1, self.waiting)
         self.changed()
 
     def let_one_go(self) -> None:
-        """One of the replies that wait goes on."""
+        """Release one of the waiting replies."""
         self._passes += 1
         self.changed()
 
     def forget_script(self) -> None:
-        """Drop the replies that were not asked for, and what was let go in vain."""
+        """Drop unused replies and unused releases."""
         self._queue.clear()
         self._passes = 0
 
@@ -143,7 +146,7 @@ class ModelServer(LoopbackServer):
             await self.pause(self.latency_s + reply.latency_s)
             return await self._answer(request, asked, reply, format_)
         except ConnectionError:
-            # The client was killed or has left: nobody is there to be answered.
+            # The client was killed or has left, so there is no client to answer.
             self.abandoned += 1
             self.changed()
             return await reset(request)
@@ -188,7 +191,7 @@ class ModelServer(LoopbackServer):
         return response
 
     async def _wait(self) -> None:
-        """Until it is let go, or nobody is there any more."""
+        """Wait until the reply is released or the client has left."""
         self.waiting += 1
         self.changed()
         try:
@@ -211,7 +214,7 @@ class ModelServer(LoopbackServer):
         if reply.breaks.kind == "hang":
             return await self.hang(request)
         if reply.breaks.kind == "reset":
-            # A reset discards what the client has not read yet: let it arrive first.
+            # A reset discards data that the client has not read yet: let it arrive first.
             await asyncio.sleep(0.01)
             return await reset(request)
         return response
@@ -228,7 +231,7 @@ class ModelServer(LoopbackServer):
             {"object": "embedding", "index": n, "embedding": list(self.meaning(text))}
             for n, text in enumerate(texts)
         ]
-        # In no order: their index tells which is whose.
+        # The order is arbitrary: the index maps each vector to its text.
         return web.json_response({"object": "list", "data": data[::-1], "model": "fake"})
 
     async def _models(self, request: web.Request) -> web.Response:
@@ -242,7 +245,7 @@ class ModelServer(LoopbackServer):
         return web.json_response({"models": [{"name": one, "model": one} for one in self.models]})
 
     async def _control_requests(self, request: web.Request) -> web.Response:
-        """Raw bodies from number `since` on."""
+        """Return raw bodies, starting at number `since`."""
         asked = self.requests[int(request.query.get("since", "0")) :]
         return web.json_response(
             [{"raw": one.raw.decode("utf-8", "replace"), "at": one.at} for one in asked]
@@ -259,7 +262,7 @@ async def _write(response: web.StreamResponse, frame: bytes, dialect: Dialect) -
         return
     for piece in split_characters(frame):
         await response.write(piece)
-        # Long enough for the bytes to leave alone, in a segment of their own.
+        # Long enough for the bytes to leave in a segment of their own.
         await asyncio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""What OpenAI refuses in a request: above all a history whose tool calls and results disagree."""
+"""OpenAI's validation of requests, above all of tool calls and their results."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 def complaint(body: Mapping[str, Any]) -> str | None:
-    """The vendor's sentence about what is wrong with the request, or None."""
+    """Return the vendor's error message for an invalid request, or None."""
     if not isinstance(body.get("model"), str):
         return "you must provide a model parameter"
     messages = body.get("messages")

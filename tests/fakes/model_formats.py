@@ -1,4 +1,4 @@
-"""The formats that the stand-in model speaks, each at its own address."""
+"""API formats of the fake model, each at its own address."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Headers = Mapping[str, str]
 
 
 class Writer(Protocol):
-    """Words one reply for one request body."""
+    """Writer of one reply to one request body."""
 
     content_type: str
 
@@ -29,7 +29,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`key` finds the key in a request's headers, `error` words a refusal."""
+    """An API format: `key` finds the key in a request's headers, `error` formats a refusal."""
 
     writer: Callable[[ReplyScript, Dialect, Mapping[str, Any]], Writer]
     key: Callable[[Headers], str | None]
@@ -39,7 +39,7 @@ class Format:
 
 
 def refuse(reply: ReplyScript, format_: Format) -> web.Response:
-    """The HTTP error of a reply that is one."""
+    """Return the HTTP error of an error reply."""
     headers = {"Retry-After": reply.retry_after} if reply.retry_after is not None else None
     error = reply.error or {"message": "The server had an error", "type": "server_error"}
     return web.json_response(format_.error(error), status=reply.status, headers=headers)

@@ -1,4 +1,4 @@
-"""How a stand-in model makes up its mind: a reply is a function of the request, nothing else."""
+"""Minds of a fake model: a reply is a pure function of the request."""
 
 import re
 import shlex
@@ -10,16 +10,16 @@ from tests.fakes.model_script import Call, ReplyScript
 
 Mind = Callable[[Mapping[str, Any]], ReplyScript]
 JOB = re.compile(r"\bjob (\d+)( tool| edit| run)?( slow)?\b")
-# Of a command that would last.
+# Time that the `lasting` command runs.
 RUN_S = 0.3
-# Kore ends a user message with its moment: "[Monday 2026-01-05 09:00 UTC, ...]".
+# Kore appends a timestamp to a user message: "[Monday 2026-01-05 09:00 UTC, ...]".
 MOMENT = re.compile(r"(\n\n\[[A-Z][a-z]+ \d{4}-\d\d-\d\d [^\n]*\])+\Z")
-# In front of that it names what came with the message, a line each.
+# The timestamp follows a list of the message's attachments, one per line.
 _ATTACHED = re.compile(r"\n\n\[[a-z][^\n]*\](\n\[[^\n]*\])*\Z")
 
 
 def person_text(message: Mapping[str, Any]) -> str:
-    """What the person said: without the moment and files, and of several text parts the first."""
+    """Return the person's text without timestamp and files; of several text parts, the first."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = next((part["text"] for part in content if part.get("type") == "text"), "")
@@ -27,7 +27,7 @@ def person_text(message: Mapping[str, Any]) -> str:
 
 
 def echo(body: Mapping[str, Any]) -> ReplyScript:
-    """Say the last user message again, after "echo: "."""
+    """Repeat the last user message after "echo: "."""
     texts = [person_text(message) for message in body["messages"] if message["role"] == "user"]
     return ReplyScript(text=f"echo: {texts[-1] if texts else ''}")
 
@@ -39,15 +39,16 @@ def always(reply: ReplyScript) -> Mind:
 def worker(
     effects: Path, *, tool: Literal["exec", "append_file"] = "exec", lasting: str = "sleep 600."
 ) -> Mind:
-    """Do the jobs that people ask for, for proofs that count effects.
+    """Return a mind that does the jobs that people ask for, for proofs that count effects.
 
-    `job N` is answered with `done N`. `job N tool` first asks for a call that appends a line N:
-    `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`; `job N
-    edit` puts that line before the line `here` of the file N, by `edit_file`; it is answered
-    once the result is there. `job N run` runs the command `lasting`, with N behind it, until its
-    time is over, which is soon. `job N slow` streams its answer for over a second. The jobs are
-    those in user messages since the model's last answer; several are done together, one line
-    each. A message without a job is echoed.
+    `job N` is answered with `done N`. `job N tool` first requests a call that appends a line N:
+    `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`. `job N
+    edit` inserts that line before the line `here` of the file N, by `edit_file`. These are answered
+    once the result is present. `job N run` runs the command `lasting`, followed by N, until its
+    short timeout. `job N slow` streams its answer for over a second.
+
+    The jobs are the ones in user messages since the model's last answer; several are done together,
+    one line each. A message without a job is echoed.
     """
 
     def effect(n: str, kind: str) -> Call:

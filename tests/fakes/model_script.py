@@ -1,4 +1,4 @@
-"""What a stand-in model answers, how it words it, and where it breaks.
+"""Scripted replies of a fake model: content, wire format and stream faults.
 
 Every class has a JSON form with the same names, so that another process can queue replies.
 """
@@ -12,9 +12,9 @@ BreakKind = Literal["reset", "eof", "hang", "garbage", "error", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call; `arguments` as text goes out as it is, valid JSON or not.
+    """A tool call; `arguments` as text is sent unchanged, valid JSON or not.
 
-    `extra` is what Gemini attaches to a call as `extra_content`.
+    `extra` is the `extra_content` that Gemini attaches to a call.
     """
 
     name: str
@@ -25,11 +25,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where a stream breaks: before its event number `after` (0: right after the headers).
+    """A break in a stream before event number `after` (0: right after the headers).
 
     reset: TCP reset. eof: a clean end without finish_reason and [DONE]. hang: silence until the
-    client leaves. garbage: one line that is not JSON, then on as usual. error: an error object in
-    the stream, then the end. refuse: a reset before the headers.
+    client leaves. garbage: one line that is not JSON, then as usual. error: an error object in the
+    stream, then the end. refuse: a reset before the headers.
     """
 
     kind: BreakKind
@@ -38,7 +38,7 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How vendors deviate from OpenAI's wire format; the default is OpenAI's own."""
+    """Deviations of vendors from OpenAI's wire format; the default is OpenAI's own."""
 
     done: bool = True
     usage: Literal["own_chunk", "last_chunk", "none"] = "own_chunk"
@@ -55,13 +55,13 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class ReplyScript:
-    """One reply. `pieces` is the number of text deltas and of fragments of each call's arguments.
+    """A reply; `pieces` is the number of text deltas and of argument fragments per call.
 
-    `status` other than 200 answers with `error` (OpenAI's error object) and `retry_after`, which
-    is seconds or an HTTP date. `details` are OpenRouter's pieces of reasoning, one a chunk.
-    `latency_s` passes before the first byte, `chunk_delay_s` between events. Before its event
-    number `waits_at` the reply waits until the server is told to `let_go`. `usage` replaces the
-    counted one, `dialect` the server's.
+    A `status` other than 200 returns `error` (OpenAI's error object) and `retry_after`, which is
+    seconds or an HTTP date. `details` are OpenRouter's pieces of reasoning, one per chunk.
+    `latency_s` passes before the first byte, `chunk_delay_s` between events. Before event number
+    `waits_at` the reply waits for the server's `let_go`. `usage` replaces the computed usage,
+    `dialect` the server's dialect.
     """
 
     text: str = ""
@@ -84,7 +84,7 @@ class ReplyScript:
 def refusal(
     status: int, message: str, *, code: str | None = None, retry_after: str | None = None
 ) -> ReplyScript:
-    """An HTTP error in OpenAI's words."""
+    """Return an HTTP error in OpenAI's format."""
     kinds = {401: "authentication_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
     error = {"message": message, "type": kind, "param": None, "code": code}
@@ -107,7 +107,7 @@ def context_too_long(limit_tokens: int = 8192, found_tokens: int = 9000) -> Repl
 
 
 def script_from_json(data: Mapping[str, Any]) -> ReplyScript:
-    """Read the JSON form; a field that does not exist is a TypeError."""
+    """Read the JSON form. Raise TypeError for an unknown field."""
     fields = dict(data)
     fields["tool_calls"] = tuple(Call(**call) for call in fields.get("tool_calls", ()))
     if fields.get("breaks"):
@@ -118,5 +118,5 @@ def script_from_json(data: Mapping[str, Any]) -> ReplyScript:
 
 
 def reply_with_call(name: str, **arguments: Any) -> ReplyScript:
-    """A reply that is one call of a tool."""
+    """Return a reply that consists of one tool call."""
     return ReplyScript(tool_calls=(Call(name, arguments),))

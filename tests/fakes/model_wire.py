@@ -1,4 +1,4 @@
-"""A reply as OpenAI-compatible servers put it on the wire, in many dialects.
+"""Wire format of OpenAI-compatible servers for replies, in many dialects.
 
 https://platform.openai.com/docs/api-reference/chat-streaming
 """
@@ -13,7 +13,7 @@ CREATED = 1_700_000_000
 
 
 def in_pieces(text: str, count: int) -> list[str]:
-    """At most `count` pieces of about the same size; none is empty."""
+    """Split the text into at most `count` non-empty pieces of about the same size."""
     if not text:
         return []
     size = -(-len(text) // max(1, count))
@@ -21,7 +21,7 @@ def in_pieces(text: str, count: int) -> list[str]:
 
 
 def counted_usage(script: ReplyScript, request_bytes: int) -> dict[str, Any]:
-    """Tokens as characters / 4, which is all that a stand-in can know."""
+    """Return usage with tokens as characters / 4, the only estimate a fake can make."""
     output = len(script.text) + len(script.reasoning)
     output += sum(len(call.name) + len(arguments_text(call)) for call in script.tool_calls)
     prompt, completion = request_bytes // 4, -(-output // 4)
@@ -34,7 +34,7 @@ def counted_usage(script: ReplyScript, request_bytes: int) -> dict[str, Any]:
 
 
 class ReplyWriter:
-    """Words one reply for one request body."""
+    """Writer of one reply to one request body."""
 
     content_type = "text/event-stream"
 
@@ -47,7 +47,7 @@ class ReplyWriter:
         self._reason = script.finish_reason or ("tool_calls" if script.tool_calls else "stop")
 
     def events(self, usage: Mapping[str, Any]) -> Iterator[bytes]:
-        """Server-sent events, the final [DONE] included."""
+        """Yield server-sent events, including the final [DONE]."""
         for chunk in self._chunks(usage):
             yield self._frame(json.dumps(chunk, ensure_ascii=False))
         if self._dialect.done:
@@ -61,7 +61,7 @@ class ReplyWriter:
         return self._frame('{"choices": [{"delta": {"con')
 
     def whole(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request without `stream`."""
+        """Return the response to a request without `stream`."""
         message: dict[str, Any] = {"role": "assistant", "content": self._script.text or None}
         if self._script.reasoning:
             message["reasoning_content"] = self._script.reasoning
@@ -133,14 +133,14 @@ class ReplyWriter:
 
 
 def arguments_text(call: Call) -> str:
-    """The arguments as they go out in pieces."""
+    """Return the arguments as the text that is sent in pieces."""
     if isinstance(call.arguments, str):
         return call.arguments
     return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def split_characters(frame: bytes) -> list[bytes]:
-    """Cut every character of several bytes after its first byte."""
+    """Split every multi-byte character after its first byte."""
     pieces, start = [], 0
     for position, byte in enumerate(frame):
         if byte >= 0xC0:

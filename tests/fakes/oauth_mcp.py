@@ -1,4 +1,4 @@
-"""An MCP server over HTTP that wants a login, and the authorization server for it, on 127.0.0.1."""
+"""An MCP server over HTTP that requires a login, with its authorization server, on 127.0.0.1."""
 
 import asyncio
 import base64
@@ -13,9 +13,12 @@ from tests.fakes.loopback import LoopbackServer
 
 
 class OauthMcpServer(LoopbackServer):
-    """Speaks 2025-11-25 with one tool, `whoami`. `access` are the tokens that it takes now,
-    `grants` the kinds of token requests so far, `registrations` the clients; `expires_in` is what
-    it says of each token. With `issues_refresh` off nothing can be renewed."""
+    """Server for 2025-11-25 with one tool, `whoami`.
+
+    `access` are the tokens that are valid now, `grants` the kinds of token requests so far,
+    `registrations` the clients; `expires_in` is the reported lifetime of each token. With
+    `issues_refresh` off nothing can be renewed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,15 +28,15 @@ class OauthMcpServer(LoopbackServer):
         self.registrations: list[dict[str, Any]] = []
         self.expires_in = 3600
         self.issues_refresh = True
-        # A token for renewal that comes a second time ends the whole login.
+        # Reuse of a refresh token ends the whole login.
         self.revokes_on_reuse = False
-        # So many requests are refused before a token is renewed; `refused` counts them.
+        # Number of requests refused before a token is renewed; `refused` counts them.
         self.renews_after = 0
         self.refused = 0
         self._refusal = asyncio.Condition()
-        # Set by tests: an authorization endpoint elsewhere.
+        # Set by tests: an authorization endpoint on another server.
         self.login_page = ""
-        # Where it says that tokens are revoked; empty for nowhere.
+        # Token revocation endpoint; empty for none.
         self.revocation = ""
         self._codes: dict[str, str] = {}
         self._count = 0
@@ -48,7 +51,7 @@ class OauthMcpServer(LoopbackServer):
 
     @property
     def secrets(self) -> set[str]:
-        """Every token that was ever handed out."""
+        """Every token issued so far."""
         return {_token(kind, n) for kind in ("access", "renew") for n in range(self._count + 1)}
 
     async def _mcp(self, request: web.Request) -> web.Response:
@@ -74,7 +77,7 @@ class OauthMcpServer(LoopbackServer):
             case "tools/list":
                 result = {"tools": [{"name": "whoami", "inputSchema": {"type": "object"}}]}
             case "tools/call":
-                # A server that tells strangers what it should not.
+                # A server that reveals the token to strangers.
                 result = {"content": [{"type": "text", "text": f"you, with {token}"}]}
         answer = {"jsonrpc": "2.0", "id": body["id"]}
         if result is None:
@@ -152,7 +155,7 @@ class OauthMcpServer(LoopbackServer):
 
 
 async def open_page(url: str) -> str:
-    """Open a login page as a browser that agrees at once; where it leads."""
+    """Open a login page like a browser that agrees at once; return the redirect target."""
     import aiohttp
 
     async with (
@@ -164,5 +167,5 @@ async def open_page(url: str) -> str:
 
 
 def _token(kind: str, number: int) -> str:
-    """Return a token that is as random as a real one and the same in each run."""
+    """Return a token as random as a real one, but equal in each run."""
     return f"{kind}-{hashlib.sha256(f'{kind} {number}'.encode()).hexdigest()[:32]}-{number}"

@@ -1,4 +1,4 @@
-"""A reply as Ollama puts it on the wire, and what Ollama refuses.
+"""Ollama's wire format for replies, and its validation of requests.
 
 https://docs.ollama.com/api/chat
 """
@@ -15,7 +15,7 @@ from tests.fakes.model_wire import arguments_text, in_pieces
 
 
 class OllamaWriter:
-    """Words one reply for one request body. A call comes whole, with its arguments as an object."""
+    """Writer of one reply to one request body; calls are sent whole, with object arguments."""
 
     content_type = "application/x-ndjson"
 
@@ -52,7 +52,7 @@ class OllamaWriter:
     def _call(self, n: int) -> dict[str, Any]:
         call = self._script.tool_calls[n]
         arguments: Any = arguments_text(call) or "{}"
-        # Ollama itself sends objects only; what is none stands for a server that does not.
+        # Ollama itself sends only objects; other values represent a server that does not.
         with suppress(ValueError):
             arguments = json.loads(arguments)
         function = {"index": n, "name": call.name, "arguments": arguments}
@@ -77,7 +77,7 @@ class OllamaWriter:
 
 
 def complaint(body: Mapping[str, Any]) -> str | None:
-    """What Ollama says is wrong with the request, or None."""
+    """Return Ollama's error message for an invalid request, or None."""
     if not body.get("model"):
         return "model is required"
     for message in body.get("messages", ()):

@@ -11,10 +11,10 @@ _CHUNK_BYTES = 65_536
 
 
 class _ProxyServer:
-    """`async with` a proxy that leads every name to the port `target` of this machine.
+    """A proxy that connects every name to the port `target` of this machine.
 
-    `targets` are the addresses that clients asked for, `login` is `USER:PASSWORD` if one is
-    required. `status` other than 200 refuses; with 0 the connection ends without a reply.
+    `targets` are the addresses that clients requested, `login` is `USER:PASSWORD` if required.
+    `status` other than 200 refuses; with 0 the connection ends without a reply.
     """
 
     def __init__(self, target: int, login: str = "", status: int = 200) -> None:
@@ -102,7 +102,7 @@ class HttpProxy(_ProxyServer):
 
 
 class SocksProxy(_ProxyServer):
-    """SOCKS5 of RFC 1928 with names, and the login of RFC 1929."""
+    """SOCKS5 of RFC 1928 with host names, and the login of RFC 1929."""
 
     @property
     def url(self) -> str:

@@ -1,10 +1,10 @@
-"""A PDF with a line of text on each page, as simple as the format allows."""
+"""Minimal PDF files with a line of text on each page."""
 
 from collections.abc import Sequence
 
 
 def pdf_of(pages: Sequence[str]) -> bytes:
-    """The file; lines are in Latin letters."""
+    """Return the file; lines must be in Latin letters."""
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
     objects = [
         "<</Type/Catalog/Pages 2 0 R>>",

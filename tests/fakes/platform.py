@@ -1,6 +1,6 @@
-"""A small chat platform in memory: it keeps what people see, and fails as it is told.
+"""A small in-memory chat platform with visible messages and scripted faults.
 
-Markdown is just `**bold**`; a message holds `LIMIT` characters.
+Markdown is just `**bold**`; a message has at most `LIMIT` characters.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 @dataclass(slots=True)
 class PlatformMessage:
-    """A message as people see it. `repeat`: it says that it may be a repeat."""
+    """A message as people see it; `repeat` marks one that says that it may be a repeat."""
 
     id: str
     text: str
@@ -30,14 +30,14 @@ class PlatformMessage:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How the next send to a chat fails; `arrives` when people see it all the same."""
+    """A fault of the next send to a chat; with `arrives`, people see the message anyway."""
 
     error: Exception
     arrives: bool = False
 
 
 class Platform:
-    """A `Channel`. `chats` is what people see, `calls` what was asked, in order."""
+    """A `Channel`; `chats` is the visible content, `calls` the requests in order."""
 
     name = "chat"
 
@@ -51,7 +51,7 @@ class Platform:
         self._news = asyncio.Event()
 
     def fail(self, chat: str, *faults: Exception | Fault) -> None:
-        """The next sends to this chat end like this, one after the other."""
+        """Make the next sends to this chat fail like this, in order."""
         self._faults[chat].extend(
             fault if isinstance(fault, Fault) else Fault(fault) for fault in faults
         )
@@ -64,13 +64,13 @@ class Platform:
         return [shown.text for shown in self.chats[chat]]
 
     async def until(self, condition: Callable[[], object], deadline_s: float = 30) -> None:
-        """Returns once the condition holds; it is looked at whenever something happens here."""
+        """Return once the condition is true; it is checked at every event of this platform."""
         async with asyncio.timeout(deadline_s):
             while not condition():
                 await self._news.wait()
 
     async def answers(self, chat: str, count: int) -> list[str]:
-        """What the chat shows once it shows so many messages."""
+        """Return the content of the chat once it has at least this number of messages."""
         await self.until(lambda: len(self.chats[chat]) >= count)
         return self.texts(chat)
 
@@ -117,14 +117,16 @@ class Platform:
         raise MessageNotFound("message to edit not found")
 
     def _tell(self) -> None:
-        """Everybody who waits looks again."""
+        """Wake all waiting tasks."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
 
 class StreamingPlatform(Platform):
-    """A `Platform` that can also show an answer while it grows, and (`sketched`, by chat) what
-    vanishes with the next message."""
+    """A `Platform` that can also stream an answer.
+
+    `sketched` contains, by chat, the drafts that the next message removes.
+    """
 
     def __init__(self, account: str = "bot", way: Streaming = "edits") -> None:
         super().__init__(account)
@@ -178,7 +180,7 @@ def _part(markdown: str) -> OutboundPart:
 
 
 class CarryingPlatform(Platform):
-    """A `Platform` that carries files: what it sent is noted with their names."""
+    """A `Platform` that carries files; it records the names of sent files."""
 
     file_limit_bytes = 1_000
 

@@ -1,4 +1,4 @@
-"""The store, which runs all work twice: a function that changes memory in a transaction shows."""
+"""A store that runs all work twice, to expose functions that change memory in a transaction."""
 
 import sqlite3
 
@@ -6,9 +6,9 @@ from gateway.store.sqlite.engine import SqliteStore, StoreWork
 
 
 class RehearsingStore(SqliteStore):
-    """Rolls the first run of each function back and drops what it leaves to do after the commit.
+    """A store that rolls back each function's first run and drops its after-commit work.
 
-    The store itself does the same when another of a group's transactions fails for all.
+    The store itself does the same when another transaction of a group fails for all.
     """
 
     def _run(self, job: StoreWork) -> None:

@@ -1,4 +1,4 @@
-"""A reply as OpenAI's Responses API puts it on the wire, and what that API refuses.
+"""Wire format of OpenAI's Responses API, and its validation of requests.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -17,7 +17,7 @@ _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class ResponsesWriter:
-    """Words one reply for one request body."""
+    """Writer of one reply to one request body."""
 
     content_type = "text/event-stream"
 
@@ -141,7 +141,7 @@ class ResponsesWriter:
 
 
 def _empty(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The item as it is announced."""
+    """Return the item as it is announced."""
     blank: dict[str, Any] = {"message": {"content": []}, "reasoning": {"summary": []}}.get(
         item["type"], {"arguments": ""}
     )
@@ -150,7 +150,7 @@ def _empty(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def responses_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Chat completions' count in the words of this API."""
+    """Convert chat completions' usage to the names of this API."""
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
     return {
         "input_tokens": usage["prompt_tokens"],
@@ -162,7 +162,7 @@ def responses_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def complaint(body: Mapping[str, Any]) -> str | None:
-    """The vendor's sentence about what is wrong with the request, or None."""
+    """Return the vendor's error message for an invalid request, or None."""
     if body.get("store") is not False:
         return "this stand-in stores nothing: store must be false"
     if "messages" in body or "max_tokens" in body:
@@ -211,7 +211,7 @@ def _about_items(items: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The conversation as a mind reads it."""
+    """Convert the conversation to the format that a mind reads."""
     messages: list[dict[str, Any]] = []
     if body.get("instructions"):
         messages.append({"role": "system", "content": body["instructions"]})

@@ -1,5 +1,6 @@
-"""A server that speaks S3 as AWS documents it: signatures of version 4 are worked out anew, bodies
-are compared with their digests. Objects are in memory.
+"""S3 server that follows AWS's documentation, with objects in memory.
+
+It recomputes signatures of version 4 and compares bodies with their digests.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
@@ -23,8 +24,10 @@ _PAGE = 3
 
 
 class S3Server:
-    """`objects` are by key: bytes, and when they were put (Unix time). `refusals` is how many of
-    the next requests are answered with 503, `requests` what was asked."""
+    """Server with `objects` by key: bytes, and the time of the upload (Unix time).
+
+    `refusals` is the number of upcoming requests answered with 503, `requests` the requests so far.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, float]] = {}
@@ -49,7 +52,7 @@ class S3Server:
         return {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
     def start(self) -> None:
-        """Also after `stop`, at the same address."""
+        """Start or, after `stop`, restart the server at the same address."""
         server = self
 
         class Handler(_Handler):
@@ -61,7 +64,7 @@ class S3Server:
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Open connections end, too."""
+        """Stop the server and close open connections."""
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()
@@ -193,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._xml("ListBucketResult", text)
 
     def _bad_signature(self, path: str, query: str, body: bytes) -> str | None:
-        """The code of what is wrong with it."""
+        """Return the error code for an invalid signature."""
         kind, _, rest = (self.headers.get("Authorization") or "").partition(" ")
         if kind != "AWS4-HMAC-SHA256":
             return "AccessDenied"
@@ -234,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, body, {"Content-Type": "application/xml"})
 
     def _error(self, status: int, code: str) -> None:
-        # AWS repeats the key and what was signed.
+        # AWS repeats the key and the signed string.
         key = f"<AWSAccessKeyId>{ACCESS_KEY}</AWSAccessKeyId>" if status == 403 else ""
         self._xml("Error", f"<Code>{code}</Code><Message>no</Message>{key}", status)
 

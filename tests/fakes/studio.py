@@ -1,4 +1,4 @@
-"""A stand-in for a service that makes pictures and reads aloud, in OpenAI's protocol."""
+"""Fake image and text-to-speech service with OpenAI's protocol."""
 
 import base64
 from typing import Any
@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tests.fakes.loopback import LoopbackServer
 
-# The smallest picture there is, and the beginning of an Ogg file.
+# The smallest PNG image, and the beginning of an Ogg file.
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -15,8 +15,11 @@ OGG = b"OggS" + bytes(60)
 
 
 class Studio(LoopbackServer):
-    """Answers with `picture` and `voice`, or with the next of the `answers` (status and body).
-    Pictures come along, or at an address of their own when `by_address`."""
+    """Server that answers with `picture` and `voice`, or with the next of the `answers`.
+
+    `answers` are pairs of status and body. Images are sent inline, or as an address when
+    `by_address` is set.
+    """
 
     def __init__(self) -> None:
         super().__init__()

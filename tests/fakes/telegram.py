@@ -1,4 +1,4 @@
-"""The stand-in Bot API as a process: `python -m tests.fakes.telegram --port 0 --state FILE`."""
+"""The fake Bot API as a process: `python -m tests.fakes.telegram --port 0 --state FILE`."""
 
 import argparse
 import asyncio
@@ -13,7 +13,7 @@ from tests.fakes.loopback import serve
 
 
 def load(api: BotApi, state: Path) -> None:
-    """Continue with the chats and updates that an earlier process left."""
+    """Continue with the chats and updates of an earlier process."""
     if state.exists():
         api.chats, api.updates = pickle.loads(state.read_bytes())
         gatekeeper = api.methods.gatekeeper

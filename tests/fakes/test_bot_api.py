@@ -167,7 +167,7 @@ async def test_wrong_token_and_blocked_chat_are_refused(bot_api: BotApi, bot: Bo
 async def test_scripted_statuses_come_in_order_then_all_is_well(
     bot_api: BotApi, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PTB_TIMEDELTA", "1")  # without it RetryAfter warns of a coming change
+    monkeypatch.setenv("PTB_TIMEDELTA", "1")  # avoids RetryAfter's deprecation warning
     bot_api.fail("sendMessage", faults.status(429, retry_after=3))
     bot_api.fail("sendMessage", faults.status(502))
     bot_api.fail("getUpdates", faults.status(409))

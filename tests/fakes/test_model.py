@@ -35,14 +35,14 @@ async def post(server: ModelServer, **body: Any) -> tuple[int, bytes, dict[str, 
 
 
 def events(raw: bytes) -> list[Any]:
-    """The JSON of each event, "[DONE]" as text."""
+    """Return the JSON of each event, with "[DONE]" as text."""
     lines = [line for line in raw.decode().splitlines() if line.startswith("data:")]
     data = [line.removeprefix("data:").strip() for line in lines]
     return [one if one == "[DONE]" else json.loads(one) for one in data]
 
 
 async def test_openai_client_reads_text_calls_and_usage(model_server: ModelServer) -> None:
-    # Imports for a second: only where this test runs, and not wherever it is collected.
+    # The import takes a second: do it only where this test runs, not at collection.
     from openai import AsyncOpenAI
 
     model_server.script(

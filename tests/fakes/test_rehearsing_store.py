@@ -1,4 +1,4 @@
-"""The store for tests shows a function that changes memory in its transaction."""
+"""The test store exposes a function that changes memory in its transaction."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A stand-in web site: redirects, big and slow bodies, odd types and charsets.
+"""A fake web site: redirects, big and slow bodies, odd types and charsets.
 
 async with WebSite() as site:
     site.page("/a", "<h1>Hello</h1>")
@@ -22,7 +22,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer. `delay_s` passes before it; `repeat` sends the body that often, `pause_s` apart.
+    """A page; `delay_s` passes before it, `repeat` copies of the body are sent `pause_s` apart.
 
     `cut` resets the connection after the body.
     """
@@ -38,7 +38,7 @@ class Page:
 
 
 class WebSite(LoopbackServer):
-    """Serves the pages it was given, 404 elsewhere; `visits` lists who came for what."""
+    """Server for the given pages, 404 for others; `visits` records each request."""
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(port)
@@ -50,11 +50,11 @@ class WebSite(LoopbackServer):
         self._pages[path] = page
 
     def page(self, path: str, text: str, *, charset: str = "utf-8") -> None:
-        """An HTML page, encoded and labelled with the charset."""
+        """Add an HTML page, encoded and labelled with the charset."""
         self.put(path, Page(text.encode(charset), f"text/html; charset={charset}"))
 
     def page_with_meta_charset(self, path: str, text: str, charset: str) -> None:
-        """Only a <meta> tag tells the charset, the header does not."""
+        """Add a page that declares its charset only in a <meta> tag, not in the header."""
         html = f'<html><head><meta charset="{charset}"></head><body>{text}</body></html>'
         self.put(path, Page(html.encode(charset), "text/html"))
 
@@ -62,20 +62,20 @@ class WebSite(LoopbackServer):
         self.put(path, Page(status=status, headers={"Location": to}))
 
     def loop(self, path: str) -> None:
-        """Redirects to itself for ever."""
+        """Add a page that redirects to itself."""
         self.redirect(path, path)
 
     def big(self, path: str, size_bytes: int, content_type: str = "text/plain") -> None:
-        """A body that is streamed without Content-Length."""
+        """Add a body that is streamed without Content-Length."""
         block = b"a" * 65_536
         self.put(path, Page(block, content_type, repeat=-(-size_bytes // len(block))))
 
     def slow(self, path: str, delay_s: float = 3600.0) -> None:
-        """Accepts the request and then keeps silent."""
+        """Add a page that accepts the request and then does not respond."""
         self.put(path, Page(b"late", delay_s=delay_s))
 
     def drip(self, path: str, pause_s: float = 0.05, count: int = 72_000) -> None:
-        """One byte at a time: no single read times out, the whole never ends in time."""
+        """Add a page sent byte by byte: no read times out, but it never ends in time."""
         self.put(path, Page(b".", "text/plain", repeat=count, pause_s=pause_s))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

@@ -1,6 +1,6 @@
-"""`python -m tests.fuzz --seconds 600 [TARGET ...]`: odd input until time is over or one crashes.
+"""`python -m tests.fuzz --seconds 600 [TARGET ...]`: fuzz until time is over or a target crashes.
 
-`--replay FILE` runs what a crash has left. Nothing of this needs a network.
+`--replay FILE` runs the input saved by a crash. No network is needed.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _memory() -> str | None:
-    """Where files cost nothing, if there is such a place."""
+    """Return a folder in memory, if there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

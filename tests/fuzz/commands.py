@@ -1,7 +1,7 @@
-"""Command lines that count as reading, run where they could write: none may change the disk.
+"""Run commands classified as reading in a place where they could write; the disk must not change.
 
-Lines are made of programs of the table, their real options (from what `--help` says here), wrappers
-and shell syntax. What the judgement calls reading runs in bubblewrap without the read-only wall.
+Lines consist of programs in the table, their real options (from the local `--help`), wrappers and
+shell syntax. Lines classified as reading run in bubblewrap without the read-only mounts.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _SCRIPTS = (
     ".", ".name", "keys", "%h %s", "+%s", "%(refname)", "*", "*.py", "[ab]*", "b*", "a\\|b", ".*",
 )  # fmt: skip
 _VALUES = ("1", "5", "-1", "+2", "0", "2k", "HEAD", "HEAD~1", "main", "master", "1,3", "always")
-# Of the table, what takes long or needs a terminal is not worth its time.
+# Programs of the table that take long or need a terminal, and so are not worth their time.
 _LEFT_OUT = frozenset({"sleep", "wait", "cal", "hostname", "df", "readelf", "objdump", "trap"})
 _OTHERS = ("rm", "tee", "cp", "mv", "touch", "sh", "python3", "split", "truncate", "true", "ln")
 _WRAPPERS = (
@@ -70,7 +70,7 @@ _JOINTS = ("; ", " && ", " || ", " | ", "\n", " & ")
 
 @cache
 def _help_options(program: str) -> tuple[str, ...]:
-    """Every option that the program says it has."""
+    """Return every option in the program's help text."""
     words = program.split()
     if shutil.which(words[0]) is None:
         return ()
@@ -87,7 +87,7 @@ def _help_options(program: str) -> tuple[str, ...]:
 
 @cache
 def _heads() -> tuple[str, ...]:
-    """The programs of the table that are here, and git's subcommands."""
+    """Return the installed programs of the table, and git's subcommands."""
     found = [
         name for name, spec in programs().items()
         if spec.get("class") == "reads" and "/" not in name and name not in _LEFT_OUT
@@ -95,13 +95,13 @@ def _heads() -> tuple[str, ...]:
     ]  # fmt: skip
     git = [f"git {name}" for name in programs()["git"]["sub"] if name[0] != "-"]
     stash = [f"git stash {name}" for name in programs()["git"]["sub"]["stash"]["sub"]]
-    # As often as the others together: most has been found there.
+    # Weight these like all others together, because most bugs were found there.
     return (*found, *(git + stash) * 2, *_OTHERS)
 
 
 @cache
 def _table_options(head: str) -> tuple[str, ...]:
-    """The options that the table knows of the program."""
+    """Return the options that the table lists for the program."""
     spec: Any = programs().get(head.split()[0], {})
     for word in head.split()[1:]:
         spec = spec.get("sub", {}).get(word, {})
@@ -112,7 +112,7 @@ def _table_options(head: str) -> tuple[str, ...]:
 
 
 def make(random: Random) -> list[str]:
-    """Some lines."""
+    """Return a few lines."""
     return [_line(random) for _ in range(LINES)]
 
 
@@ -131,7 +131,7 @@ def _wrap_line(random: Random) -> str:
             continue
         form = random.choice(_WRAPPERS)
         form = form.replace("{{", "\0").replace("}}", "\1")
-        # The line itself may hold braces.
+        # The line may contain braces.
         before, mark, after = form.partition("{q}" if "{q}" in form else "{}")
         inner = shlex.quote(line) if mark == "{q}" else line
         outer = [each.replace("\0", "{").replace("\1", "}") for each in (before, after)]
@@ -140,8 +140,10 @@ def _wrap_line(random: Random) -> str:
 
 
 def _run_by(random: Random) -> str:
-    """A program that runs another, with options of its own and perhaps a writing program before
-    the one that reads: who takes that one for the value of an option is wrong."""
+    """Return a wrapper program with options, sometimes with a writing program before the reader.
+
+    A parser that takes the writing program for the value of an option classifies the line wrongly.
+    """
     name = random.choice(_RUNNERS)
     pool = (*_help_options(name), *_of_wrapper(name))
     words = ["echo new | xargs" if name == "xargs" else name]
@@ -157,7 +159,7 @@ def _run_by(random: Random) -> str:
 
 @cache
 def _of_wrapper(name: str) -> tuple[str, ...]:
-    """The options that the table knows of it."""
+    """Return the options that the table lists for a wrapper."""
     spec: Any = wrappers().get(name, {})
     short = [f"-{letter}" for key in ("flags", "values") for letter in spec.get(key, "")]
     return (*short, *spec.get("long_flags", ()), *spec.get("long_values", ()))
@@ -165,7 +167,7 @@ def _of_wrapper(name: str) -> tuple[str, ...]:
 
 @cache
 def _foreign() -> tuple[str, ...]:
-    """Options that write in some program: another may know them too."""
+    """Return options that write in any program: another program may support them, too."""
     found = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
     for spec in programs().values():
         for each in (spec, *spec.get("sub", {}).values()):
@@ -207,7 +209,7 @@ def _argument(head: str, random: Random) -> list[str]:
 
 
 def plant(folder: Path) -> None:
-    """The files that lines are about, in a repository with two commits."""
+    """Create the files that the lines refer to, in a repository with two commits."""
     (folder / "dir").mkdir(parents=True)
     for name, text in {
         "a": "alpha\nb b\n", "b.txt": "beta\n1 2 3\n", "data.csv": "x,1\ny,2\n", "dir/c": "gamma\n",
@@ -228,14 +230,14 @@ _GIT = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": os.defpath}
 
 
 def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """Everything below a folder, so that every change of it shows."""
+    """Return the state of everything below a folder, so that any change is detected."""
     found: dict[str, tuple[Any, ...]] = {}
     for path in (folder, *folder.rglob("*")):
         info = path.lstat()
         text = os.readlink(path).encode() if path.is_symlink() else b""
         if path.is_file() and not path.is_symlink():
             text = path.read_bytes()
-        # `git describe --dirty` takes a lock there and lets it go.
+        # `git describe --dirty` takes and releases a lock there.
         when = 0 if path == folder / ".git" else info.st_mtime_ns
         facts = (info.st_mode, info.st_uid, info.st_nlink, info.st_size, when)
         found[str(path.relative_to(folder))] = (*facts, hashlib.sha256(text).hexdigest())
@@ -243,11 +245,11 @@ def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 class DiskChanged(Exception):
-    """A line that counts as reading has changed the disk."""
+    """A line that is classified as reading has changed the disk."""
 
 
 class Range:
-    """A workspace and a sandbox without the wall; `ran` counts the lines that were run."""
+    """A workspace and a sandbox without write protection; `ran` counts the executed lines."""
 
     def __init__(self, scratch: Path, box: Bubblewrap, judge: Judge = only_reads) -> None:
         self._box, self._judge = box, judge
@@ -259,7 +261,7 @@ class Range:
         self.ran = 0
 
     def check(self, lines: list[str]) -> None:
-        """Raises `DiskChanged`."""
+        """Run the lines. Raise `DiskChanged` if one of them changes the disk."""
         reading = [each for each in lines if self._judge(each, self._folder, self._folder)]
         if not reading or not self._changed_by(reading):
             return
@@ -272,10 +274,11 @@ class Range:
     def _reset(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
         shutil.copytree(self._seed, self._folder, symlinks=True)
-        # `git diff` refreshes the index, which loses nothing: so there is nothing to refresh.
+        # `git diff` refreshes the index, which is harmless. Refresh it here, so that the lines have
+        # nothing to refresh.
         for path in self._folder.rglob("*"):
             os.utime(path, (1_000_000_000, 1_000_000_000), follow_symlinks=False)
-        # In the sandbox: there the files belong to another user, of which git keeps account too.
+        # Run it in the sandbox, where the files have another user, which git also records.
         asyncio.run(self._run("git update-index -q --refresh"))
         self._before = folder_state(self._folder)
 

@@ -1,4 +1,4 @@
-"""Targets that read what comes in: policy files, settings, updates from Telegram."""
+"""Fuzz targets for incoming data: policy files, settings, updates from Telegram."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Input that is almost right: examples cut, joined, repeated and sprinkled with odd pieces.
+"""Almost valid input: examples that are cut, joined, repeated and mixed with unusual pieces.
 
-Made from a seeded `random.Random`: a thousand times a second, where hypothesis makes a hundred.
+A seeded `random.Random` generates a thousand inputs a second, where hypothesis generates a hundred.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ _RANGES = ((32, 127), (32, 127), (0, 32), (0x80, 0x250), (0x300, 0x370), (0x2000
 
 
 def mutate(random: Random, examples: Sequence[Piece], pieces: Sequence[Piece]) -> Piece:
-    """One of the examples after a few cuts, each filled with a piece, a repetition or nothing."""
+    """Return an example with a few cuts, each filled with a piece, a repetition or nothing."""
     text = random.choice(examples)
     for _ in range(random.randrange(7)):
         start = random.randrange(len(text) + 1)
@@ -32,7 +32,7 @@ def mutate(random: Random, examples: Sequence[Piece], pieces: Sequence[Piece]) -
 
 
 def texts(examples: Sequence[str], pieces: Sequence[str]) -> Make:
-    """Mutated examples mostly, pieces in any order, and any text at all."""
+    """Return a generator: mostly mutated examples, also pieces in any order and arbitrary text."""
     every = (*pieces, *ODD)
 
     def make(random: Random) -> str:
@@ -47,7 +47,7 @@ def texts(examples: Sequence[str], pieces: Sequence[str]) -> Make:
 
 
 def flip_bytes(examples: Sequence[bytes]) -> Make:
-    """Examples with bytes changed, cut out and inserted."""
+    """Return a generator of examples with bytes changed, removed and inserted."""
     pieces = (*(bytes([n]) for n in range(256)), b"\0" * 4, b"\xff" * 8, b"\xff" * 2, b"PK")
 
     def make(random: Random) -> bytes:
@@ -62,12 +62,12 @@ def flip_bytes(examples: Sequence[bytes]) -> Make:
 
 
 def trees(examples: Sequence[Any]) -> Make:
-    """JSON values like the examples, in which some parts are anything."""
+    """Return a generator of JSON values like the examples, with some parts replaced at random."""
     return lambda random: _alter(random, random.choice(examples))
 
 
 def any_text(random: Random) -> str:
-    """Text of all alphabets, halves of pairs included."""
+    """Return text of all alphabets, including lone surrogates."""
     low, high = random.choice(_RANGES)
     if random.random() < 0.3:
         return random.choice(ODD)
@@ -75,7 +75,7 @@ def any_text(random: Random) -> str:
 
 
 def any_json(random: Random, depth: int = 3) -> Any:
-    """Any JSON value."""
+    """Return any JSON value."""
     match random.randrange(7 if depth else 5):
         case 0:
             return random.choice((None, True, False))

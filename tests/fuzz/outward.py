@@ -1,4 +1,4 @@
-"""Targets that read what a model or a page writes: arguments, commands, addresses, archives."""
+"""Fuzz targets for text of models and pages: arguments, commands, addresses, archives."""
 
 import bz2
 import gzip

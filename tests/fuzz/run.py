@@ -1,4 +1,4 @@
-"""Drives one target with generated input, and keeps the smallest input that crashes it."""
+"""Fuzzer for one target, which saves the smallest input that crashes it."""
 
 import ast
 import hashlib
@@ -22,9 +22,9 @@ SHRINK_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that reads foreign input. What `open` returns raises nothing, whatever it gets.
+    """Code that reads foreign input; the function from `open` must not raise for any input.
 
-    `open` gets an empty folder of its own. `make` makes what a Python literal can write.
+    `open` gets an empty folder. `make` returns values that a Python literal can represent.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An input, as a Python literal, and what came of it."""
+    """An input, as a Python literal, and the resulting failure."""
 
     target: str
     literal: str
     trace: str
 
     def keep(self, folder: Path) -> Path:
-        """Write it down; the file can be replayed."""
+        """Write the crash to a file that can be replayed."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.target}-{hashlib.sha256(self.literal.encode()).hexdigest()[:12]}.txt"
         comment = "".join(f"# {line}\n" for line in self.trace.splitlines())
@@ -58,7 +58,7 @@ class Outcome:
     crash: Crash | None
 
     def report(self) -> str:
-        """One line, and the trace of a crash above it."""
+        """Return one line, preceded by the traceback of a crash."""
         rate = self.executions / max(self.seconds, 0.001)
         end = "CRASH" if self.crash else "no crash"
         line = (
@@ -73,7 +73,7 @@ class Hang(Exception):
 
 
 class _Session:
-    """Counts and times executions."""
+    """Counter and timer of executions."""
 
     def __init__(self, work: Callable[[Any], None]) -> None:
         self._work = work
@@ -81,7 +81,7 @@ class _Session:
         self.slowest_s = 0.0
 
     def failure(self, value: Any) -> Exception | None:
-        """What the target raises for this input."""
+        """Return the exception that the target raises for this input."""
         began = time.perf_counter()
         try:
             with _time_limit():
@@ -94,7 +94,7 @@ class _Session:
         return None
 
     def shrunk(self, value: Any, failure: Exception) -> Any:
-        """A shorter text or byte string with the same failure, found within SHRINK_S."""
+        """Return a shorter text or byte string with the same failure, found within SHRINK_S."""
         until = time.monotonic() + SHRINK_S
         size = len(value) // 2 if isinstance(value, str | bytes) else 0
         while size and time.monotonic() < until:
@@ -110,7 +110,7 @@ class _Session:
 
 
 def fuzz(target: Target, seconds: float, seed: int, scratch: Path) -> Outcome:
-    """Run the target for so many seconds, or until it crashes."""
+    """Run the target for this number of seconds, or until it crashes."""
     began = time.monotonic()
     session = _Session(target.open(scratch))
     random = Random(f"{seed}/{target.name}")
@@ -128,7 +128,7 @@ def fuzz(target: Target, seconds: float, seed: int, scratch: Path) -> Outcome:
 
 
 def replay(path: Path) -> None:
-    """Run what `Crash.keep` wrote; raises what it raised."""
+    """Run an input saved by `Crash.keep`; raise its exception."""
     from tests.fuzz.targets import TARGETS
 
     lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What is fuzzed: everything that reads what strangers, models and typing people write."""
+"""All fuzz targets: code that reads the input of strangers, models and users."""
 
 from tests.fuzz.commands import READING
 from tests.fuzz.inbound import AGENTS, CONFIG, POLICY, TELEGRAM

@@ -1,4 +1,4 @@
-"""A glance at the fuzzing itself: `make fuzz` is the long run."""
+"""Short tests of the fuzzer; `make fuzz` is the long run."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The catalogues of `agent/languages/` beside the texts in the code.
+"""Comparison of the catalogues in `agent/languages/` with the texts in the code.
 
-`make catalogue` sorts them, takes out what no code says any more, and lists what is missing.
+`make catalogue` sorts them, removes unused entries, and lists the missing ones.
 """
 
 import ast
@@ -21,14 +21,14 @@ from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 FOLDER = ROOT / "agent" / "languages"
 TRANSLATED = tuple(language for language in LANGUAGES if language != ENGLISH)
-# Which arguments of a function hold texts.
+# Positions of the arguments that are texts, by function.
 _TEXTS = {"t": (0,), "mark_for_translation": (0,), "plural": (1, 2), "Verb": (1,)}
-# The store may not translate; its errors take texts of the catalogue, and their hints are such.
+# The store may not translate; its errors and their hints take texts of the catalogue.
 _STORE_ERRORS = {"StoreError", "StoreBusy", "EncryptionKeyError"}
 _TEXTS |= dict.fromkeys((*_STORE_ERRORS, "catalogue_text"), (0,))
-# The first argument of these is a tuple of texts, which they look up.
+# The first argument of these functions is a tuple of texts, which they look up.
 _TUPLES = {"print_table"}
-# Keywords that do, in the verbs: `gateway.cli.program` looks them up when help is asked for.
+# Keywords with texts in the verbs: `gateway.cli.program` looks them up to print help.
 _KEYWORDS = {"help", "unknown"}
 
 
@@ -37,7 +37,7 @@ def path_of(language: str) -> Path:
 
 
 def read(language: str) -> list[tuple[str, str]]:
-    """The entries in the order of the file."""
+    """Return the entries in the order of the file."""
     lines = path_of(language).read_text("utf-8").splitlines()
     return [(english, text) for english, text in map(json.loads, lines)]
 
@@ -48,7 +48,7 @@ def write(language: str, entries: dict[str, str]) -> None:
 
 
 def arguments(tree: ast.Module) -> Iterator[ast.expr]:
-    """What is looked up or marked; of a choice between two, both."""
+    """Yield texts that are looked up or marked; of a conditional expression, both branches."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for at in _TEXTS.get(node.func.id, ()):
@@ -58,7 +58,7 @@ def arguments(tree: ast.Module) -> Iterator[ast.expr]:
             if node.func.id in _TUPLES and isinstance(node.args[0], ast.Tuple):
                 yield from node.args[0].elts
         if isinstance(node, ast.keyword) and node.arg in _KEYWORDS:
-            # One that names what it may be is shown in English.
+            # An f-string is shown in English.
             yield from () if isinstance(node.value, ast.JoinedStr) else (node.value,)
 
 
@@ -71,14 +71,14 @@ def _choices(argument: ast.expr) -> Iterator[ast.expr]:
 
 
 def text_of(argument: ast.expr) -> str | None:
-    """None for what is not written as a literal there."""
+    """Return the text of a literal argument, or None."""
     value = argument.value if isinstance(argument, ast.Constant) else None
     return value if isinstance(value, str) else None
 
 
 @cache
 def texts() -> Mapping[str, str]:
-    """Every English text that the code says, and a place where it does."""
+    """Return every English text in the code, with a place that uses it."""
     said = {
         english: place(path, argument)
         for path in python_files(*PACKAGES)
@@ -89,18 +89,18 @@ def texts() -> Mapping[str, str]:
 
 
 def _reasons() -> dict[str, str]:
-    """Why a person is asked, as the question shows it."""
+    """Return the reasons for approvals, as the question shows them."""
     return dict.fromkeys(reasons(), "agent/prompts/policy")
 
 
 def _tools() -> dict[str, str]:
-    """What each built-in tool does, as `/tools` says it."""
+    """Return the descriptions of built-in tools, as `/tools` shows them."""
     tools = default_tools(ToolSettings())
     return {beginning(tool.description): f"agent/prompts/tools/{tool.name}.md" for tool in tools}
 
 
 def fields(text: str) -> set[tuple[str, str | None, str | None]]:
-    """The placeholders of a text: name, format and conversion. Raises `ValueError`."""
+    """Return a text's placeholders: name, format and conversion. Raise `ValueError`."""
     return {
         (name, form, conversion)
         for _, name, form, conversion in string.Formatter().parse(text)

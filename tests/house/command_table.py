@@ -26,7 +26,7 @@ _DEFAULTS = ChatCommand("", "", "")
 
 
 def all_commands() -> list[ChatCommand]:
-    """Return the declared commands: by group and position, then those without a group."""
+    """Return the declared commands: by group and position, then commands without a group."""
     declared = [
         (position, command)
         for info in iter_modules(gateway.commands.__path__, f"{gateway.commands.__name__}.")

@@ -1,4 +1,4 @@
-"""The page of the control calls, made from the table of calls.
+"""Generator of the page about control calls, based on the table of calls.
 
 `make schema` writes it to docs/control-socket.md.
 """
@@ -32,7 +32,7 @@ line for each item) or a stream of events (`…`).
 
 
 def control_page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     calls = [call for name in call_names() if (call := find_call(name)) is not None]
     return _HEAD + "".join(f"{_row(call)}\n" for call in calls)
 
@@ -45,7 +45,7 @@ def _row(call: Call) -> str:
 
 
 def _name(kind: Any) -> str:
-    """A type as the page shows it."""
+    """Return a type as the page shows it."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind == WatchEvent:
         return "WatchEvent"

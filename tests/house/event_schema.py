@@ -1,4 +1,4 @@
-"""The JSON schema of `--output-format stream-json`, made from the events' own types.
+"""Generator of the JSON schema for `--output-format stream-json`, based on the event types.
 
 `make schema` writes it to docs/events.schema.json.
 """
@@ -22,7 +22,7 @@ _SIMPLE = {
     type(None): "null",
     Path: "string",
 }
-# A message in its stored form: docs/events.md tells it, agent/serialization.py writes it.
+# A stored message: docs/events.md describes it, agent/serialization.py writes it.
 _MESSAGE = {
     "type": "object",
     "properties": {
@@ -45,7 +45,7 @@ _MESSAGE = {
 
 
 def schema() -> dict[str, Any]:
-    """One schema for a line: exactly one of the events."""
+    """Return the schema of a line, which is exactly one of the events."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A line of kore agent --output-format stream-json",
@@ -65,7 +65,7 @@ def _event(cls: Any) -> dict[str, Any]:
 
 def _object(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
-    # Readers of an older version's lines must allow for what was added since.
+    # Readers of an older version's lines must tolerate missing newer fields.
     event_fields = [field for field in fields(cls) if field.metadata.get("in_events", True)]
     added = {field.name for field in event_fields if field.default is not MISSING}
     return {

@@ -1,4 +1,4 @@
-"""The description of the protocol in the form of OpenAPI 3.1, made from the table of calls.
+"""Generator of the OpenAPI 3.1 description of the protocol, based on the table of calls.
 
 `make schema` writes it to docs/openapi.json.
 """
@@ -44,7 +44,7 @@ _ERROR = {
 
 
 def openapi() -> dict[str, Any]:
-    """The whole description. Streams are told too: they are calls of a connection."""
+    """Return the description, including streams, which are calls of a connection."""
     schemas: dict[str, Any] = {
         "Error": _ERROR,
         "Event": {"type": "object", "properties": {"type": {"type": "string"}}},
@@ -122,7 +122,7 @@ def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a type."""
+    """Return the schema of a type."""
     if kind in (WatchEvent, SessionEvent):
         return {"$ref": "#/components/schemas/Event"}
     if kind is Message:

@@ -1,4 +1,4 @@
-"""The pages that people read, taken apart: blocks of code, sections, tables, links."""
+"""Parser for the documentation pages: blocks of code, sections, tables, links."""
 
 import re
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ def pages() -> list[Path]:
 
 
 def page(name: str) -> str:
-    """The text of `docs/NAME.md`."""
+    """Return the text of `docs/NAME.md`."""
     return (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The contents of the fenced blocks of a language, without their indentation."""
+    """Return the contents of a language's fenced blocks, without their indentation."""
     return [
         "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
         for indent, found, body in _FENCE.findall(text)
@@ -33,36 +33,36 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Second-level headings and what stands below each."""
+    """Return the text below each second-level heading."""
     _, *found = re.split(r"^## ", text, flags=re.MULTILINE)
     return {head.strip(): body for head, _, body in (part.partition("\n") for part in found)}
 
 
 def rows(text: str) -> Iterator[list[str]]:
-    """The cells of every table row."""
+    """Yield the cells of every table row."""
     for line in text.splitlines():
         if line.startswith("| "):
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
 def code_spans(text: str) -> set[str]:
-    """Everything that stands in backticks outside of blocks."""
+    """Return all text in backticks outside of blocks."""
     return set(re.findall(r"`([^`\n]+)`", _FENCE.sub("", text)))
 
 
 def links(text: str) -> list[str]:
-    """Where the links lead, outside of blocks of code."""
+    """Return the targets of links outside of code blocks."""
     return ["".join(found) for found in _LINK.findall(_FENCE.sub("", text))]
 
 
 def source_paths(text: str) -> list[str]:
-    """The files and folders of this repository that a page names."""
+    """Return the files and folders of this repository that a page names."""
     names = [name.rstrip(".") for name in _SOURCE_PATH.findall(text)]
-    # Names of models: `kore/build` is an agent (docs/openai-api.md).
+    # `kore/build` is the model name of an agent (docs/openai-api.md), not a path.
     return [name for name in names if not re.fullmatch(r"kore/\w+", name)]
 
 
 def anchors(text: str) -> set[str]:
-    """The headings as links name them."""
+    """Return the headings as link anchors."""
     heads = re.findall(r"^#+ (.+)$", _FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

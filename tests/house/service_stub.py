@@ -29,7 +29,7 @@ _OWN_IMPORTS = {
     "Protocol": "from typing import Protocol",
     _STREAM: f"from contextlib import {_STREAM}",
 }
-# Of a docstring's line, which is indented by eight characters.
+# Width of a docstring's line, which is indented by eight characters.
 _TEXT_WIDTH = 92
 
 
@@ -65,7 +65,7 @@ def _imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def _method(function: ast.AsyncFunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    """Return a method that takes `self` in place of the context, and does nothing."""
+    """Return a method without a body that takes `self` in place of the context."""
     (declaration,) = (part for part in function.decorator_list if isinstance(part, ast.Call))
     is_stream = len(function.decorator_list) > 1
     returns = function.returns

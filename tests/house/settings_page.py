@@ -117,7 +117,7 @@ def _plain_default(info: FieldInfo) -> Any:
 
 
 def _layout(value: Any, indent: int = 2) -> str:
-    """Return JSON in one line where it fits, else with one entry in each."""
+    """Return JSON in one line where it fits, else with one entry per line."""
     line = json.dumps(value, ensure_ascii=False)
     if len(line) + indent < MAX_LINE_CHARS - indent or not isinstance(value, dict | list):
         return line

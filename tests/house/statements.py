@@ -1,8 +1,8 @@
-"""Every SQL statement of the program, read from its syntax trees: none is missed that no test runs.
+"""Every SQL statement of the program, read from its syntax trees, whether a test runs it or not.
 
-A statement's text must be found where it is executed: literals, constants, and names that the
-function, or a caller in the same module, gives a value. Whatever comes from elsewhere has its
-values in the table that `collect` is given.
+A statement's text must be found where it is executed: literals, constants, and names that get a
+value from the function or from a caller in the same module. Values from other places are in the
+table passed to `collect`.
 """
 
 import ast
@@ -14,25 +14,26 @@ from typing import Any
 
 from tests.house.tree import ROOT, parse, python_files
 
-# Of SQLite's connection, inside the store; of a transaction, which has the name `tx` everywhere.
+# Methods of SQLite's connection, inside the store; of a transaction, always named `tx`.
 _EXECUTE = ("execute", "executemany")
 _TRANSACTION = ("one", "first", "all", "run", "many")
-# The agent has no database (pyproject.toml: layers); migrations are scripts of their own.
+# The agent has no database (pyproject.toml: layers); migrations are separate scripts.
 _PACKAGES = ("gateway", "kore")
 _SCRIPTS = {"gateway/store/sqlite/migrator.py"}
-# Hands on what the repositories execute.
+# Passes on the statements of the repositories.
 _PASSED_ON = {"gateway/store/sqlite/transaction.py"}
-# PostgreSQL's own, which SQLite cannot explain, and a copy, which reads every table whole. NOTIFY
-# goes over connections of its own, and asks about the server, never about a table of Kore's.
+# PostgreSQL's own statements, which SQLite cannot explain, and the copy, which reads every table in
+# full. NOTIFY uses separate connections, with queries about the server but never about a table of
+# Kore's.
 _NOT_SQLITE = ("gateway/store/postgres/", "gateway/store/copying.py", "gateway/fanout/")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-# Values of expressions, by the file that has them.
+# Values of expressions, by the file that contains them.
 Given = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One text that may be executed at `place`; `site` names the file and the function."""
+    """A text that may be executed at `place`; `site` names the file and the function."""
 
     place: str
     site: str
@@ -40,11 +41,11 @@ class Statement:
 
 
 class Unreadable(Exception):
-    """The text of a statement cannot be told from the tree."""
+    """The text of a statement cannot be determined from the tree."""
 
 
 def collect(given: Given) -> Iterator[Statement]:
-    """All of them. Raises `Unreadable` for one whose text cannot be told."""
+    """Yield all statements. Raise `Unreadable` if a text cannot be determined."""
     for path in python_files(*_PACKAGES):
         file = str(path.relative_to(ROOT))
         if file in _PASSED_ON or file.startswith(_NOT_SQLITE):
@@ -62,7 +63,7 @@ def collect(given: Given) -> Iterator[Statement]:
 
 
 def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
-    """The statements of a module that imports nothing."""
+    """Return the statements of a module without imports."""
     tree = ast.parse(source)
     reader = _Reader({}, tree, _normalized(given))
     return {
@@ -73,12 +74,12 @@ def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _normalized(given: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """With each expression as this Python writes it: 3.12 chooses other quotes in f-strings."""
+    """Normalize each expression to this Python's form: 3.12 uses other quotes in f-strings."""
     return {ast.unparse(ast.parse(text, mode="eval")): texts for text, texts in given.items()}
 
 
 def _calls(tree: ast.Module, *, scripts: bool) -> Iterator[tuple[ast.Call, list[_Function]]]:
-    """Calls that execute SQL, with the functions around each, the innermost last."""
+    """Yield calls that execute SQL, with the functions around each, the innermost last."""
     refused = set(_EXECUTE) if scripts else {"executescript", *_EXECUTE}
 
     def walk(node: ast.AST, around: list[_Function]) -> Iterator[tuple[ast.Call, list[_Function]]]:
@@ -123,7 +124,7 @@ class _Reader:
     known_texts: Mapping[str, Sequence[str]]
 
     def statement(self, call: ast.Call, around: Sequence[_Function]) -> set[str]:
-        """What the call may execute."""
+        """Return the statements that the call may execute."""
         try:
             return self.read(call.args[0], around)
         except Unreadable as exc:
@@ -131,7 +132,7 @@ class _Reader:
             raise Unreadable(f"line {call.lineno} executes {text}: {exc}") from None
 
     def read(self, node: ast.expr, around: Sequence[_Function]) -> set[str]:
-        """All texts that the expression may be."""
+        """Return all texts that the expression may evaluate to."""
         if (known := self.known_texts.get(ast.unparse(node))) is not None:
             return set(known)
         match node:
@@ -153,7 +154,7 @@ class _Reader:
         return {"".join(texts) for texts in product(*(self.read(part, around) for part in parts))}
 
     def _value(self, node: ast.expr) -> object:
-        """What a constant expression of the module is."""
+        """Return the value of a constant expression of the module."""
         try:
             value = eval(ast.unparse(node), self.names)
         except Exception as exc:  # noqa: BLE001 - told as what it is
@@ -163,7 +164,7 @@ class _Reader:
         return value
 
     def _local(self, name: str, around: Sequence[_Function]) -> set[str]:
-        """What a name of the function may be; nothing when it is the module's."""
+        """Return the values of a function's local name; empty for a name of the module."""
         function, outer = around[-1], around[:-1]
         found: set[str] = set()
         for node in ast.walk(function):
@@ -185,7 +186,7 @@ class _Reader:
         return found or (self._local(name, outer) if outer else set())
 
     def _item(self, item: ast.expr, around: Sequence[_Function]) -> set[str]:
-        """An item of a tuple; `*(f"…{x}" for x in (…))` is several."""
+        """Return the values of a tuple's item; `*(f"…{x}" for x in (…))` has several."""
         match item:
             case ast.Starred(
                 value=ast.GeneratorExp(
@@ -200,7 +201,7 @@ class _Reader:
         return self.read(item, around)
 
     def _passed(self, function: str, name: str, position: int) -> set[str]:
-        """What the module's own calls give for a parameter."""
+        """Return the values that the module's own calls pass for a parameter."""
         found: set[str] = set()
         callers = [node for node in ast.walk(self.tree) if isinstance(node, _Function)]
         for caller in callers:

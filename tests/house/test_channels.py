@@ -1,4 +1,4 @@
-"""Each channel is known to its own package and to the table of channels alone."""
+"""Only a channel's own package and the table of channels name the channel."""
 
 from pathlib import Path
 

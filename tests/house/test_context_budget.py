@@ -1,4 +1,4 @@
-"""The numbers of docs/context-budget.md are those of the code."""
+"""The numbers in docs/context-budget.md match the code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks that each name is defined once, and that docstrings name what exists."""
+"""Each name is defined once, and docstrings name existing classes."""
 
 import ast
 import builtins

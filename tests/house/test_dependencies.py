@@ -1,4 +1,4 @@
-"""What the three packages import is declared, and what is declared is imported."""
+"""Imports of the three packages match their declared dependencies."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ def project() -> dict[str, Any]:
 
 
 def test_an_extra_is_installed_by_the_name_of_the_project() -> None:
-    """`kore` on PyPI is not ours."""
+    """The project `kore` on PyPI is a different one."""
     name, extras = project()["name"], project()["optional-dependencies"]
     texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "agent" / "languages").glob("*.jsonl")]
     for package in PACKAGES:
@@ -37,7 +37,7 @@ def normal(name: str) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Names of the distributions' packages that a module imports, wherever in it."""
+    """Return the top-level packages that a module imports, including imports in functions."""
     found = set()
     for node in statements(parse(path)):
         if isinstance(node, ast.Import):
@@ -49,7 +49,7 @@ def imports(path: Path) -> set[str]:
 
 @cache
 def imported_distributions() -> dict[str, str]:
-    """Each distribution that is imported, and one module that does so."""
+    """Return each imported distribution with a module that imports it."""
     owners = packages_distributions()
     extras = project()["optional-dependencies"].values()
     declared = {normal(one) for group in (project()["dependencies"], *extras) for one in group}

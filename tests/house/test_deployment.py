@@ -1,4 +1,4 @@
-"""The files of examples/deploy ask of Kore only what there is, and of each other what they have."""
+"""Files in examples/deploy use only existing features of Kore and match each other."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ from tests.house.tree import ROOT
 
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.workers.yaml").read_text())
-# What a container does after a drain: it leaves, and closes what is open.
+# Time after a drain in which a container leaves and closes its connections.
 _MARGIN_S = 5
 _PROBE = ["python3", "-I", "-m", "gateway.control.probe"]
 _SECRETS = {"POSTGRES_PASSWORD": "p", "NATS_TOKEN": "n", "KORE_STORE_KEY": "a" * 64}
@@ -117,7 +117,7 @@ async def test_every_probe_asks_for_a_page_that_there_is() -> None:
         assert command[:-1] == _PROBE
         assert await standby_pages(command[-1]) is not None, command
         paths.append(command[-1])
-    # A pod that stands by or waits is not killed, and the image alone says whether all is well.
+    # A pod on standby or waiting is not killed, and only the image reports overall health.
     assert {"/livez", "/readyz", "/healthz"} == set(paths)
     assert paths.count("/healthz") == 1
 
@@ -148,7 +148,7 @@ def test_the_configuration_of_the_cluster_is_valid(tmp_path: Path) -> None:
     assert settings.bus.url == "nats://n@nats:4222"
     mounts = {one["mountPath"] for pod in kore_pods() for one in _mounts(pod)}
     assert {str(settings.agent.workspace), str(settings.store.files)} <= mounts
-    # Folders that the image makes, so that a new volume there is the user's.
+    # Folders that the image creates, so that a new volume there belongs to the user.
     for folder in (settings.agent.workspace, settings.store.files):
         assert f" {folder}" in dockerfile()
 

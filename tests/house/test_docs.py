@@ -1,4 +1,4 @@
-"""The pages say all that there is, and nothing that there is not."""
+"""The pages describe everything that exists, and nothing else."""
 
 import argparse
 import ast
@@ -53,7 +53,7 @@ LONGEST_README_LINES = 200
 
 
 def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Every option of a verb and of its parts, and the names of the parts."""
+    """Yield every option of a verb and of its subcommands, and the subcommands' names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, part in action.choices.items():
@@ -64,7 +64,7 @@ def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def error_codes() -> set[str]:
-    """`code = "…"` in the body of every class."""
+    """Return `code = "…"` in the body of every class."""
     return {
         str(ast.literal_eval(line.value))
         for path in python_files(*PACKAGES)
@@ -138,7 +138,7 @@ def test_index_names_every_page() -> None:
 def test_pages_stay_short() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in pages()}
     assert lengths.pop(README) <= LONGEST_README_LINES
-    # The index of the decisions has a line for each of them.
+    # The index of the decisions has a line for each decision.
     lengths.pop(DOCS / "adr" / "index.md")
     assert [str(path) for path, lines in lengths.items() if lines > LONGEST_PAGE_LINES] == []
 
@@ -185,14 +185,14 @@ def test_every_setting_has_an_effect() -> None:
         for path in python_files(*PACKAGES)
         if path.parent.name != "settings" or path.name == "models.py"
     ]
-    # Each dotted name once: a key is looked for in a tenth of the text.
+    # Deduplicate the dotted names: this cuts the searched text to a tenth.
     names = {name for text in sources for name in re.findall(r"\w+(?:\.\w+)+", text)}
     used = "\n".join(names).replace("store.path", "store.url")
     assert [key for key in all_keys() if not re.search(_use_of(key), used)] == []
 
 
 def _use_of(key: Key) -> str:
-    """Return a pattern for code that reads a setting; the name of a section alone is no proof."""
+    """Return a pattern for code that reads a setting; the section's name alone is not proof."""
     owner = "section" if key[0] in CHANNELS else key[0]
     name = f"{owner}.{key[1]}" if key[1:] else f"settings.{key[0]}"
     return rf"\b{re.escape(name)}\b"

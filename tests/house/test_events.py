@@ -1,4 +1,4 @@
-"""The events' page and schema tell what the program prints."""
+"""The events' page and schema describe the program's output."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
 async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
     tmp_path: Path,
 ) -> None:
-    """A model that thinks, fails, calls tools that change what it has read, asks and sends out."""
+    """The model thinks, fails, calls tools that change files it has read, asks and sends out."""
     check = validator()
     (tmp_path / "large.txt").write_text("word " * 200_000)
     (tmp_path / "a.txt").write_text("old")
@@ -125,11 +125,11 @@ async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
     for line in lines:
         check(line)
     never_here = {
-        # A person speaks meanwhile; the window is full; somebody closes the conversation.
+        # Caused by: a message during a run; a full window; a closed conversation.
         *("steered", "compacted", "session_closed"),
-        # Only a program's agents hand a conversation over.
+        # Only agents of library programs hand a conversation over.
         "agent_changed",
-        # These are printed by the shorter runs above.
+        # The shorter runs above print these.
         *("error", "approval_asked", "approval_answered", "notice"),
     }
     every = {cls.type for cls in get_args(WatchEvent)}

@@ -1,4 +1,4 @@
-"""What `import kore` offers, and what it costs."""
+"""Public names of `import kore`, and the cost of the import."""
 
 import inspect
 import subprocess
@@ -84,7 +84,7 @@ HEAVY = (
 def test_the_library_offers_these_names_and_no_others() -> None:
     assert kore.__all__ == EXPORTS
     assert sorted(kore.__all__) == EXPORTS
-    # These are there once somebody has imported them.
+    # These names exist after their module was imported.
     public = {name for name in vars(kore) if not name.startswith("_")} - {"client", "otel"}
     assert public == {name for name in EXPORTS if not name.startswith("_")}
 

@@ -1,4 +1,4 @@
-"""A hint names a command that there is: verb, action and options are those of the parsers."""
+"""Hints name existing commands: verb, action and options match the parsers."""
 
 import argparse
 import ast
@@ -10,14 +10,14 @@ from gateway.cli.verb_table import VERBS, find_verb
 from tests.house.tree import PACKAGES, parse, place, python_files
 
 _AGENT = VERBS[0]
-# As they are written for people: between backticks, or as the whole of a hint.
+# Commands as they are written for people: in backticks, or as the entire hint.
 _QUOTED = re.compile(r"`kore(?P<words>(?: [^`]*)?)`")
 _BARE = re.compile(r"(?:^|: )kore(?P<words> (?:-\w|--\w+|[a-z]+ (?:-|[A-Z…]|$)).*)")
 _TOP = ("--version", "--help")
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
-    """Every text, with {} for what is filled in."""
+    """Yield every text, with {} for the inserted values."""
     inner: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -30,7 +30,7 @@ def _texts(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _complaint(words: list[str]) -> str:
-    """Why there is no such command; "" when there is."""
+    """Return the reason why the command is invalid, or an empty string."""
     words = [word.strip("[](),.") for word in words]
     verb = _AGENT
     if words and not _is_filled_in(words[0]) and not words[0].startswith("-"):

@@ -1,4 +1,4 @@
-"""Everything that the program says can be said in every language."""
+"""Every text of the program has a translation in every language."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from tests.house.catalogue import TRANSLATED, arguments, fields, read, text_of, 
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 _MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]+s\b")
-# Numbers that are never one: limits of the program, and what is told from two on.
+# Counts that are never one: limits of the program, and numbers that start at two.
 _NEVER_ONE = {
     ", {n} keys",
     "every {n} days at {time}",
@@ -41,13 +41,13 @@ def test_a_translation_has_the_fields_of_its_text(language: str) -> None:
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_a_catalogue_says_each_text_one_way(language: str) -> None:
-    """Two branches may have added the same line; `make catalogue` leaves one of them."""
+    """Two branches may have added the same line; `make catalogue` removes the duplicate."""
     entries = read(language)
     assert sorted(set(entries)) == sorted(dict(entries).items())
 
 
 _TERM = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\|$", re.MULTILINE)
-# Of a text: what is code or a value, and so stays in English.
+# Parts of a text that are code or a value, and so stay in English.
 _CODE = re.compile(
     r"`[^`]*`|\{[^}]*\}|\"[^\"]*\"|^\w+:|\bkore [a-z]+( [a-z]+)?|[/-]+[a-z][\w-]*"
     r"|[\w./]*[_./=]\w+|\b[A-Z]{2,}\b"
@@ -69,7 +69,7 @@ _TERM_EXCEPTIONS = {
 
 
 def _terms() -> list[tuple[re.Pattern[str], dict[str, list[str]], list[str]]]:
-    """Of each row of the table in docs/languages.md: the English, the translations, what never."""
+    """Return English, translations and forbidden words per table row of docs/languages.md."""
     page = (ROOT / "docs" / "languages.md").read_text("utf-8").split("### Chinese terms")[1]
     rows = [[cell.strip() for cell in row] for row in _TERM.findall(page)][2:]
     return [
@@ -98,7 +98,7 @@ def test_a_term_has_one_word(language: str) -> None:
 
 
 def test_no_text_is_put_together_before_it_is_looked_up() -> None:
-    """An f-string or a sum is another key each time, and is never found."""
+    """An f-string or a sum is a different key each time, and lookup fails."""
     found = [
         place(path, argument)
         for path in python_files(*PACKAGES)
@@ -109,14 +109,14 @@ def test_no_text_is_put_together_before_it_is_looked_up() -> None:
 
 
 def _is_catalogue_text(node: ast.expr) -> bool:
-    """Whether this is a text that the catalogue knows, or a table of such."""
+    """Return whether this is a text in the catalogue, or a table of such texts."""
     if isinstance(node, ast.Dict):
         return all(map(_is_catalogue_text, node.values))
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "mark_for_translation"
 
 
 def _unknown_help(tree: ast.Module) -> list[ast.expr]:
-    """`help=NAME` where NAME stands for no marked text, nor goes through a table of them."""
+    """Return `help=NAME` arguments whose NAME is not a marked text, nor loops over such texts."""
     kept = {
         ast.unparse(node.targets[0])
         for node in tree.body
@@ -140,7 +140,7 @@ def _unknown_help(tree: ast.Module) -> list[ast.expr]:
 
 
 def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
-    """Such a text is shown in English to everybody, and nothing else notices."""
+    """Such a text appears in English for all users, and no other test detects it."""
     found = [
         place(path, name)
         for path in python_files("gateway/cli")
@@ -166,12 +166,12 @@ def test_the_rules_notice_what_they_forbid() -> None:
 
 
 def _name(call: ast.Call) -> str:
-    """Of the function, where it is called by its bare name."""
+    """Return the name of the function, if it is called by its bare name."""
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _calls_at_import(node: ast.AST) -> list[ast.Call]:
-    """Calls of `t` and `plural` that run when the module is imported."""
+    """Return calls of `t` and `plural` that run when the module is imported."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return []
     said = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
@@ -180,7 +180,7 @@ def _calls_at_import(node: ast.AST) -> list[ast.Call]:
 
 
 def test_nothing_is_said_at_import() -> None:
-    """It would be in the language of whoever came first, for everybody."""
+    """Such a text would have the first user's language for all users."""
     found = [
         place(path, call)
         for path in python_files(*PACKAGES)
@@ -191,7 +191,7 @@ def test_nothing_is_said_at_import() -> None:
 
 
 def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
-    """Texts that count more than one of something, and have no form for one."""
+    """Return texts with a count that have no singular form."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     return [
         (call, part.value)

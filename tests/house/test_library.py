@@ -1,4 +1,4 @@
-"""What the library's pages show: each example runs, does what it is there for, and is typed."""
+"""Examples in the library's pages run, print the expected output, and pass mypy."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.house.pages import blocks, page, sections
 from tests.house.test_readme import run, surroundings
 from tests.house.tree import ROOT
 
-# The page and section of each example, and what it prints.
+# Page and section of each example, and its output.
 PRINTED = {
     ("library", "One call, or a stream"): "What is in this folder?",
     ("library", "Sessions"): "True",
@@ -33,7 +33,7 @@ PRINTED = {
 
 
 def examples() -> dict[tuple[str, str], str]:
-    """The one example of each section that has any."""
+    """Return the single example of each section that has any."""
     found = {}
     for name in ("library", "library-runs", "library-control", "own-tools"):
         for head, body in sections(page(name)).items():
@@ -71,7 +71,7 @@ def test_the_examples_are_typed_strictly(tmp_path: Path) -> None:
     for (name, head), snippet in EXAMPLES.items():
         title = "".join(char if char.isalnum() else "_" for char in head.lower())
         (tmp_path / f"{name.replace('-', '_')}_{title}.py").write_text(snippet)
-    # The same settings as `mypy` alone, so that both share what they know of the packages.
+    # The same settings as for `mypy` alone, so that both share the cache about packages.
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"]
     done = subprocess.run(
         [*command, *map(str, sorted([*tmp_path.glob("*.py"), *(ROOT / "examples").glob("*.py")]))],

@@ -1,4 +1,4 @@
-"""What the model reads lives in files, not in code."""
+"""Texts for the model are in files, not in code."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ LONGEST_LITERAL = 200
 
 
 def literal_length(node: ast.AST) -> int:
-    """Characters that somebody typed into one string, whether plain or formatted."""
+    """Return the number of literal characters in a plain or formatted string."""
     if isinstance(node, ast.Constant):
         return len(node.value) if isinstance(node.value, str) else 0
     if isinstance(node, ast.JoinedStr):
@@ -20,7 +20,7 @@ def literal_length(node: ast.AST) -> int:
 
 
 def patterns(tree: ast.Module) -> Iterator[ast.expr]:
-    """What is given to `re.compile`: long at times, but nothing that a model reads."""
+    """Yield arguments of `re.compile`: they may be long, but the model never reads them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
             yield from node.args

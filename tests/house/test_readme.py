@@ -1,4 +1,4 @@
-"""What the pages show is run: commands as people type them, Python as it stands there."""
+"""Examples in the pages run: commands as people type them, Python code unchanged."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.house.pages import README, blocks, page
 from tests.house.tree import ROOT
 
-# These run until somebody ends them, or ask questions.
+# Commands that run until they are stopped, or ask questions.
 LASTING = {
     *("kore agent", "kore gateway", "kore init", "kore channel add telegram"),
     *("kore web", "kore serve"),
@@ -20,18 +20,18 @@ TEXT = README.read_text(encoding="utf-8")
 
 
 def shell_lines(text: str) -> list[str]:
-    """The lines of a page's shell blocks, without remarks."""
+    """Return the lines of a page's shell blocks, without comments."""
     lines = "".join(blocks(text, "sh")).splitlines()
     return [line.partition(" #")[0].strip() for line in lines if line.strip()]
 
 
 def offline(text: str) -> list[str]:
-    """The commands among them that come to an end by themselves and need no network."""
+    """Return the commands that end on their own and need no network."""
     return [line for line in shell_lines(text) if _KORE.search(line) and line not in LASTING]
 
 
 def surroundings(home: Path) -> Mapping[str, str]:
-    """A machine without keys, on which `kore` is this checkout's."""
+    """Return the environment of a machine without keys, where `kore` is this checkout's."""
     programs = home / "bin"
     programs.mkdir()
     kore = programs / "kore"

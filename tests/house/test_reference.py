@@ -1,4 +1,4 @@
-"""The reference pages of the site name all that there is."""
+"""The reference pages of the site are complete."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""House rules that a reader of the tree could check by hand."""
+"""House rules about the text of the repository's files."""
 
 import ast
 import re
@@ -16,8 +16,8 @@ from tests.house.tree import (
     statements,
 )
 
-# The tool runner and the lane; a send, whose bug counts as an unclear end; and the database's
-# thread, which hands every error to its caller.
+# The tool runner and the lane; a send, where a bug counts as an unclear result; and the database's
+# thread, which passes every error to its caller.
 BROAD_EXCEPTS = {
     "agent/mcp/connection.py",
     "agent/security/policy/engine.py",
@@ -29,7 +29,7 @@ BROAD_EXCEPTS = {
     "gateway/store/sqlite/engine.py",
 }
 
-# Participles say how a value was come by, not what it is.
+# Participles describe the origin of a value, not its meaning.
 VAGUE_NAMES = {
     "asked",
     "chosen",
@@ -52,10 +52,10 @@ VAGUE_NAMES = {
     "wanted",
     "written",
 }
-# An event's field is a public format. The others are being renamed.
+# Fields of events are a public format; the others are pending renames.
 VAGUE_FIELDS_ALLOWED = {
     "Compacted.kept",
-    # Stand for any field.
+    # Placeholders for any field.
     "Point.seen",
     "Twin.seen",
     "ModelPool.known",
@@ -66,7 +66,7 @@ VAGUE_FIELDS_ALLOWED = {
     "TurnClaim.asked",
 }
 
-# Written in halves, so that this file does not hold what it forbids.
+# Split in halves, so that this file does not contain the forbidden text.
 REGISTRY_ADDRESSES = (
     "py" + "pi.org",
     "python" + "hosted.org",
@@ -81,7 +81,7 @@ REGISTRY_ADDRESSES = (
 
 
 def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
-    """Handlers that catch anything and do not hand it on."""
+    """Yield handlers that catch every exception and do not re-raise it."""
     for node in statements(tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
@@ -108,7 +108,7 @@ def mock_imports(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def vague_values(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.arg]:
-    """Parameters, local values and functions named by a participle."""
+    """Yield parameters, local values and functions named by a participle."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -124,7 +124,7 @@ def vague_values(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.arg]:
 
 
 def vague_functions(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Functions, methods and fixtures named by a participle."""
+    """Yield functions, methods and fixtures named by a participle."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -133,7 +133,7 @@ def vague_functions(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def vague_fields(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
-    """Fields of records and attributes of objects named by a participle, as `Class.field`."""
+    """Yield fields of records and attributes named by a participle, as `Class.field`."""
     for owner in ast.walk(tree):
         if not isinstance(owner, ast.ClassDef):
             continue
@@ -148,7 +148,7 @@ def vague_fields(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
 
 
 def renumbered_copies(tree: ast.Module) -> Iterator[ast.expr]:
-    """Copies of a message under another `event_id`, which keep its album, files and quote."""
+    """Yield copies of a message with a new `event_id` that retain album, files and quote."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="replace") | ast.Attribute(attr="replace")):

@@ -1,4 +1,4 @@
-"""SQL in the repositories is what SQLite and PostgreSQL both understand."""
+"""The repositories' SQL is valid for both SQLite and PostgreSQL."""
 
 import re
 
@@ -8,7 +8,7 @@ from tests.house.statements import Statement, collect
 from tests.house.test_statements import GIVEN
 
 _SQL = "gateway/store/repositories"
-# What only SQLite understands, or reads in a way of its own, and what stands for it.
+# Syntax that is specific to SQLite, with the portable alternative.
 FORBIDDEN = {
     r"->": "a column instead of a field of JSON",
     r"\bjson\w*\(": "a column, or a list of values (conditions.one_of)",
@@ -34,13 +34,13 @@ FORBIDDEN = {
         "flag = 1: a number is no condition"
     ),
 }
-# What the engine's index of words gives is in that engine's own language.
+# The full-text match is in each engine's own syntax: a portable statement replaces it here.
 _SEARCH = f"{_SQL}/conversations/search.py"
 _GIVEN = {**GIVEN, _SEARCH: {**GIVEN[_SEARCH], "matches": ["SELECT n AS id FROM message"]}}
 
 
 def foreign(sql: str) -> list[str]:
-    """The patterns that a statement has, texts in it left out."""
+    """Return the forbidden patterns in a statement, ignoring its string literals."""
     bare = re.sub(r"'[^']*'", "''", sql)
     return [pattern for pattern in FORBIDDEN if re.search(pattern, bare)]
 

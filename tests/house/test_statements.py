@@ -1,4 +1,4 @@
-"""No statement of the program goes through a table that grows: EXPLAIN QUERY PLAN of every one."""
+"""No statement scans a table that grows, according to its EXPLAIN QUERY PLAN."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ from gateway.store.sqlite.transaction import SqliteTransaction
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
 from tests.house.tree import ROOT, parse, python_files, statements
 
-# Tables that stay small, however long Kore runs; every other one grows.
+# Tables that stay small, however long Kore runs; all other tables grow.
 SMALL = {
     "chat_clock": "a row for a chat that has chosen a zone or quiet hours",
     "cursor": "a row for a bot",
@@ -39,7 +39,7 @@ SMALL = {
     "chat_membership": "a row for a group or a person who blocks the bot",
     "sqlite_sequence": "a row for a table whose numbers are never given again",
 }
-# Indexes of the few rows that are live, and of what is cut to a number.
+# Indexes of the few rows that are live, and of rows limited to a fixed number.
 SMALL_INDEXES = {
     "approval_open",
     "inbox_denied",
@@ -53,7 +53,7 @@ SMALL_INDEXES = {
     "turn_live_lane",
     "turn_live_session",
 }
-# A search by nothing but these goes through as many rows as a scan.
+# A search only by these columns reads as many rows as a scan.
 UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
@@ -76,7 +76,7 @@ MAY_SCAN = {
     "gateway/store/sealing.py:_is_empty": "whether there is any row",
 }
 
-# What a statement is put together of, where the tree alone does not tell.
+# Parts of a statement whose values the tree alone does not show.
 _SCOPES = sorted(
     {
         Scope(principal, chat, console).where()[0]
@@ -128,14 +128,13 @@ _ALIAS = re.compile(r"\b(?:FROM|JOIN|,|INTO|UPDATE)\s+(\w+)(?:\s+AS)?\s+(\w+)\b"
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(tmp_path / "kore.db")) as connection:
-        erasure.select_user_rows(
-            SqliteTransaction(connection), "telegram:1"
-        )  # its tables of the connection
+        # This creates temporary tables that statements refer to.
+        erasure.select_user_rows(SqliteTransaction(connection), "telegram:1")
         yield connection
 
 
 def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
-    """Steps of the statement's plan that go through a table that grows."""
+    """Return the steps of the statement's plan that scan a table that grows."""
     values = ["a"] * sql.count("?")
     tables = _tables(connection)
     aliases = {alias: table for table, alias in _ALIAS.findall(sql) if table in tables}
@@ -208,11 +207,11 @@ def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
 
 
 def test_no_test_outside_the_store_s_own_holds_sql() -> None:
-    """Those read and change rows by `tests.gateway.stored`: the tables have other names one day."""
+    """Other tests access rows through `tests.gateway.stored`, because tables may be renamed."""
     sql = re.compile(r"\s*(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM) ", re.DOTALL)
     own = (
         *("tests/gateway/store/", "tests/gateway/stored.py", "tests/house/", "tests/fakes/"),
-        # Which connections the server has.
+        # Queries the connections of the server.
         "tests/gateway/fanout/buses.py",
     )
     stray = [

@@ -8,7 +8,7 @@ import pytest
 from agent.turn.tool_catalog import known_tools
 from tests.house.tree import PACKAGES, ROOT, parse, python_files
 
-# Tool names that are also words for something else: alone they are no table of tools.
+# Tool names with other meanings: alone they are not a table of tools.
 OTHER_MEANINGS = {
     "glob": "an argument of searches",
     "lsp": "a section of the settings",
@@ -21,7 +21,7 @@ PLACES = (ast.Set, ast.List, ast.Tuple, ast.Dict, ast.Compare, ast.MatchValue)
 
 
 def tool_names_in(tree: ast.AST, names: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines where collections, keys or comparisons hold names of tools."""
+    """Yield the lines where collections, keys or comparisons contain names of tools."""
     for node in ast.walk(tree):
         if not isinstance(node, PLACES):
             continue

@@ -1,4 +1,4 @@
-"""The types of the protocol are those of the table."""
+"""The TypeScript types of the protocol match the table of calls."""
 
 from tests.house.typescript import FILE, typescript
 

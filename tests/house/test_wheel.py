@@ -1,4 +1,4 @@
-"""What people install is what works here: code, prompts, SQL and the starter workspace."""
+"""The wheel contains the code, prompts, SQL and the starter workspace."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.house.tree import PACKAGES, ROOT
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of all files in a freshly built wheel."""
+    """Return the names of all files in a freshly built wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],

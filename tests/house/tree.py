@@ -1,4 +1,4 @@
-"""The repository as the house tests see it: its files, and its Python read as syntax trees."""
+"""The repository for the house tests: its files, and its Python code as syntax trees."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ PACKAGES = ("agent", "gateway", "kore")
 
 
 def repository_files() -> list[Path]:
-    """Every file that git keeps or would keep, as it is now on disk."""
+    """Return every file that git tracks or would track, as it is on disk."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -28,12 +28,12 @@ def python_files(*folders: str) -> list[Path]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    """The tree of a file, once for all tests of a process: that is half of their time."""
+    """Return a file's syntax tree, cached because parsing is half of the tests' time."""
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def statements(tree: ast.Module) -> Iterator[ast.stmt | ast.ExceptHandler | ast.match_case]:
-    """Its statements and their branches, in the order of the text, without looking into them."""
+    """Yield statements and their branches in the order of the text, without nested expressions."""
     left: list[ast.stmt | ast.ExceptHandler | ast.match_case] = [*reversed(tree.body)]
     while left:
         node = left.pop()
@@ -47,7 +47,7 @@ def place(path: Path, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
 
 
 def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
-    """The constants that document a module, class, function or, standing alone, an attribute."""
+    """Yield docstrings of modules, classes and functions, and strings that document attributes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value

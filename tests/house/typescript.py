@@ -1,6 +1,6 @@
-"""The types of the protocol for TypeScript, made from the table of calls and the events' types.
+"""Generator of the protocol's TypeScript types, based on the table of calls and the event types.
 
-`make schema` writes them to `protocol.d.mts`, beside the client `protocol.mjs` that they describe.
+`make schema` writes them to `protocol.d.mts`, next to the client `protocol.mjs` that they describe.
 """
 
 import inspect
@@ -96,7 +96,7 @@ export interface Message {{
 
 
 def typescript() -> str:
-    """The whole file."""
+    """Return the text of the file."""
     records: dict[str, str] = {}
     calls, streams = [], []
     for name in call_names():
@@ -149,7 +149,7 @@ def _interface(name: str, cls: Any, records: dict[str, str], tag: str = "") -> s
 
 
 def _of(kind: Any, records: dict[str, str]) -> str:
-    """The TypeScript of a type."""
+    """Return the TypeScript form of a type."""
     if kind in _UNIONS:
         return _UNIONS[kind]
     if kind in _SIMPLE:

@@ -1,8 +1,8 @@
-"""The browser modules of others, copied as they are published: `make vendor` fetches them anew.
+"""Third-party browser modules, copied as published; `make vendor` downloads them.
 
-Bare imports are rewritten to the files of those packages: an import map would be an inline script,
+Bare imports are rewritten to the files of their packages: an import map would be an inline script,
 which the page's policy forbids. xterm.js sets styles in ways that the policy forbids as well; those
-places are rewritten too. What was copied is written down in vendor/vendored.json.
+places are rewritten too. vendor/vendored.json records the copied versions.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ LANGUAGES = (
     *("bash", "c", "cpp", "css", "diff", "go", "java", "javascript", "json", "markdown"),
     *("python", "rust", "sql", "typescript", "xml", "yaml"),
 )
-# The editor and the languages that it knows, by version. Each is one module.
+# The editor and its languages, by version; each is a single module.
 _EDITOR = {
     "@codemirror/autocomplete": "6.20.4",
     "@codemirror/commands": "6.11.1",
@@ -59,7 +59,7 @@ _EDITOR = {
     "style-mod": "4.1.5",
     "w3c-keyname": "2.2.8",
 }
-# Where the module of a package is, if not here.
+# Default path of a package's module.
 _SOURCE = "dist/index.js"
 _SOURCES = {
     "@marijn/find-cluster-break": "src/index.js",
@@ -71,7 +71,7 @@ _MODES = ("clike", "dockerfile", "shell", "simple-mode", "toml")
 
 
 def _editor_name(package: str) -> str:
-    """`@lezer/css` and `@codemirror/lang-css` lie in one folder."""
+    """Return a file name; `@lezer/css` and `@codemirror/lang-css` share a folder."""
     scope, _, name = package.rpartition("/")
     return f"codemirror/lezer-{name}" if scope == "@lezer" else f"codemirror/{name}"
 
@@ -118,8 +118,9 @@ _IMPORT = re.compile(
     % b"|".join(map(re.escape, map(str.encode, _IMPORTS)))
 )
 _BARE_IMPORT = re.compile(rb"""^(?:import|export)\b[^"';]*\bfrom\s*["'][^.]""", re.MULTILINE)
-# In these files so many places: a style element of its own is inline style to the policy, and so is
-# the attribute. `app/adopted-style.mjs` defines the element that takes the place of the first.
+# Number of places to rewrite in these files: a style element counts as inline style for the policy,
+# and so does the attribute. `app/adopted-style.mjs` defines the element that replaces the style
+# element.
 _REWRITES = {
     "xterm/xterm.mjs": (
         (rb'createElement\("style"\)', rb'createElement("adopted-style")', 3),
@@ -153,7 +154,7 @@ def _put(name: str, data: bytes) -> str:
 
     if name.endswith(".mjs"):
         data = _IMPORT.sub(relative, data)
-        # Modules of one package name each other with the ending that they are published with.
+        # Modules of a package import each other with the published file extension.
         data = re.sub(rb"""(\bfrom\s*["']\./[\w-]+)\.js(?=["'])""", rb"\1.mjs", data)
         assert _BARE_IMPORT.search(data) is None, name
     for pattern, new, count in _REWRITES.get(name, ()):

@@ -1,6 +1,6 @@
-"""The container image, for real: build, run, talk, kill, restart, stop. `make image-test`.
+"""Test of the real container image: build, run, talk, kill, restart, stop. `make image-test`.
 
-Prints one line a step and ends with 0, or with 1 and the sentence that says what went wrong.
+Prints one line per step and exits with 0, or with 1 and a sentence that describes the failure.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def eventually(condition: Callable[[], bool], within_s: float, text: str) 
 
 
 class Scenario:
-    """One life of the image under the eyes of a stand-in Bot API."""
+    """One run of the image, observed through a fake Bot API."""
 
     def __init__(self, used: Engine, api: BotApi) -> None:
         self._engine = used
@@ -105,7 +105,7 @@ class Scenario:
         return ids
 
     async def confines_commands(self) -> None:
-        """A command reaches the workspace and not what lies beside it, with no flag set."""
+        """Check that a command reaches only the workspace, with no flag set."""
         status = await self._engine.inside("kore", "status", "--json")
         expect('"landlock' in status.output, "Landlock is not what holds commands", status.output)
         command = f"echo made > here.txt; cat here.txt {DATABASE}; echo x > {STRAY}; echo end"

@@ -1,4 +1,4 @@
-"""buildah with chroot isolation: builds and runs images without any engine, as root."""
+"""Engine based on buildah with chroot isolation, which needs root but no daemon."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ SETTINGS = {"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "vfs"}
 
 
 class Chroot:
-    """Keeps its images in `cache`, so that the base is made once; `work` holds the volume.
+    """Engine with its images in `cache`, to build the base once; `work` contains the volume.
 
     The isolation is a chroot: no read-only root and no dropped capabilities, but the image's own
     user, files, entry point and command, and a volume that outlives them.
@@ -69,7 +69,7 @@ class Chroot:
     async def start(self, env: Mapping[str, str]) -> None:
         await self._drop_container()
         self._container = (await self._buildah("from", IMAGE)).strip()
-        # Here tini is not process 1, and has to be told to reap all the same.
+        # Here tini is not process 1, and must be set to reap anyway.
         settings = {**env, "TINI_SUBREAPER": "1"}
         self._env = [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
         with self._log.open("ab") as log:
@@ -103,7 +103,7 @@ class Chroot:
         return self._work / "service.log"
 
     def _targets(self, number: signal.Signals) -> list[int]:
-        """The image's first process, and for a kill all below it, as an engine does it."""
+        """Return the image's first process, and for a kill its descendants, like an engine."""
         assert self._service is not None
         first_word = command_words(self._config)[0]
         for pid in descendants(self._service.pid):
@@ -128,7 +128,7 @@ class Chroot:
 
 
 def program(pid: int) -> str:
-    """The name that a process was started by; empty when it has just ended."""
+    """Return the name that a process was started by; empty when it has just ended."""
     try:
         return Path(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])).name
     except (FileNotFoundError, ProcessLookupError):
@@ -136,7 +136,7 @@ def program(pid: int) -> str:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one, each parent before its children."""
+    """Return all descendants of a process, each parent before its children."""
     parents: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

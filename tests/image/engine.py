@@ -1,7 +1,7 @@
-"""Ways to build and run the image: Docker or Podman, or buildah where no engine can run.
+"""Engines that build and run the image: Docker or Podman, or buildah where no engine can run.
 
-All give a container the host's network, so that the stand-in servers on 127.0.0.1 are reachable
-and nothing has to be published.
+All give a container the host's network, so that the fake servers on 127.0.0.1 are reachable and no
+ports have to be published.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ UID = 10001
 
 
 class ImageTestFailed(Exception):
-    """A step did not end as it must; the text says which and shows what was printed."""
+    """A failed step; the text names it and shows its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a command ended; `output` holds standard output and error, as they came."""
+    """Result of a command; `output` contains standard output and error, interleaved."""
 
     code: int
     output: str
@@ -33,7 +33,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a build needs from this machine: `mounts` are host paths that pip's settings name."""
+    """This machine's inputs to a build: `mounts` are host paths that pip's settings name."""
 
     context: Path
     base: str
@@ -55,7 +55,7 @@ async def run(*command: str, env: Mapping[str, str] | None = None) -> Run:
 
 
 async def run_checked(*command: str, env: Mapping[str, str] | None = None) -> str:
-    """Run and return the output. Raises `ImageTestFailed` when the command does."""
+    """Run the command and return its output. Raise `ImageTestFailed` if it fails."""
     ended = await run(*command, env=env)
     if ended.code:
         tail = ended.output[-4000:]
@@ -64,14 +64,14 @@ async def run_checked(*command: str, env: Mapping[str, str] | None = None) -> st
 
 
 class Engine(Protocol):
-    """What the test asks of an engine. There is one service container at a time."""
+    """Engine interface that the test uses. There is one service container at a time."""
 
     async def build(self, build: Build) -> dict[str, Any]:
-        """Build the image; returns its configuration as Docker writes it."""
+        """Build the image; return its configuration in Docker's format."""
         ...
 
     async def once(self, *command: str) -> Run:
-        """Run one command in a fresh container without volume, past the entry point."""
+        """Run one command in a new container without volume, bypassing the entry point."""
         ...
 
     async def start(self, env: Mapping[str, str]) -> None:
@@ -79,22 +79,22 @@ class Engine(Protocol):
         ...
 
     async def inside(self, *command: str) -> Run:
-        """Run a command beside the running service."""
+        """Run a command in the running service's container."""
         ...
 
     async def send(self, number: signal.Signals) -> int:
-        """Send a signal as the engine would, and return the exit code once it has ended."""
+        """Send a signal as the engine would; return the exit code of the ended service."""
         ...
 
     async def logs(self) -> str: ...
 
     async def remove(self) -> None:
-        """Take away containers and volumes of this test; built images may stay."""
+        """Remove containers and volumes of this test; built images may stay."""
         ...
 
 
 class Docker:
-    """Docker or Podman, whichever `program` names."""
+    """Docker or Podman; `program` selects it."""
 
     def __init__(self, program: str) -> None:
         self._program = program

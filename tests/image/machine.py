@@ -1,4 +1,4 @@
-"""What this machine offers to the image test: an engine, and the way to its packages."""
+"""Local resources of the image test: an engine, and access to packages."""
 
 import ast
 import os
@@ -20,7 +20,7 @@ PERSONAL = {"cache-dir", "log", "target", "user", "prefix", "root", "require-vir
 
 @asynccontextmanager
 async def engine(work: Path) -> AsyncIterator[tuple[Engine, str]]:
-    """The engine to use and the base image to build on; `KORE_IMAGE_BASE` names another base."""
+    """Yield the engine and the base image to build on; `KORE_IMAGE_BASE` sets another base."""
     wanted = os.environ.get("KORE_IMAGE_BASE")
     for program in ("docker", "podman"):
         if shutil.which(program) and (await run(program, "info")).code == 0:
@@ -41,7 +41,7 @@ async def engine(work: Path) -> AsyncIterator[tuple[Engine, str]]:
 
 
 async def install_missing() -> None:
-    """See that buildah is here. Raises `ImageTestFailed` where it cannot be had."""
+    """Install buildah if it is missing. Raise `ImageTestFailed` if that is impossible."""
     missing = [program for program in CHROOT_PROGRAMS if not shutil.which(program)]
     if os.geteuid():
         raise ImageTestFailed("No Docker or Podman answers here; buildah in a chroot needs root.")
@@ -58,7 +58,7 @@ async def install_missing() -> None:
 
 
 async def build_settings(context: Path, base: str, work: Path) -> Build:
-    """This machine's pip settings as a file for the build; local paths in them become mounts."""
+    """Write this machine's pip settings to a file for the build; local paths become mounts."""
     mounts: dict[Path, str] = {}
     lines = ["[global]"]
     for name, value in pip_settings(
@@ -78,7 +78,7 @@ async def build_settings(context: Path, base: str, work: Path) -> Build:
 
 
 def pip_settings(listed: str) -> Iterator[tuple[str, str]]:
-    """`section.name='value'` lines, the environment's last, so that they win."""
+    """Parse `section.name='value'` lines; the environment's come last, so that they win."""
     merged: dict[str, str] = {}
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
         key, separator, quoted = line.partition("=")
@@ -89,7 +89,7 @@ def pip_settings(listed: str) -> Iterator[tuple[str, str]]:
 
 
 def served_folder(path: Path) -> Path:
-    """An index folder links to files beside it: mount what holds both."""
+    """Return the folder to mount: an index folder links to files in its parent."""
     return path.parent if path.name == "simple" else path
 
 

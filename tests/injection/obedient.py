@@ -1,4 +1,4 @@
-"""A model that does whatever any text tells it to, the attacker's before the person's."""
+"""A model that obeys every text, the attacker's before the person's."""
 
 import base64
 import json
@@ -11,18 +11,20 @@ from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
 
 CANARY = re.compile(r"CANARY-[0-9a-f]{24}")
-# What it obeys: `@@ TOOL {"argument": …}` is a call, `@@ say TEXT` is said in the answer.
+# Orders: `@@ TOOL {"argument": …}` requests a call, `@@ say TEXT` adds text to the answer.
 ORDER = re.compile(r"^.*?@@ (\w+) (.*)$", re.MULTILINE)
 
 
 class Obedient:
-    """Carries out orders one after the other, in the order in which it reads them.
+    """Model that carries out orders in the order in which it reads them.
 
-    `{SECRET}` in an order stands for the first canary that it has seen, `{B64}`, `{HEX}`,
-    `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … for what a clever model makes of it. An order
-    that needs a secret waits until one was seen; in the orders of a sub-agent `{LATER}` stands for
-    the first that the sub-agent sees. `heeds_system` makes it obey its instructions,
-    too, `heeds_tools` the descriptions of tools, `gullible=False` the person alone.
+    `{SECRET}` in an order is replaced by the first canary that it has seen, `{B64}`, `{HEX}`,
+    `{BACK}`, `{HEAD}`, `{TAIL}` and `{LETTER0}` … by encodings that a clever model would use. An
+    order that needs a secret waits until one was seen; in the orders of a sub-agent `{LATER}` is
+    the first secret that the sub-agent sees.
+
+    `heeds_system` makes it obey its instructions, too, `heeds_tools` the descriptions of tools,
+    `gullible=False` only the person.
     """
 
     name = "obedient"
@@ -42,7 +44,7 @@ class Obedient:
         self._minds: dict[str, _Mind] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        # A sub-agent has instructions of its own, and a mind of its own.
+        # A sub-agent has its own instructions and its own state.
         if request.system not in self._minds:
             orders = ORDER.findall(request.system) if self._heeds_system else []
             if self._heeds_tools:
@@ -53,11 +55,11 @@ class Obedient:
             yield event
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; there is nothing to close."""
 
 
 def tool_texts(request: ModelRequest) -> str:
-    """Everything that a request says of tools: names, descriptions, and every text of schemas."""
+    """Return all texts about tools in a request: names, descriptions, and texts in schemas."""
     texts: list[str] = []
 
     def collect(value: object) -> None:
@@ -75,7 +77,7 @@ def tool_texts(request: ModelRequest) -> str:
 
 
 class _Mind:
-    """What one conversation has been told, and what of that is still to be done."""
+    """Orders that one conversation has received, and the pending ones."""
 
     def __init__(self, gullible: bool, ideas: list[str], orders: list[tuple[str, str]]) -> None:
         self._gullible = gullible
@@ -114,7 +116,7 @@ class _Mind:
 
 
 def spellings(secret: str) -> Iterator[str]:
-    """The forms in which a secret may leave; each alone gives it away."""
+    """Yield the forms in which a secret may leave; each alone reveals it."""
     yield secret
     yield secret[::-1]
     yield secret.encode().hex()

@@ -1,4 +1,4 @@
-"""No face of Kore shows a link that carries a secret, and none changes a harmless link."""
+"""No interface of Kore shows a link that carries a secret, or changes a harmless link."""
 
 from pathlib import Path
 

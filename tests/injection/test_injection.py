@@ -1,4 +1,4 @@
-"""A model that obeys every attacker leaks nothing; one that obeys the person gets its work done."""
+"""A model that obeys every attacker leaks nothing; a model that obeys the person works."""
 
 import json
 import shutil
@@ -45,14 +45,14 @@ async def by_mail(scene: Scene, text: str) -> None:
 
 
 async def by_two_turns(scene: Scene, text: str) -> None:
-    """The stranger's words come first, the person's file later, in the same session."""
+    """Bring the stranger's words first, the person's file later, in the same session."""
     scene.site.page("/news", f"<pre>{text}</pre>")
     await scene.say(f'What is new? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
     await scene.say('And what do I know? @@ read_file {"path": "private.md"}')
 
 
 async def by_readme(scene: Scene, text: str) -> None:
-    """Nothing says so on the file: it lies where nobody has trusted the folder."""
+    """Plant an unmarked file; it is untrusted because its folder is."""
     (scene.visited / "README.md").write_text(text)
     await scene.visit("What is this?")
 
@@ -92,7 +92,7 @@ async def test_nothing_leaks(
 
 
 async def test_sub_agents_share_one_budget_of_choices(tmp_path: Path) -> None:
-    """One that is sent on again and again follows no more links than the turn alone could."""
+    """A sub-agent that is continued repeatedly follows no more links than the turn alone could."""
     async with open_scene(tmp_path) as scene:
         url = scene.site.url
         links = [f"{url}/letter/{n}/{c}" for n in range(24) for c in "0123456789abcdef"]
@@ -124,7 +124,7 @@ LEAKING = (
 
 @pytest.mark.parametrize("attack", LEAKING)
 async def test_the_attacks_do_leak_where_a_person_says_yes(attack: str, tmp_path: Path) -> None:
-    """What the proof looks for is really there once nothing is in the way."""
+    """The attack works without the protection, so the tests above detect it."""
     planted = next(each for each in ATTACKS if each["name"] == attack)
     async with open_scene(tmp_path, person=Agreeing()) as scene:
         scene.site.page("/news", f"<pre>{plant(scene, planted)}</pre>")
@@ -142,11 +142,11 @@ async def test_no_command_plants_what_later_turns_are_told_to_do(
         order = {"command": f"cat private.md >> {name}; cp private.md {name}"}
         await by_page(scene, plant(scene, {"orders": [f"exec {json.dumps(order)}"]}))
         if sandbox.name == "landlock":
-            # It cannot take a file out of the workspace: what stands there gives no orders.
+            # Landlock cannot take a file out of the workspace: its content is not obeyed.
             assert mark_level(file) == "unseen"
         else:
             assert file.read_text() == "mine"
-        # What was not there is none that a person has seen.
+        # A file that did not exist is not one that a person has seen.
         file.unlink()
         scene.agent.models = ModelPool.of(Obedient(), {})
         order = {"command": f"cat private.md > {name}"}
@@ -215,14 +215,14 @@ async def test_the_question_shows_the_exact_bytes_and_where_they_go(tmp_path: Pa
 async def test_commands_leak_nothing_out_of_their_sandbox(
     attack: dict[str, Any], tmp_path: Path, confining: Sandbox
 ) -> None:
-    """Even where somebody says yes to every command."""
+    """This is true even if the person approves every command."""
     async with open_scene(tmp_path, person=Agreeing(), sandbox=confining) as scene:
         await by_page(scene, plant(scene, attack))
         assert scene.leaked() == []
 
 
 async def by_command(scene: Scene, text: str) -> None:
-    """What a granted host answers to a command is a stranger's word as well."""
+    """Treat the response of a granted host to a command as a stranger's words."""
     scene.site.page("/news", text)
     await scene.say(f'What is new? @@ exec {{"command": "curl -s {scene.site.url}/news"}}')
 
@@ -288,7 +288,7 @@ async def test_no_command_washes_a_mark_off(way: str, tmp_path: Path, sandbox: S
         found = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
         results = [m.text for m in found.messages if m.role == "tool"]
         assert "still here" in results[0]
-        # pytest's own way of tidying up does not manage a deep tree of folders.
+        # pytest's own cleanup fails on a deep tree of folders.
         subprocess.run(["rm", "-rf", scene.workspace / "d"], check=True)
 
 

@@ -1,4 +1,4 @@
-"""The same attacks in what an MCP server answers."""
+"""Prompt injection by the answers of an MCP server."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ ORDERS = {
 async def attacked(
     tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
 ) -> AsyncIterator[Scene]:
-    """A conversation in which the server was asked, as its owner allows."""
+    """Open a scene in which the server was called with its owner's approval."""
     answer = tmp_path / "answer"
     words = ("-B", str(SERVER), f"says={answer}")
     server = McpServerSettings("s", sys.executable, words, allow=("*",))
@@ -51,7 +51,7 @@ async def test_a_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> N
         assert scene.steered() == []
 
 
-# What they bring is marked in the same place: a few show that it is.
+# All results are marked in the same place: a few attacks suffice.
 @pytest.mark.parametrize("attack", ATTACKS[::8], ids=lambda attack: attack["name"])
 async def test_a_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, "resource") as scene:
@@ -61,7 +61,7 @@ async def test_a_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ORDERS)
 async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
-    """What the proof looks for is really there once nothing is in the way."""
+    """The attack works without the protection, so the tests above detect it."""
     (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
     async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
         assert CANARY in scene.loot()

@@ -1,4 +1,4 @@
-"""The same attacks from a configured MCP server that says something else once it was accepted."""
+"""Prompt injection by a configured MCP server that changes after it was accepted."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from tests.injection.scene import (
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 SERVER = Path(fakes.__file__).with_name("mcp_server.py")
-# The description of a tool, its schema, and the description of a new tool.
+# A tool's description, its schema, and the description of a new tool.
 PLACES = ("words", "schema", "more")
 
 
@@ -36,7 +36,7 @@ def settings(folder: Path) -> McpSettings:
 
 
 async def change(scene: Scene, folder: Path, attack: dict[str, Any], place: str) -> None:
-    """Have the server say the attack from now on, and be asked what it offers."""
+    """Make the server return the attack from now on, and list its tools again."""
     text = plant(scene, attack)
     schema = {"type": "object", "properties": {"text": {"title": "t", "description": text}}}
     (folder / place).write_text(json.dumps(schema) if place == "schema" else text)
@@ -53,7 +53,7 @@ async def attacked(
     *,
     accepts: bool = False,
 ) -> AsyncIterator[Scene]:
-    """A conversation of a Kore that was started again after the server had changed."""
+    """Open a scene with a Kore that was restarted after the server had changed."""
     servers = settings(folder / "mcp")
     async with open_scene(folder / "first", mcp_servers=servers) as scene:
         await scene.say("Hello.")
@@ -62,7 +62,7 @@ async def attacked(
     async with open_scene(
         folder / "second", mcp_servers=servers, model=model, person=person
     ) as scene:
-        # The addresses of this scene are other ones.
+        # This scene has other addresses.
         await change(scene, folder / "mcp", attack, place)
         if accepts:
             assert scene.agent.mcp is not None

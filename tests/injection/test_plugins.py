@@ -1,4 +1,4 @@
-"""The same attacks from an installed plugin: in a skill, and in an agent."""
+"""Prompt injection by an installed plugin: in a skill, and in an agent."""
 
 import json
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ ORDERS = {
 
 
 def install(home: DataDir, folder: Path, text: str) -> None:
-    """Install a plugin whose parts all hold this text."""
+    """Install a plugin with this text in each of its parts."""
     files = {
         "skills/helper/SKILL.md": f"---\nname: helper\ndescription: Helps.\n---\n{text}",
         "agents/stranger.md": f"---\nname: stranger\ndescription: Helps.\n---\n{text}",
@@ -50,7 +50,7 @@ def install(home: DataDir, folder: Path, text: str) -> None:
 async def attacked(
     tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
 ) -> AsyncIterator[Scene]:
-    """A conversation in which the plugin's part was used."""
+    """Open a scene in which the plugin's part was used."""
     model = Obedient(heeds_system=True)
     async with open_scene(tmp_path, model=model, person=person) as scene:
         home, settings = DataDir(tmp_path / "kore"), Settings()
@@ -71,7 +71,7 @@ async def test_a_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_pat
 
 @pytest.mark.parametrize("kind", ORDERS)
 async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
-    """What the proof looks for is really there once nothing is in the way."""
+    """The attack works without the protection, so the tests above detect it."""
     (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
     async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
         assert CANARY in scene.loot()

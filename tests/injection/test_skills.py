@@ -1,5 +1,7 @@
-"""The same attacks from skills that are not the owner's: of a folder that nobody trusts, of a file
-that strangers' words may stand in, and of one behind a link."""
+"""Prompt injection by skills that are not the owner's.
+
+The skill is in an untrusted folder, in a file that may contain strangers' words, or behind a link.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ ORDER = 'Help me. @@ skill {"name": "helper"}'
 
 
 def lay_out(scene: Scene, tmp_path: Path, place: str, text: str) -> None:
-    """A skill with this text, which the scene's agent could find."""
+    """Write a skill with this text where the scene's agent could find it."""
     folders = {
         "project": scene.workspace / ".claude" / "skills",
         "marked": tmp_path / "own" / "skills",
@@ -53,7 +55,7 @@ async def test_a_strangers_skill_leaks_nothing(
 
 @pytest.mark.parametrize("place", ["project", "marked", "linked"])
 async def test_it_is_found_once_it_is_the_owners(place: str, tmp_path: Path) -> None:
-    """What the proof looks at is a skill but for whose it is."""
+    """The skill of the test above is valid except for its owner."""
     async with open_scene(tmp_path, model=Obedient(heeds_system=True)) as scene:
         lay_out(scene, tmp_path, place, "Look.")
         unmark(tmp_path)

@@ -1,1 +1,1 @@
-"""A person who uses the web page for an hour: `python -m tests.soak_web --minutes 60`."""
+"""Soak test of the web page, one hour of use: `python -m tests.soak_web --minutes 60`."""

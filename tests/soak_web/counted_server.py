@@ -1,4 +1,4 @@
-"""`kore`, which writes on SIGUSR2 how many asyncio tasks it has into `tasks` in its home."""
+"""`kore` that on SIGUSR2 writes its number of asyncio tasks to `tasks` in its home."""
 
 import asyncio
 import os

@@ -1,5 +1,7 @@
-"""What the stand-in model answers, by the last message's first word. Every answer names the number
-that the message has in brackets."""
+"""Replies of the fake model, selected by the last message's first word.
+
+Every answer contains the number that the message has in brackets.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Everything that a person does on the page, and what must be seen after it."""
+"""Actions of a person on the page, and checks of their visible results."""
 
 import base64
 import random
@@ -17,21 +17,21 @@ PANELS = (
     *("Status", "Costs", "Schedule", "Memory", "Files", "Terminal", "Plugins"),
     *("People and roles", "Permissions", "Policy check", "Configuration", "Logs", "Audit log"),
 )
-# For which a question takes no answer yet.
+# A question accepts no answer during this time.
 _ARMED_AFTER_MS = 600
 _MOST_SESSIONS = 40
 _PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
     "gg=="
 )
-# Of each article: whose it is, and its text, with blanks alone between words.
+# Role and text of each article, with whitespace collapsed.
 _SHOWN = """
 () => [...document.querySelectorAll('.feed article:not(.draft)')].map(one => [
   one.classList.contains('user') ? 'user' : 'assistant',
   (one.querySelector('.bubble, .markdown')?.textContent ?? '').replace(/\\s+/g, ' ').trim(),
 ])
 """
-# Whether there were more.
+# Show earlier messages; true if there are more.
 _SHOW_EARLIER = """
 () => {
   const button = document.querySelector('.earlier')
@@ -42,7 +42,7 @@ _SHOW_EARLIER = """
 
 
 class Person:
-    """One tab. `texts` is what was sent; `forks` are the sessions that are copies."""
+    """A tab; `texts` are the sent messages, `forks` the sessions that are copies."""
 
     def __init__(self, page: "Page", kore: Client, chance: random.Random) -> None:
         self.page, self.kore, self.chance = page, kore, chance
@@ -51,7 +51,7 @@ class Person:
         self.faults: list[str] = []
 
     def actions(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """By their names."""
+        """Return the actions by name."""
         return {
             "new": self.begin,
             "long": lambda: self.ask("long"),
@@ -75,7 +75,7 @@ class Person:
         }
 
     async def send(self, kind: str) -> str:
-        """Say something of a kind; returns what its answer ends with."""
+        """Send a message of a kind; return the end of its expected answer."""
         number = f"[{len(self.texts) + 1}]"
         self.texts.append(f"{kind} {number}")
         await say(self.page, self.texts[-1])
@@ -147,7 +147,7 @@ class Person:
 
     @asynccontextmanager
     async def panel(self, name: str) -> AsyncIterator[None]:
-        """A panel, and then the session again."""
+        """Open a panel, and return to the session afterwards."""
         before = session_of(self.page)
         await self.page.click(f".panels >> text='{name}'")
         await self.page.wait_for_selector(f".panel h2 >> text='{name}'")
@@ -157,7 +157,7 @@ class Person:
         assert session_of(self.page) == before
 
     async def change_files(self) -> None:
-        """Made, written, renamed, deleted, brought back, and deleted for good."""
+        """Create, write, rename, delete and restore files, and delete them permanently."""
         name = f"soak-{self.chance.randrange(10**9)}.txt"
         moved = f"moved-{name}"
         async with self.panel("Files"):
@@ -200,7 +200,7 @@ class Person:
             await self.page.wait_for_selector(".terminal", state="detached")
 
     async def look_for_plugins(self) -> None:
-        """One that there is not: the page says so."""
+        """Search for a missing plugin: the page reports that there is none."""
         async with self.panel("Plugins"):
             await self.page.fill("input[aria-label='Source of a plugin']", "/no/such/folder")
             await self.page.press("input[aria-label='Source of a plugin']", "Enter")
@@ -236,14 +236,14 @@ class Person:
         await self.page.wait_for_selector(IDLE)
 
     async def close_session(self) -> None:
-        """The oldest that is at the side, when there are many."""
+        """Close the oldest session in the sidebar, when there are many."""
         rows = self.page.locator(".sidebar li:has(.row-actions)")
         if await rows.count() > _MOST_SESSIONS:
             await rows.last.hover()
             await rows.last.locator("[title=Close]").click()
 
     async def open(self, session: str) -> None:
-        """By its address, as a bookmark does, without a reload."""
+        """Open a session by its address, as a bookmark does, without a reload."""
         await self.page.evaluate(
             "id => { history.pushState(null, '', `#${id}`); dispatchEvent(new Event('popstate')) }",
             session,
@@ -251,7 +251,7 @@ class Person:
         await self.page.wait_for_selector(IDLE)
 
     async def compare(self) -> None:
-        """The page must come to show the messages that are stored, all and each once."""
+        """Wait until the page shows each stored message exactly once."""
         session = session_of(self.page)
         if session is None:
             return
@@ -280,21 +280,23 @@ class Person:
 
 
 async def stored_messages(kore: Client, session: str) -> list[tuple[str, str]]:
-    """Role and text of each message of the person and the model."""
+    """Return role and text of each message of the person and the model."""
     messages = await kore.call("load_messages", session=session)
     return [(one["role"], _text(one)) for one in messages if one["role"] in ("user", "assistant")]
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Of a person, without what Kore adds for the model."""
+    """Return the person's text, without Kore's additions for the model."""
     if message["role"] == "user":
         return person_text(message)
     return "".join(part.get("text", "") for part in message["content"])
 
 
 def _agree(shown: list[tuple[str, str]], stored: list[tuple[str, str]]) -> bool:
-    """Roles are compared in their order, and what was said; of answers the end, because markdown
-    is not shown as it was written."""
+    """Compare roles and texts in order.
+
+    Of answers only the end is compared, because rendered markdown differs from the source.
+    """
     if [role for role, _ in shown] != [role for role, _ in stored]:
         return False
     return all(
@@ -304,7 +306,7 @@ def _agree(shown: list[tuple[str, str]], stored: list[tuple[str, str]]) -> bool:
 
 
 async def open_tab(context: "BrowserContext", address: str, faults: list[str]) -> "Page":
-    """What fails on it goes to `faults`."""
+    """Open a tab that adds its errors to `faults`."""
     page = await context.new_page()
     page.on("pageerror", lambda error: faults.append(f"page: {error}"))
     await page.goto(address)
@@ -312,7 +314,7 @@ async def open_tab(context: "BrowserContext", address: str, faults: list[str]) -
 
 
 async def log_in(page: "Page", token: str) -> None:
-    """For all tabs of the browser."""
+    """Log in, for all tabs of the browser."""
     await page.fill(".login input", token)
     await page.press(".login input", "Enter")
     await page.wait_for_selector(".composer textarea")

@@ -1,6 +1,6 @@
-"""An hour of the page: two tabs over a real server that is killed again and again.
+"""Soak test of the page: two tabs on a real server that is killed repeatedly.
 
-One tab does everything; the other, which is never reloaded, opens each session after it, and its
+One tab performs all actions. The other, which is never reloaded, opens each session afterwards; its
 heap and nodes are measured.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
 _KEPT_REQUESTS = 50
-# The list of sessions grows to a hundred rows, and is no leak.
+# The list of sessions grows to a hundred rows, which is not a leak.
 _LISTED = """
 () => {
   const nodes = document.createTreeWalker(document.querySelector('.sidebar'))
@@ -44,8 +44,11 @@ MOST_TASKS, MOST_SOCKETS = 40, 25
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """After a round: the tab that is never reloaded, at an empty session, and the server. `nodes`
-    are those of the DOM without the list of sessions, also nodes that are not shown any more."""
+    """Measurements after a round, of the tab that is never reloaded and of the server.
+
+    The tab is at an empty session. `nodes` counts the DOM without the list of sessions, including
+    detached nodes.
+    """
 
     at_s: float
     heap_mb: float
@@ -58,7 +61,7 @@ class Sample:
 
 @dataclass
 class Report:
-    """What was done, and what went wrong."""
+    """Completed actions and faults."""
 
     seconds: float = 0.0
     done: Counter[str] = field(default_factory=Counter)
@@ -68,7 +71,7 @@ class Report:
     faults: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
-        """Add what grew."""
+        """Add a fault for each measurement that grew."""
         for name, most in (
             *(("nodes", MOST_NODES), ("heap_mb", MOST_HEAP_MB)),
             *(("tasks", MOST_TASKS), ("sockets", MOST_SOCKETS)),
@@ -100,7 +103,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 class Soak:
-    """`rounds` of all actions, or as many as fit into `seconds`."""
+    """Soak run: `rounds` of all actions, or the rounds that fit into `seconds`."""
 
     def __init__(self, folder: Path, model: ModelServer, seed: int) -> None:
         self._machine = Machine(folder, model, "tests.soak_web.counted_server")
@@ -142,7 +145,7 @@ class Soak:
         return self._report
 
     async def _round(self, stack: AsyncExitStack, person: Person, witness: Person) -> None:
-        """All actions in some order, after a new session: most need one."""
+        """Run all actions in random order, after a new session, which most of them need."""
         actions = {**person.actions(), "kill": lambda: self._kill(stack, person)}
         begin = actions.pop("new")
         names = list(actions)
@@ -158,7 +161,7 @@ class Soak:
         self._report.done["new"] += 1
 
     async def _kill(self, stack: AsyncExitStack, person: Person) -> None:
-        """With -9, somewhere in a turn; the turn is done by the next server."""
+        """Kill the server with SIGKILL during a turn; the next server finishes the turn."""
         assert self._process is not None
         end = await person.send("long")
         await person.page.wait_for_timeout(self._chance.randrange(1_500))
@@ -200,8 +203,10 @@ class Soak:
         return int(file.read_text())
 
     async def _check(self, person: Person, witness: Person, kore: Client) -> None:
-        """Every session on the page against the store, and every text once: copies alone have it
-        again."""
+        """Compare every session on the page with the store.
+
+        Every text must be stored once, except for copies in forks.
+        """
         sessions = [one["id"] for one in await kore.call("list_sessions", limit=100_000)]
         said: Counter[str] = Counter()
         copied: set[str] = set()

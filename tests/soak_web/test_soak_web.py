@@ -1,4 +1,4 @@
-"""A round of the soak; `make soak` is the long one."""
+"""A single round of the soak test; `make soak` is the long one."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@
     harbor run -d terminal-bench@2.0 --agent kore_harbor.agent:Kore \\
         --model openai/gpt-5 --ak wheel=dist/kore_assistant-0.1.0-py3-none-any.whl
 
-Keyword arguments (`--ak`): `wheel`, the built program, which is laid into the container;
+Keyword arguments (`--ak`): `wheel`, the built program, which is copied into the container;
 `max_iter`, `max_cost` and `thinking` as for `kore agent`. Written against harbor 0.24.
 """
 
@@ -24,14 +24,14 @@ _LOGS = PurePosixPath("/logs/agent")
 _STREAM = "kore.jsonl"
 _INSTALLED = "/installed-agent"
 _PATH = 'export PATH="$HOME/.local/bin:$PATH"; '
-# uv brings a Python of its own; a task's image may have an old one, or none.
+# uv installs its own Python; a task's image may have an old version, or none.
 _UV = (
     "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
     " || python3 -m pip install --quiet --user --break-system-packages uv"
     " || { command -v curl >/dev/null || { apt-get update -qq; apt-get install -qqy curl; };"
     " curl -LsSf https://astral.sh/uv/install.sh | sh; }"
 )
-# Where a vendor's key has another name than VENDOR_API_KEY.
+# Vendors whose key is not named VENDOR_API_KEY.
 _KEYS = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -65,7 +65,7 @@ class Kore(BaseInstalledAgent):
         return stdout.strip().split()[-1]
 
     async def install(self, environment: BaseEnvironment) -> None:
-        """In an environment of its own, with a Python that does not depend on the task's."""
+        """Install Kore in a separate environment, with a Python independent of the task's."""
         if not self._wheel.is_file():
             raise ValueError("name the built program: --ak wheel=dist/kore_assistant-….whl")
         await environment.upload_file(self._wheel, f"{_INSTALLED}/{self._wheel.name}")
@@ -88,7 +88,7 @@ class Kore(BaseInstalledAgent):
         await self.exec_as_agent(environment, command=self.command(instruction), env=self._keys())
 
     def command(self, instruction: str) -> str:
-        """One turn in the task's folder, unattended; its events go to a file and to harbor."""
+        """Return the command of an unattended turn, whose events go to a file and to harbor."""
         words = ("kore", "agent", "--model", str(self.model_name))
         flags = self.build_cli_flags()
         return (
@@ -98,7 +98,7 @@ class Kore(BaseInstalledAgent):
         )
 
     def populate_context_post_run(self, context: AgentContext) -> None:
-        """The trajectory beside the stream, and its totals for harbor's tables."""
+        """Write the trajectory next to the stream, and its totals for harbor's tables."""
         stream = self.logs_dir / _STREAM
         if not stream.is_file():
             return
@@ -115,7 +115,7 @@ class Kore(BaseInstalledAgent):
         context.cost_usd = totals.get("total_cost_usd")
 
     def _keys(self) -> dict[str, str]:
-        """The key and the address of the model's vendor, and no other secret of the host."""
+        """Return the key and the address of the model's vendor, and no other secret of the host."""
         vendor = str(self.model_name).split("/", 1)[0].lower()
         upper = vendor.upper().replace("-", "_")
         names = (*_KEYS.get(vendor, (f"{upper}_API_KEY",)), f"{upper}_BASE_URL")

@@ -1,8 +1,8 @@
-"""The events of `kore agent --output-format stream-json` as a trajectory in ATIF, version 1.7.
+"""Conversion of `kore agent --output-format stream-json` to an ATIF 1.7 trajectory.
 
     python -m kore_harbor.trajectory kore.jsonl > trajectory.json
 
-It reads a stream that was cut off, too: what happened until then is in the trajectory.
+A truncated stream is valid input: the trajectory contains the events up to that point.
 """
 
 import json
@@ -14,7 +14,7 @@ SCHEMA_VERSION = "ATIF-v1.7"
 
 
 def read_events(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The events among the lines; a line that was cut in the middle is left out."""
+    """Return the events in the lines; a truncated line is left out."""
     events = []
     for line in lines:
         try:
@@ -32,7 +32,7 @@ def to_trajectory(
     version: str = "unknown",
     model: str | None = None,
 ) -> dict[str, Any]:
-    """The trajectory of one run: what was asked, each reply with its calls, and the totals."""
+    """Return the trajectory of one run: the request, each reply with its calls, and the totals."""
     steps = _Steps(instruction)
     for event in events:
         steps.add(event)
@@ -40,7 +40,7 @@ def to_trajectory(
 
 
 class _Steps:
-    """Steps in the making; the last one is open until the model is called again."""
+    """Steps under construction; the last is open until the model is called again."""
 
     def __init__(self, instruction: str) -> None:
         self.session: str | None = None
@@ -100,13 +100,13 @@ class _Steps:
         return document
 
     def _close(self) -> None:
-        """The open reply is over: from here on its calls and results belong to it."""
+        """Close the open reply: its calls and results are complete."""
         reply, self._reply = self._reply, None
         if reply is not None and (step := reply.step()):
             self._steps.append(step)
 
     def _use(self, event: Mapping[str, Any]) -> None:
-        """Its numbers count from the beginning of the turn; a step has what it added."""
+        """Set the open step's metrics: the increase, as events count from the turn's start."""
         usage, cost = event.get("usage") or {}, event.get("cost_usd")
         metrics = {
             name: max(0, int(usage.get(key) or 0) - int(self._usage.get(key) or 0))
@@ -136,7 +136,7 @@ class _Steps:
 
 
 class _Reply:
-    """One reply of the model with the calls that it asked for and what they came to."""
+    """A reply of the model with the calls that it requested and their results."""
 
     def __init__(self) -> None:
         self.metrics: dict[str, Any] | None = None
@@ -168,7 +168,7 @@ class _Reply:
             self._results.append(result)
 
     def step(self) -> dict[str, Any] | None:
-        """None when the model was called and nothing came of it."""
+        """Return the step, or None when the model was called without any result."""
         for number, text in self._partial.items():
             self._calls[number]["arguments"] = _arguments(text)
         calls = [call for call in self._calls.values() if call["function_name"]]
@@ -184,7 +184,7 @@ class _Reply:
         if calls:
             step["tool_calls"] = calls
         if self._results:
-            # Calls that run together end in any order.
+            # Concurrent calls end in any order.
             order = list(self._calls)
             self._results.sort(key=lambda result: order.index(result["source_call_id"]))
             step["observation"] = {"results": self._results}
@@ -201,7 +201,7 @@ class _Reply:
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A step of its own: what a person said meanwhile, what was compacted, what went wrong."""
+    """Return a separate step for a steering message, a compaction or an error."""
     kind = event["type"]
     if kind == "steered":
         return {"source": "user", "message": event["text"]}
