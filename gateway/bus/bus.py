@@ -93,7 +93,7 @@ class MessageBus:
         self.handled_count = 0
 
     async def accept(self, channel: str, account: str, batch: Batch) -> None:
-        """Store a poll's messages and its cursor in one transaction, then wake their lanes.
+        """Store a poll's messages and its cursors in one transaction, then wake their lanes.
 
         Waits while too many messages wait or the disk is nearly full; the channel confirms nothing
         until this returns. Raises `StoreError`; then nothing is stored.

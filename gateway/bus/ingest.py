@@ -136,7 +136,7 @@ class Ingestor:
         try:
             while True:
                 now = time.time()
-                more = (batch.next_offset, batch.moves, overheard, batch.membership_changes)
+                more = (batch.cursors, batch.moves, overheard, batch.membership_changes)
                 arrival = InboxBatch(channel, account, now, *more)
                 result = await self._try(arrival, entries, batch.undecoded)
                 if isinstance(result, IngestResult):

@@ -1,5 +1,6 @@
 """Opening of the channels that the settings name."""
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -105,15 +106,15 @@ async def open_channels(
         if not section.enabled:
             continue
 
-        async def read_cursor(
-            account: str, not_before: float, channel: str = spec.name
-        ) -> int | None:
-            return await database.transact(inbox.cursor, channel, account, not_before)
+        async def load_cursors(
+            account: str, not_before: float = 0.0, channel: str = spec.name
+        ) -> Mapping[str, str]:
+            return await database.transact(inbox.load_cursors, channel, account, not_before)
 
         context = ChannelContext(
             section=section,
             state=StoreChannelState(database),
-            cursors=read_cursor,
+            cursors=load_cursors,
             places=places,
             stack=stack,
             menu=menu,

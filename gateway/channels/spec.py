@@ -27,10 +27,10 @@ CommandMenu = Sequence[MenuCommand]
 
 
 class Cursors(Protocol):
-    """Positions in the platform's stream of updates, stored with the last accepted batch."""
+    """Positions in the platform's streams of updates, stored with accepted batches."""
 
-    async def __call__(self, account: str, not_before: float) -> int | None:
-        """Return the position of an account, unless it was stored before this Unix time."""
+    async def __call__(self, account: str, not_before: float = 0.0) -> Mapping[str, str]:
+        """Return the positions of an account by name that were stored since this Unix time."""
         ...
 
 

@@ -1,6 +1,7 @@
 """Results of a channel's poll: messages, undecodable updates and membership changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from agent.records import frozen
 from gateway.core.messages import InboundMessage, Route
@@ -42,16 +43,18 @@ class Undecoded:
 
 @frozen
 class Batch:
-    """Result of one poll: decoded messages, undecoded updates and the next cursor.
+    """Result of one poll: decoded messages, undecoded updates and the next positions.
 
     `undecoded` updates are stored together with the messages so that they never block these.
+    `cursors` are positions in the platform's streams of updates, by names of the channel's choice;
+    those stored earlier under other names remain.
     `moves` are chats with a new id: (the known id, the present id). `membership_changes` are chats
     that a bot entered or left. `can_wait`: the sender keeps the batch until there is room.
     """
 
     messages: Sequence[InboundMessage]
     undecoded: Sequence[Undecoded] = ()
-    next_offset: int | None = None
+    cursors: Mapping[str, str] = field(default_factory=dict)
     moves: Sequence[tuple[str, str]] = ()
     membership_changes: Sequence[MembershipChange] = ()
     can_wait: bool = True

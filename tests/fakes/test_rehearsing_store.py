@@ -7,7 +7,7 @@ import pytest
 from gateway.store.port import Transaction
 from tests.fakes.rehearsing_store import RehearsingStore
 
-ADD = "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, '', 0, 0)"
+ADD = "INSERT INTO cursor (channel, account, name, value, seen_at) VALUES (?, '', '', '', 0)"
 ALL = "SELECT channel FROM cursor"
 
 

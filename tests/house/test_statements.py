@@ -23,7 +23,7 @@ from tests.house.tree import ROOT, parse, python_files, statements
 # Tables that stay small, however long Kore runs; all other tables grow.
 SMALL = {
     "chat_clock": "a row for a chat that has chosen a zone or quiet hours",
-    "cursor": "a row for a bot",
+    "cursor": "a row for a position that a channel stores",
     "embedding": "a cache of at most 20,000 rows",
     "pairing_attempt": "a row for somebody who guesses codes",
     "job": "jobs of a person are limited; what is over goes after a week",

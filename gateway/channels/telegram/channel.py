@@ -1,7 +1,7 @@
 """Telegram as a channel of Kore: receiving, rendering, sending and previews."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,7 +47,7 @@ _PAGES = 8
 class TelegramChannel:
     """Channel of one bot, with every optional capability of `gateway.channels.base`.
 
-    Close it with `aclose`. `cursor` is the next offset as stored with the last accepted batch.
+    Close it with `aclose`. `cursors` are the positions as stored with the last accepted batch.
     `gate` belongs to this bot, `places` to all bots; `memo` is persistent state. Nothing connects
     before `run` or the first send.
     """
@@ -59,7 +59,7 @@ class TelegramChannel:
         settings: TelegramSettings,
         *,
         gate: RateLimiter,
-        cursor: int | None = None,
+        cursors: Mapping[str, str] | None = None,
         places: ChatSettingsIndex | None = None,
         memo: ChannelState | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class TelegramChannel:
         self._receiver = (
             _webhook(settings, self._client, places, memo)
             if settings.webhook_url
-            else Poller(settings, self._client, cursor, places, memo)
+            else Poller(settings, self._client, cursors or {}, places, memo)
         )
         self._sender = TelegramSender(self._client, gate, places.moves(self.name))
         moves = places.moves(self.name)

@@ -46,7 +46,7 @@ async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[Telegr
         channel = TelegramChannel(
             settings,
             gate=RateLimiter(None if section.rate_limits == "none" else context.rates),
-            cursor=await context.cursors(settings.account, time.time() - OFFSET_LIFE_S),
+            cursors=await context.cursors(settings.account, time.time() - OFFSET_LIFE_S),
             places=context.places,
             memo=context.state,
         )

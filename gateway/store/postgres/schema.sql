@@ -230,11 +230,12 @@ CREATE INDEX embedding_by_use ON embedding (used_at);
 -- Receiving -----------------------------------------------------------------------------------
 
 CREATE TABLE cursor (
-    channel     ordered_text NOT NULL,
-    account     ordered_text NOT NULL,
-    next_offset bigint NOT NULL,
-    seen_at     double precision NOT NULL,
-    PRIMARY KEY (channel, account)
+    channel ordered_text NOT NULL,
+    account ordered_text NOT NULL,
+    name    ordered_text NOT NULL,
+    value   ordered_text NOT NULL,
+    seen_at double precision NOT NULL,
+    PRIMARY KEY (channel, account, name)
 );
 
 CREATE TABLE inbox (

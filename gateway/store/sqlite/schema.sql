@@ -205,13 +205,14 @@ CREATE INDEX embedding_by_use ON embedding (used_at);
 
 -- Receiving -----------------------------------------------------------------------------------
 
--- Position in the updates of a platform.
+-- Positions in the updates of a platform, by names that the channel chooses.
 CREATE TABLE cursor (
-    channel     TEXT NOT NULL,
-    account     TEXT NOT NULL,
-    next_offset INTEGER NOT NULL,
-    seen_at     REAL NOT NULL,
-    PRIMARY KEY (channel, account)
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    value   TEXT NOT NULL,
+    seen_at REAL NOT NULL,
+    PRIMARY KEY (channel, account, name)
 ) STRICT;
 
 -- One row for each event of a platform, including those without any effect (`dead_reason`).

@@ -389,8 +389,8 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with running(tmp_path, EchoProvider(), allow=("8",)) as parts:
-        await take(parts, chat_message("let me in"), next_offset=5)
-        assert await parts.stored("cursor", "next_offset") == [(5,)]
+        await take(parts, chat_message("let me in"), cursors={"offset": "5"})
+        assert await parts.stored("cursor", "value") == [("5",)]
         assert await parts.stored("inbox", "dead_reason") == [("not on the allow-list",)]
         # The check at startup counts as a lane until it has ended.
         await wait_until(lambda: parts.bus.lanes == 0)

@@ -41,7 +41,9 @@ def ingestor_of(
 
 
 async def take(ingestor: Ingestor, text: str, offset: int) -> IngestResult:
-    return await ingestor.take("chat", "bot", Batch([chat_message(text)], next_offset=offset))
+    return await ingestor.take(
+        "chat", "bot", Batch([chat_message(text)], cursors={"offset": str(offset)})
+    )
 
 
 async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
@@ -53,11 +55,11 @@ async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Pa
         for _ in range(5):
             await parts.transaction_ends()
         assert not third.done()
-        assert await parts.stored("cursor", "next_offset") == [(2,)]
+        assert await parts.stored("cursor", "value") == [("2",)]
         await parts.change("inbox", {"dead_reason": "done"}, seq=1)
         async with asyncio.timeout(30):
             assert (await third).lanes == {"chat:bot:1"}
-        assert await parts.stored("cursor", "next_offset") == [(3,)]
+        assert await parts.stored("cursor", "value") == [("3",)]
 
 
 async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
@@ -70,7 +72,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
             flood = [
                 chat_message("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)
             ]
-            await ingestor.take("chat", "bot", Batch(flood, next_offset=n))
+            await ingestor.take("chat", "bot", Batch(flood, cursors={"offset": str(n)}))
         assert await parts.count("inbox") == DENIED_KEPT
         assert await parts.count("pairing") == OPEN_CODES
         # Each person with a code gets a message, and the owner gets a message about each.

@@ -28,7 +28,7 @@ class Later(Platform):
 
 async def store_undecoded(parts: Parts) -> int:
     for _ in range(2):
-        await parts.bus.accept("chat", "bot", Batch((), [LOST], next_offset=6))
+        await parts.bus.accept("chat", "bot", Batch((), [LOST], cursors={"offset": "6"}))
     ((seq,),) = await parts.stored("inbox", "seq")
     return int(seq)
 

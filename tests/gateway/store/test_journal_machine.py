@@ -137,7 +137,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def accept(self, entries: Sequence[InboxEntry], lost: Sequence[Undecoded] = ()) -> None:
         self.offset += len(entries) + len(lost)
-        arrival = InboxBatch("chat", "bot", self.now, self.offset)
+        arrival = InboxBatch("chat", "bot", self.now, {"offset": str(self.offset)})
         new = inbox.unknown(self.tx, entries)
         lanes = self.do(inbox.accept, arrival, entries)
         self.do(undecoded_updates.keep, arrival, lost)
@@ -624,8 +624,8 @@ class JournalMachine(RuleBasedStateMachine):
     def what_was_confirmed_is_stored(self) -> None:
         if not hasattr(self, "tx"):
             return
-        cursor = inbox.cursor(self.tx, "chat", "bot", 0.0)
-        assert cursor == (self.offset or None)
+        cursors = inbox.load_cursors(self.tx, "chat", "bot", 0.0)
+        assert cursors == ({"offset": str(self.offset)} if self.offset else {})
         ((stored,),) = self.ask("SELECT count(*) FROM inbox WHERE event_id NOT LIKE 'update:%'")
         assert stored == len(self.accepted_messages)
 

@@ -17,6 +17,7 @@ from gateway.store.postgres.connection import connect
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.conversations import choices, sessions
+from gateway.store.repositories.delivery import inbox
 from gateway.store.schema import Schema
 from gateway.store.sqlite import migrator as sqlite
 from tests import postgres_server
@@ -125,6 +126,15 @@ def test_session_of_version_83_without_choices_has_no_rows(engine: str, tmp_path
     )
     with whole_database(url).opened(None) as tx:
         assert stored.count(tx, "session_choice") == 0
+
+
+def test_offset_of_version_83_becomes_a_named_cursor(engine: str, tmp_path: Path) -> None:
+    url = live_database(engine, tmp_path)
+    run_script(engine, url, "DELETE FROM cursor")
+    run_script(engine, url, "INSERT INTO cursor VALUES ('telegram', '42', 9007199254740993, 5)")
+    with whole_database(url).opened(None) as tx:
+        cursors = inbox.load_cursors(tx, "telegram", "42", not_before=5.0)
+    assert cursors == {"offset": "9007199254740993"}
 
 
 def run_script(engine: str, url: str, script: str) -> None:

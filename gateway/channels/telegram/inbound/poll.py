@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from gateway.channels.telegram.api.log_once import LogOnce
 from gateway.channels.telegram.api.request import Refusal, ResponseLost, UnreadableResponse
 from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.poll_lock import poll_lock
-from gateway.channels.telegram.inbound.update_batch import decode_batch
+from gateway.channels.telegram.inbound.update_batch import cursors_of, decode_batch, next_offset_of
 from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.channel_events import Batch, Undecoded
 
@@ -46,7 +46,7 @@ class Poller:
         self,
         settings: TelegramSettings,
         client: TelegramClient,
-        cursor: int | None,
+        cursors: Mapping[str, str],
         places: ChatSettingsIndex | None = None,
         memo: ChannelState | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Poller:
         self._is_reached = False
         self._settings = settings
         self._client = client
-        self._offset = cursor
+        self._offset = next_offset_of(cursors)
         self._chat_settings = places or ChatSettingsIndex()
         self._state = memo or InMemoryChannelState()
         self._limit = BATCH_LIMIT
@@ -165,7 +165,7 @@ class Poller:
     def _decode(self, updates: Sequence[Any], me: Bot) -> Batch:
         here = DecodeContext(me, self._settings.account, self._chat_settings)
         batch = decode_batch(updates, here, time.time(), self._offset)
-        if batch.next_offset == self._offset:
+        if next_offset_of(batch.cursors) == self._offset:
             raise ResponseLost("a poll brought no updates but something else")
         return batch
 
@@ -186,7 +186,8 @@ class Poller:
         self._garbled_polls = 0
         update_id = int(match[1])
         raw = trouble.head.decode("utf-8", "replace")
-        return Batch((), [Undecoded(f"update:{update_id}", str(trouble), raw)], update_id + 1)
+        undecoded = Undecoded(f"update:{update_id}", str(trouble), raw)
+        return Batch((), [undecoded], cursors_of(update_id + 1))
 
     async def _hand_over(self, accept: Accept, batch: Batch) -> bool:
         """Return whether the batch was stored; if not, it is neither confirmed nor lost."""
@@ -198,7 +199,7 @@ class Poller:
             await asyncio.sleep(self._settings.store_again_s)
             return False
         self._trouble_log.over(_STORE)
-        self._offset = batch.next_offset
+        self._offset = next_offset_of(batch.cursors)
         self._completed_at = time.monotonic()
         return True
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gateway.channels.telegram.inbound.decode import (
@@ -14,8 +15,21 @@ from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch, MembershipChange, Undecoded
 from gateway.core.messages import InboundMessage
 
+# Name of the only cursor: the number of the next update.
+_OFFSET = "offset"
 # Limit for removing nulls: the Bot API nests a few levels, and deeper ones are never read.
 _DEPTH = 24
+
+
+def cursors_of(next_offset: int) -> Mapping[str, str]:
+    """Return the cursors of a batch with this offset for the next poll."""
+    return {_OFFSET: str(next_offset)}
+
+
+def next_offset_of(cursors: Mapping[str, str]) -> int | None:
+    """Return the offset for the next poll; None without one."""
+    text = cursors.get(_OFFSET, "")
+    return int(text) if text.isdecimal() else None
 
 
 def decode_batch(
@@ -47,7 +61,8 @@ def decode_batch(
             continue
         if decoded is not None:
             messages.append(decoded)
-    return Batch(messages, undecoded, next_offset, moves, standings)
+    cursors = {} if next_offset is None else cursors_of(next_offset)
+    return Batch(messages, undecoded, cursors, moves, standings)
 
 
 def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
@@ -58,7 +73,7 @@ def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:
         return Batch((), [Undecoded("", "it is not complete JSON", raw)])
     updates = data.get("result", [data]) if isinstance(data, dict) else ()
     batch = decode_batch(updates if isinstance(updates, list) else (), here, received_at)
-    return Batch(batch.messages, batch.undecoded, None, batch.moves, batch.membership_changes)
+    return replace(batch, cursors={})
 
 
 def is_update_id(value: object) -> bool:

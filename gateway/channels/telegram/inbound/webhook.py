@@ -98,7 +98,7 @@ class Webhook:
         if task is None:
             if len(self._under_way) >= UNDER_WAY:
                 return BUSY
-            batch = replace(decode_batch([update], here, time.time()), next_offset=None)
+            batch = replace(decode_batch([update], here, time.time()), cursors={})
             # Independent of the call, so that an aborted call does not interrupt storing.
             task = self._group.create_task(self._store(self._accept, batch))
             self._under_way[number] = task

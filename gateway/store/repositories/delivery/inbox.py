@@ -1,6 +1,7 @@
 """Repository for incoming messages: each is accepted once and stored until it is answered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from itertools import takewhile
 
 from agent.records import frozen
@@ -38,7 +39,7 @@ class InboxBatch:
     channel: str
     account: str
     now: float
-    next_offset: int | None = None
+    cursors: Mapping[str, str] = field(default_factory=dict)
     moves: Sequence[tuple[str, str]] = ()
     heard: Sequence[InboundMessage] = ()
     standings: Sequence[MembershipChange] = ()
@@ -51,7 +52,7 @@ def accept(
     *,
     new: Sequence[InboxEntry] | None = None,
 ) -> set[str]:
-    """Store all results of a poll, and its cursor; returns the lanes with new work.
+    """Store all results of a poll, and its cursors; returns the lanes with new work.
 
     `new` are the `unknown` entries, if known already.
     """
@@ -78,12 +79,12 @@ def accept(
             lanes.add(message.session_key)
     chats.add_alias(tx, arrival.channel, arrival.moves)
     chats.add_group_context(tx, arrival.heard)
-    if arrival.next_offset is not None:
+    for name, value in arrival.cursors.items():
         tx.run(
-            "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (channel, account) DO UPDATE SET next_offset = excluded.next_offset,"
+            "INSERT INTO cursor (channel, account, name, value, seen_at) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (channel, account, name) DO UPDATE SET value = excluded.value,"
             " seen_at = excluded.seen_at",
-            (arrival.channel, arrival.account, arrival.next_offset, arrival.now),
+            (arrival.channel, arrival.account, name, value, arrival.now),
         )
     return lanes
 
@@ -115,18 +116,21 @@ def waits(tx: Transaction, message: InboundMessage) -> bool:
     return bool(exists)
 
 
-def cursor(tx: Transaction, channel: str, account: str, not_before: float) -> int | None:
-    """Return the offset to continue polling from; None when nothing came since `not_before`.
+def load_cursors(
+    tx: Transaction, channel: str, account: str, not_before: float
+) -> Mapping[str, str]:
+    """Return the positions to continue from, by name, that were stored since `not_before`.
 
-    A platform may restart its numbers after a quiet week, and an old cursor would then hide
-    messages. Without a cursor it sends everything that it still has; the unique key discards known
+    A platform may restart its numbers after a quiet week, and an old position would then hide
+    messages. Without one it sends everything that it still has; the unique key discards known
     messages.
     """
-    row = tx.first(
-        "SELECT next_offset FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
-        (channel, account, not_before),
+    return dict(
+        tx.all(
+            "SELECT name, value FROM cursor WHERE channel = ? AND account = ? AND seen_at >= ?",
+            (channel, account, not_before),
+        )
     )
-    return row[0] if row else None
 
 
 def of_turn(tx: Transaction, turn: int) -> list[InboundMessage]:

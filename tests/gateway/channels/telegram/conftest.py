@@ -1,7 +1,7 @@
 """Telegram channel in front of the fake Bot API, with waits short enough for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
@@ -70,9 +70,11 @@ def running(bot_api: BotApi, store: Store) -> Running:
     """Return a factory for a polling channel; keyword arguments change its settings."""
 
     @asynccontextmanager
-    async def run(cursor: int | None = None, **changes: object) -> AsyncIterator[TelegramChannel]:
+    async def run(
+        cursors: Mapping[str, str] | None = None, **changes: object
+    ) -> AsyncIterator[TelegramChannel]:
         settings = replace(QUICK, base_url=bot_api.url, **changes)  # type: ignore[arg-type]
-        channel = TelegramChannel(settings, gate=RateLimiter(None), cursor=cursor)
+        channel = TelegramChannel(settings, gate=RateLimiter(None), cursors=cursors)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(channel.run(store.accept))
             try:

@@ -81,7 +81,7 @@ def test_only_lanes_with_new_work_are_named(db: Transaction) -> None:
 
 
 def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Transaction) -> None:
-    arrival = InboxBatch("chat", "bot", 5.0, next_offset=9)
+    arrival = InboxBatch("chat", "bot", 5.0, cursors={"offset": "9"})
     assert inbox.accept(db, arrival, [InboxEntry(message_in("a"))]) == {LANE}
     ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
     assert undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")]) == []
@@ -91,16 +91,22 @@ def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Tr
 
 
 def test_the_cursor_is_dropped_after_a_quiet_time(db: Transaction) -> None:
-    inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=9), [])
-    assert inbox.cursor(db, "chat", "bot", not_before=100.0) == 9
-    assert inbox.cursor(db, "chat", "bot", not_before=100.1) is None
-    assert inbox.cursor(db, "chat", "other", not_before=0.0) is None
+    inbox.accept(db, InboxBatch("chat", "bot", 100.0, cursors={"offset": "9"}), [])
+    assert inbox.load_cursors(db, "chat", "bot", not_before=100.0) == {"offset": "9"}
+    assert inbox.load_cursors(db, "chat", "bot", not_before=100.1) == {}
+    assert inbox.load_cursors(db, "chat", "other", not_before=0.0) == {}
 
 
 def test_a_cursor_follows_the_platform_also_backwards(db: Transaction) -> None:
-    for offset in (900, 3):
-        inbox.accept(db, InboxBatch("chat", "bot", 100.0, next_offset=offset), [])
-    assert inbox.cursor(db, "chat", "bot", 0.0) == 3
+    for offset in ("900", "3"):
+        inbox.accept(db, InboxBatch("chat", "bot", 100.0, cursors={"offset": offset}), [])
+    assert inbox.load_cursors(db, "chat", "bot", 0.0) == {"offset": "3"}
+
+
+def test_cursors_with_other_names_remain(db: Transaction) -> None:
+    for cursors in ({"s72594_4483_1934": "a", "room:1": "5"}, {"room:1": "6"}):
+        inbox.accept(db, InboxBatch("chat", "bot", 100.0, cursors=cursors), [])
+    assert inbox.load_cursors(db, "chat", "bot", 0.0) == {"s72594_4483_1934": "a", "room:1": "6"}
 
 
 def test_an_edit_replaces_what_still_waits(db: Transaction) -> None:

@@ -15,7 +15,8 @@ from tests.gateway.store.transactions import open_transaction
 
 def note(tx: Transaction, text: str) -> None:
     tx.run(
-        "INSERT INTO cursor (channel, account, next_offset, seen_at) VALUES (?, '', 0, 0)", (text,)
+        "INSERT INTO cursor (channel, account, name, value, seen_at) VALUES (?, '', '', '', 0)",
+        (text,),
     )
 
 
@@ -171,7 +172,7 @@ def test_a_database_that_another_program_uses_is_left_alone(tmp_path: Path) -> N
     program = (
         "import sqlite3, sys\n"
         "c = sqlite3.connect(sys.argv[1]); c.execute('BEGIN EXCLUSIVE')\n"
-        "c.execute(\"INSERT INTO cursor VALUES ('other', '', 0, 0)\")\n"
+        "c.execute(\"INSERT INTO cursor VALUES ('other', '', '', '', 0)\")\n"
         "print('mine', flush=True); sys.stdin.read()\n"
     )
     with subprocess.Popen(

@@ -49,8 +49,8 @@ def create(path: Path) -> None:
     connect(path).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
-            "INSERT INTO cursor (channel, account, next_offset, seen_at)"
-            " VALUES ('telegram', '', 42, 0)"
+            "INSERT INTO cursor (channel, account, name, value, seen_at)"
+            " VALUES ('telegram', '', 'offset', '42', 0)"
         )
 
 
@@ -61,7 +61,7 @@ def upgrade_file(path: Path, schema: Schema) -> None:
 
 def offset(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute("SELECT next_offset FROM cursor").fetchone()[0])
+        return int(connection.execute("SELECT value FROM cursor").fetchone()[0])
 
 
 def tables(path: Path) -> set[str]:

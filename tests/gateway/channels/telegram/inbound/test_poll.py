@@ -59,7 +59,7 @@ async def test_a_stored_cursor_is_where_polling_goes_on(
 ) -> None:
     first = await bot_api.user_says(7, "old")
     await bot_api.user_says(7, "new")
-    async with running(cursor=first.update_id + 1):
+    async with running(cursors={"offset": str(first.update_id + 1)}):
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["new"]
 

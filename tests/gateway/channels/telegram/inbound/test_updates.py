@@ -123,7 +123,7 @@ def test_a_value_of_a_wrong_type_is_read_or_kept_and_never_raises(name: str, wro
     for path in places_in(UPDATES[name]):
         update = with_value(UPDATES[name], path, wrong)
         batch = read(update)
-        assert batch.next_offset == 2
+        assert batch.cursors == {"offset": "2"}
         for lost in batch.undecoded:
             # A value that json cannot write was not read by it either, except infinity, which
             # Python reads.
@@ -152,7 +152,7 @@ def test_what_was_kept_is_decoded_again_alone_or_inside_a_whole_answer() -> None
     for raw in (update, {"ok": True, "result": [update]}):
         batch = decode_stored(json.dumps(raw), HERE, 1.0)
         assert [one.content for one in batch.messages] == ["hi"]
-        assert batch.next_offset is None
+        assert batch.cursors == {}
     for nothing in ("5", "[]", '{"result": 5}', "{}"):
         assert not decode_stored(nothing, HERE, 1.0).messages
 
