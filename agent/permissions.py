@@ -30,7 +30,7 @@ def permissions_of(
     approve: Ask | Approver | Permissions | None, mode: PermissionMode, *, full_access: bool
 ) -> Permissions:
     if full_access:
-        from agent.security.policy.full_access import FullAccessPolicy
+        from agent.security.policy.engine import FullAccessPolicy
 
         policy = FullAccessPolicy()
         if isinstance(approve, Permissions):

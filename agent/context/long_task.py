@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from agent.prompts import render_prompt
-from agent.security.files.regular_file import open_regular_beneath
+from agent.security.files.safe_open import open_regular_beneath
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.tools.files.feature_list import LIST, PROGRESS, Feature, parse_features

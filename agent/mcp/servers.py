@@ -33,7 +33,7 @@ from agent.mcp.pending_logins import LOGIN_TIMEOUT_S, PendingLogins
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.security.files.folder_identity import FolderIdentity
-from agent.security.files.process_folder import ProcessFolder
+from agent.security.files.private_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool

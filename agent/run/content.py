@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.security.network.urls import Allow, is_public
 from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Image, Message, Part, Text

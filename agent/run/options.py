@@ -61,7 +61,7 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 
 def built_in_names(names: Collection[str]) -> frozenset[str]:
     """Return the built-in tools with these names or aliases. Raise `ConfigError` if unknown."""
-    from agent.security.policy.known_tools import KnownTools
+    from agent.security.policy.base import KnownTools
     from agent.turn.tool_catalog import built_in_tools
 
     if isinstance(names, str):

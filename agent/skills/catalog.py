@@ -12,7 +12,7 @@ from stat import S_ISDIR, S_ISREG
 from agent.context.project.instructions import project_folders
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
 from agent.security.taint.origin import is_in
 from agent.skills.definition import Skill, read_skill

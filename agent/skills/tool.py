@@ -10,7 +10,7 @@ from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
-from agent.security.files.regular_file import read_regular
+from agent.security.files.safe_open import read_regular
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.catalog import SkillCatalog, files_of
 from agent.skills.definition import Skill

@@ -10,8 +10,8 @@ from stat import S_ISDIR, S_ISREG
 
 from agent.context.project.instructions import project_folders
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
-from agent.security.files.regular_file import open_regular
+from agent.security.files.paths import normalize_filename
+from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import MarkLevel, OpenFileMark, mark_level
 from agent.security.taint.origin import is_in, unconfirmed_notice
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition

@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from agent.records import frozen
-from agent.security.policy.base import PermissionMode, is_named, tightest
-from agent.security.policy.known_tools import KnownTools, folded
+from agent.security.policy.base import KnownTools, PermissionMode, folded, is_named, tightest
 from agent.text import frontmatter
 
 BUILT_IN = "built in"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from agent.errors import ConfigError, ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.pool import ModelPool
-from agent.security.policy.delegated import DelegatedPolicy, NamedApprover
+from agent.security.policy.engine import DelegatedPolicy, NamedApprover
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.subagents.definition import SubagentDefinition, family_of, model_of
 from agent.tools.registry import ToolRegistry

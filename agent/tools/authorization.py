@@ -20,7 +20,7 @@ from agent.security.policy.base import (
     Policy,
     tightest_of,
 )
-from agent.security.policy.full_access import FULL_ACCESS
+from agent.security.policy.engine import FULL_ACCESS
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState, exfiltration_objection
 from agent.text.text_document import DIFF_LIMIT_CHARS, is_compared

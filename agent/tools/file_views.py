@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from agent.records import frozen
-from agent.security.files.regular_file import read_regular
+from agent.security.files.safe_open import read_regular
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
-from agent.security.policy.base import SERVER_TOOLS
-from agent.security.policy.known_tools import folded
+from agent.security.policy.base import SERVER_TOOLS, folded
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
 from agent.tools.aliases import canonical

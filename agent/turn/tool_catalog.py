@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from agent.events import ToolStart
-from agent.security.policy.known_tools import KnownTools
+from agent.security.policy.base import KnownTools
 from agent.settings import ToolSettings
 from agent.tools.base import Tool
 from agent.tools.registry import default_tools

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from agent.security.files.ignore_rules import LIMIT_BYTES, Ignores
-from agent.security.files.regular_file import open_regular_beneath
+from agent.security.files.safe_open import open_regular_beneath
 
 # Compiled Python files (PEP 3147); Python writes no cache tag next to them.
 _COMPILED = "__pycache__"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
-from agent.security.files.filenames import normalize_filename
+from agent.security.files.paths import normalize_filename
 from agent.security.policy.base import Deletion, LossCause
 from agent.security.shell.deletions import DeletionTargets
 from agent.text.visible import escape_line

@@ -12,11 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_BYTES
 from agent.security.files.ignore_rules import Ignores
-from agent.security.files.regular_file import open_regular, open_regular_beneath
-from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+from agent.security.files.paths import normalize_filename
+from agent.security.files.safe_open import (
+    LISTED,
+    open_folder_beneath,
+    open_regular,
+    open_regular_beneath,
+    open_subfolder,
+)
 from agent.security.taint.file_marks import is_marked
 from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState

@@ -15,8 +15,8 @@ from pathlib import Path
 from agent.code.lsp.known_servers import KNOWN_SERVERS
 from agent.code.lsp.programs import find_server_program
 from agent.code.services import CodeServices
+from agent.security.sandbox.environment import find_toolchains
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
-from agent.security.sandbox.toolchains import find_toolchains
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.edit import EditFile

@@ -13,8 +13,7 @@ from agent.errors import ConfigError
 from agent.i18n import ENGLISH, t, use_locale
 from agent.records import frozen
 from agent.security.audit import AuditLevel
-from agent.security.policy.base import BLOCKED_COMMANDS, PermissionMode
-from agent.security.policy.known_tools import KnownTools
+from agent.security.policy.base import BLOCKED_COMMANDS, KnownTools, PermissionMode
 from agent.security.policy.policy_file import (
     PolicyFile,
     built_in_roles,

@@ -248,7 +248,7 @@ def _file(text: str) -> str:
 
 def _host(text: str) -> str:
     # Imported here, because every process reads the settings, and few name hosts.
-    from agent.security.network.hosts import host_name
+    from agent.security.network.urls import host_name
 
     try:
         return host_name(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.text.visible import escape_line
 from gateway.config.foreign.hook_files import hooks_in
 from gateway.plugins.errors import PluginError

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from agent.security.sandbox.base import Limits
+from agent.security.sandbox.environment import Toolchains, find_toolchains
 from agent.security.sandbox.selector import SandboxChoice, SandboxOptions, select_sandbox
-from agent.security.sandbox.toolchains import Toolchains, find_toolchains
 from gateway.config import Settings
 from gateway.runtime.paths import DataDir
 

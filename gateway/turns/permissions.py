@@ -20,7 +20,7 @@ from agent.security.policy.base import (
     tightest,
     tightest_of,
 )
-from agent.security.policy.full_access import FullAccessPolicy
+from agent.security.policy.engine import FullAccessPolicy
 from agent.tools.base import CallContext, ElicitInCall
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
@@ -233,7 +233,7 @@ class CombinedPolicy:
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
         """Return the hosts that the roles of all senders allow for a tool; None means no limit."""
-        from agent.security.network.hosts import shared_hosts
+        from agent.security.network.urls import shared_hosts
         from agent.security.policy.engine import RolePolicy
 
         hosts: tuple[str, ...] | None = None

@@ -11,8 +11,7 @@ from agent.context.environment_block import describe_environment
 from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.security.policy.base import Decision, ToolRequest
-from agent.security.policy.delegated import DelegatedPolicy
-from agent.security.policy.full_access import FULL_ACCESS, FullAccessPolicy
+from agent.security.policy.engine import FULL_ACCESS, DelegatedPolicy, FullAccessPolicy
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.taint import BOTH

@@ -17,8 +17,8 @@ from agent.code.lsp.programs import find_server_program
 from agent.code.lsp.session import LspSession
 from agent.code.services import CodeServices
 from agent.code.watch.project_watches import ProjectWatches
+from agent.security.sandbox.environment import find_toolchains
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
-from agent.security.sandbox.toolchains import find_toolchains
 from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.base import (

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.security.sandbox.trusted_programs import is_closed_file
 from agent.settings import LspServerSettings
 from agent.tools.shell.program_folders import folders_of_command, interpreter_of

@@ -22,7 +22,7 @@ from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
 from agent.code.status import ServerStatus
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
-from agent.security.files.process_folder import ProcessFolder
+from agent.security.files.private_folder import ProcessFolder
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand

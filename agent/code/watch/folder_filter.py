@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.ignore_rules import NAME, Ignores
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 
 # Entries read per folder.
 _MAX_ENTRIES = 50_000

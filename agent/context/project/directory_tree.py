@@ -9,7 +9,7 @@ from typing import TypeAlias
 from agent.context.token_budget import estimate_text
 from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 
 TREE_TOKENS = 500
 # A directory entry and whether it is a folder.

@@ -6,7 +6,7 @@ from typing import Literal
 from agent.context.project.directory_tree import describe_size
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
 from agent.text.media_types import sniff_image_type
 

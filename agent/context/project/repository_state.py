@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.context.project.instructions import project_folders
 from agent.errors import ToolError
 from agent.prompts import render_prompt
-from agent.security.files.regular_file import read_regular
+from agent.security.files.safe_open import read_regular
 from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
 
 _TIMEOUT_S = 2

@@ -7,8 +7,7 @@ from dataclasses import field
 
 from agent.errors import ArchiveRefused
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
-from agent.security.files.paths import quote_path
+from agent.security.files.paths import normalize_filename, quote_path
 from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536

@@ -1,12 +1,16 @@
 """Extraction of an archive into a new folder: all of it, or nothing."""
 
+import lzma
 import os
 import secrets
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tarfile import TarError
 from typing import BinaryIO
+from zipfile import BadZipFile
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import ArchiveEntry, ArchiveLimits, NameValidator
@@ -127,11 +131,6 @@ def _is_there(name: str, folder: int) -> bool:
 @contextmanager
 def _explain_errors(archive: Path) -> Iterator[None]:
     """Convert library errors about broken archives to `ArchiveRefused`."""
-    import lzma
-    import zlib
-    from tarfile import TarError
-    from zipfile import BadZipFile
-
     format_errors = (
         lzma.LZMAError,
         zlib.error,

@@ -3,7 +3,11 @@
 https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
 """
 
+import bz2
+import gzip
+import lzma
 from collections.abc import Iterator
+from tarfile import TarInfo
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from agent.errors import ArchiveRefused
@@ -12,7 +16,6 @@ from agent.security.files.paths import quote_path
 
 if TYPE_CHECKING:
     from lzma import LZMADecompressor
-    from tarfile import TarInfo
 
 _BLOCK_BYTES = 512
 _NOTE_BYTES = 65_536
@@ -65,8 +68,6 @@ def tar_entries(stream: TarStream) -> Iterator[ArchiveEntry]:
 
     Raises ArchiveRefused and the errors of the decompressors.
     """
-    from tarfile import TarInfo
-
     long_name: str | None = None
     while any(block := stream.take(_BLOCK_BYTES)):
         info = TarInfo.frombuf(block, "utf-8", "strict")
@@ -140,16 +141,10 @@ def _decompress(file: BinaryIO) -> _Readable:
     start = file.read(6)
     file.seek(0)
     if start.startswith(b"\x1f\x8b"):
-        import gzip
-
         return cast(_Readable, gzip.GzipFile(fileobj=file))
     if start.startswith(b"BZh"):
-        import bz2
-
         return bz2.BZ2File(file)
     if start == b"\xfd7zXZ\0":
-        import lzma
-
         return _Xz(file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
     return file
 

@@ -6,13 +6,14 @@ https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
+from zipfile import ZipFile
 
 from agent.errors import ArchiveRefused
 from agent.security.archive.entry import CHUNK_BYTES, ArchiveEntry, ArchiveLimits
 from agent.security.files.paths import quote_path
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
+    from zipfile import ZipInfo
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _END = b"PK\x05\x06"
@@ -27,8 +28,6 @@ _STORED, _DEFLATED = 0, 8
 
 def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterator[ArchiveEntry]:
     """Yield the files and folders of a zip. Raises ArchiveRefused and the errors of `zipfile`."""
-    from zipfile import ZipFile
-
     index = _check_index(file, size_bytes, caps)
     with ZipFile(file) as archive:
         infos = archive.infolist()

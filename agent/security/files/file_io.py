@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.files.filenames import folded_path
+from agent.security.files.paths import folded_path
 from agent.security.files.quarantine import quarantine_created
 from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
 

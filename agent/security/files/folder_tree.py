@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import stat
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -305,8 +306,6 @@ def copy_tree(source: Path, target: Path) -> int:
 @contextmanager
 def scratch_folder(prefix: str, above: Path | None = None) -> Iterator[Path]:
     """Yield a new folder that only this user can access, and remove it at the end."""
-    import tempfile
-
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
     try:
         yield folder

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from agent.security.files.filenames import normalize_filename
+from agent.security.files.paths import normalize_filename
 
 PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
-from agent.security.files.filenames import normalize_filename
 from agent.security.files.folder_tree import open_up_folder
 from agent.security.files.instruction_files import CONFIGURATIONS, PROMPT_FILES, PROMPT_FOLDERS
+from agent.security.files.paths import normalize_filename
 
 log = logging.getLogger(__name__)
 

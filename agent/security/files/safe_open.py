@@ -1,4 +1,4 @@
-"""Opening of files and folders by the checked path, without following links.
+"""Opening of files and folders by the checked path, without following links or blocking.
 
 A path is checked first and opened later; in between, a folder on it may be replaced by a link.
 `openat2` (Linux 5.6) opens the whole path in one step and rejects links, `..` and the magic links
@@ -6,13 +6,16 @@ of /proc. Where it is missing or forbidden, each component is opened separately 
 links, with the same result. https://man7.org/linux/man-pages/man2/openat2.2.html
 """
 
+import ctypes
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 # The same number on every architecture except alpha.
 _OPENAT2 = 437
@@ -117,7 +120,6 @@ def _opener() -> _Open | None:
     """Return a function that calls `openat2`, or None if a test call on the root folder fails."""
     if sys.platform != "linux":
         return None
-    import ctypes
 
     class How(ctypes.Structure):
         _fields_ = (
@@ -162,8 +164,6 @@ def _kind_reader() -> _KindOf | None:
     """Return a function that returns the magic number of a descriptor's file system."""
     if sys.platform != "linux":
         return None
-    import ctypes
-
     fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs
 
     def kind_of(fd: int) -> int:
@@ -175,3 +175,45 @@ def _kind_reader() -> _KindOf | None:
         return int(room[0]) & 0xFFFF_FFFF
 
     return kind_of
+
+
+# A name such as `AGENTS.md` or `.git/HEAD` may be a pipe, a device or a kernel file: opening a pipe
+# waits for a writer, and a device never ends. Kore reads only regular files on a disk.
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class NotRegularFile(OSError):
+    """Error for a pipe, device, socket or folder where a regular file is expected."""
+
+
+def open_regular(
+    path: str | Path, *, folder: int | None = None, follow_links: bool = True
+) -> BinaryIO:
+    """Open a regular file for reading, relative to the open `folder` if one is given.
+
+    Without `follow_links`, a link at the end of the path is rejected. Never waits for another
+    process. Raises OSError, `NotRegularFile` for anything but a regular file.
+    """
+    flags = _FLAGS if follow_links else _FLAGS | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotRegularFile(errno.EINVAL, "not a regular file", str(path))
+        refuse_kernel_view(descriptor)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def open_regular_beneath(path: Path) -> BinaryIO:
+    """Open a regular file by its real path, which may contain no link. Raises OSError."""
+    with open_folder_beneath(path.parent) as folder:
+        return open_regular(path.name, folder=folder, follow_links=False)
+
+
+def read_regular(path: str | Path, limit_bytes: int, *, follow_links: bool = True) -> bytes:
+    """Return at most `limit_bytes` bytes from the beginning of a regular file. Raises OSError."""
+    with open_regular(path, follow_links=follow_links) as file:
+        return file.read(limit_bytes)

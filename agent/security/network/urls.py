@@ -1,20 +1,71 @@
-"""URL checks for Kore's own web requests: public addresses only, before each connection.
+"""Host names in a normal form, and checks of the URLs that Kore itself requests.
 
-A name is resolved once and the connection goes to the address that was checked, so that a second
-look-up cannot lead elsewhere (DNS rebinding). Every redirect is a new URL and is checked again.
+Only public addresses are allowed. A name is resolved once and the connection goes to the address
+that was checked, so that a second look-up cannot lead elsewhere (DNS rebinding). Every redirect is
+a new URL and is checked again.
 """
 
 import asyncio
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.policy.roles import in_hosts
 
 if TYPE_CHECKING:
     from yarl import URL
+
+
+_LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAME_CHARS = 253
+
+
+def host_name(text: str) -> str:
+    """Return a name as in DNS (IDNA, lower case, no last dot), or an address in its short form.
+
+    `*.example.org` covers all names below a domain. Raises ValueError for anything else, such as an
+    address in another spelling.
+    """
+    below, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
+    if ":" in name or name.replace(".", "").isdigit():
+        if below:
+            raise ValueError("an address has nothing below it")
+        return str(ip_address(name.removeprefix("[").removesuffix("]")))
+    plain = name.encode("idna").decode().lower().removesuffix(".")
+    last = plain.rpartition(".")[2]
+    # A resolver would read it as the number of an address: 0x7f.1
+    if not _NAME.fullmatch(plain) or len(plain) > _NAME_CHARS or re.match(r"\d|0x", last):
+        raise ValueError("no name of a machine")
+    return below + plain
+
+
+def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that both lists allow; an invalid name allows nothing."""
+    one, other = _normalize_hosts(mine), _normalize_hosts(theirs)
+    return tuple(
+        dict.fromkeys(
+            [
+                *(name for name in one if in_hosts(name, other)),
+                *(name for name in other if in_hosts(name, one)),
+            ]
+        )
+    )
+
+
+def _normalize_hosts(names: Iterable[str]) -> tuple[str, ...]:
+    hosts = []
+    for name in names:
+        try:
+            hosts.append(name if name == "*" else host_name(name))
+        except ValueError:
+            continue
+    return tuple(hosts)
+
 
 Address = IPv4Address | IPv6Address
 Allow = Callable[[Address], bool]

@@ -1,18 +1,25 @@
-"""Policy engine: one decision for each call, the strictest of all rules."""
+"""Policies for a run: the strictest of all rules, full access, and those of sub-agents."""
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
+from agent.approvals import Answer, ApprovalRequest
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
     BLOCKED_COMMANDS,
     CONFINABLE_COMMANDS,
     READING_TOOL,
+    Answered,
+    Approver,
     Decision,
     Deletion,
+    LimitsHosts,
+    LimitsPaths,
+    LimitsWriting,
     PermissionMode,
+    Policy,
     ToolRequest,
     Trust,
     is_named,
@@ -23,6 +30,27 @@ from agent.security.policy.policy_file import built_in_roles
 from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.ast import Script
 from agent.security.shell.classifier import find_blocked_word
+
+FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
+
+
+@frozen
+class FullAccessPolicy:
+    """Allows every call, except of tools excluded from this run.
+
+    An `Authorizer` adds no taint decision to it.
+    """
+
+    only_tools: frozenset[str] | None = None
+    without_tools: frozenset[str] = field(default_factory=frozenset)
+
+    def decide(self, request: ToolRequest) -> Decision:
+        tool = request.tool
+        is_chosen = self.only_tools is None or is_named(tool, self.only_tools)
+        if not is_chosen or is_named(tool, self.without_tools):
+            return Decision("deny", render_prompt("policy/run_tools", tool=tool), "run-tools")
+        return FULL_ACCESS
+
 
 # Command classes that need no approval in a sandbox, by mode.
 _FREE: dict[PermissionMode, frozenset[str]] = {
@@ -278,3 +306,55 @@ class DefaultPolicy:
 
 def _deny(rule: str, **values: object) -> Decision:
     return Decision("deny", render_prompt(f"policy/{rule.replace('-', '_')}", **values), rule)
+
+
+@frozen
+class DelegatedPolicy:
+    """A policy combined with the decision of `mode`; the stricter one counts.
+
+    Full access needs no approval, and only `plan` denies changes.
+    """
+
+    policy: Policy
+    mode: PermissionMode
+
+    def decide(self, request: ToolRequest) -> Decision:
+        decision = self.policy.decide(request)
+        if decision == FULL_ACCESS and self.mode != "plan":
+            return decision
+        # The policy judges channel and sandbox, so only the mode counts here.
+        mode_decision = evaluate_mode(self.mode, call_effects(request), "local", confined=True)
+        if decision == FULL_ACCESS and mode_decision.verdict == "ask":
+            return decision
+        if mode_decision.verdict == "deny":
+            # The mode's own reason refers to the conversation's mode, which a person can change.
+            mode_decision = replace(
+                mode_decision, reason=render_prompt("policy/agent_mode", mode=self.mode)
+            )
+        return tightest_of([decision, mode_decision])
+
+    def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
+        return (
+            self.policy.hosts(tool, governed_by) if isinstance(self.policy, LimitsHosts) else None
+        )
+
+    def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
+        return self.policy.paths(tool, governed_by) if isinstance(self.policy, LimitsPaths) else ()
+
+    def may_write(self, tool: str, governed_by: str | None = None) -> bool:
+        return not isinstance(self.policy, LimitsWriting) or self.policy.may_write(
+            tool, governed_by
+        )
+
+
+@frozen
+class NamedApprover:
+    """Asks the caller's approver and names the sub-agent in the reason."""
+
+    approver: Approver
+    agent_name: str
+
+    async def ask(self, request: ApprovalRequest) -> Answer | Answered:
+        return await self.approver.ask(
+            replace(request, reason=f"{self.agent_name}: {request.reason}")
+        )

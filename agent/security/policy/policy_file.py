@@ -15,7 +15,7 @@ from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.audit import AuditLevel
-from agent.security.policy.known_tools import KnownTools
+from agent.security.policy.base import KnownTools
 from agent.security.policy.roles import ANY, BUILT_IN, Role, ToolRule
 from agent.text.visible import escape_line
 from agent.types import PolicyScope

@@ -11,6 +11,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.globs import matches
 from agent.security.policy.base import (
+    CHANGING_KINDS,
     COMMAND_TOOL,
     READING_TOOL,
     SERVER_TOOLS,
@@ -20,7 +21,6 @@ from agent.security.policy.base import (
     is_server_tool,
 )
 from agent.security.policy.call_effects import CallEffects
-from agent.security.policy.known_tools import CHANGING_KINDS
 from agent.security.shell.classifier import is_risky
 from agent.types import ToolKind
 

@@ -1,6 +1,6 @@
 """Port for sandboxes: commands, limits and spawn specifications."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, open_folder
+
+if TYPE_CHECKING:
+    from agent.security.sandbox.session_network import SessionNetwork
 
 
 @frozen
@@ -28,10 +31,6 @@ class Limits:
     session_bytes: int = 8_000_000_000
     disk_bytes: int = 10_000_000_000
     free_bytes: int = 500_000_000
-
-
-if TYPE_CHECKING:
-    from agent.security.sandbox.session_network import SessionNetwork
 
 
 class EgressChannel(Protocol):
@@ -158,3 +157,27 @@ class SharesNetwork(Protocol):
     block."""
 
     def open_network(self) -> "SessionNetwork": ...
+
+
+# Standard input is a pipe whose other end only Kore has. A watcher in the command's group waits for
+# its end: when Kore dies, by any signal, the watcher kills the group. PR_SET_PDEATHSIG would
+# reach only the program and not its children, and it fires when the forking thread ends, not the
+# process. The program replaces this shell and reads its configured input.
+_WATCH = 'exec 3<&0 <%s; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
+
+
+def input_path(stdin: int | None) -> str:
+    """Return the file to read from; sh has no other name for a descriptor with two digits."""
+    return "/dev/null" if stdin is None else f"/dev/fd/{stdin}"
+
+
+def with_parent_watch(
+    argv: Sequence[str], moved_to: Sequence[Path] = (), stdin: int | None = None
+) -> tuple[str, ...]:
+    """Return the command line that runs `argv` with a watcher, in control groups if any are given.
+
+    `stdin` is the descriptor that the command reads from.
+    """
+    watch = _WATCH % input_path(stdin)
+    move = 'echo $$ >"$1" || exit 126; shift; ' * len(moved_to)
+    return ("/bin/sh", "-c", f"{move}{watch}", "sh", *map(str, moved_to), *argv)

@@ -14,12 +14,11 @@ from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_folder_beneath
-from agent.security.sandbox import cgroup, environment, orphan_processes
-from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.parent_watch import with_parent_watch
+from agent.security.sandbox import cgroup, environment, idmapped_mounts, orphan_processes
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, with_parent_watch
+from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.seccomp.bpf import NAMESPACED, program
 from agent.security.sandbox.session_network import SessionNetwork
-from agent.security.sandbox.toolchains import Toolchains
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
 
@@ -181,8 +180,6 @@ class Bubblewrap:
         `opened_workspace` is the path and a descriptor of the workspace. The paths in `own_mounts`
         become separate mounts, read-only or not.
         """
-        from agent.security.sandbox import idmapped_mounts
-
         workspace, opened = opened_workspace
         sources = {workspace: _STAGE / "workspace"}
         mounts = [idmapped_mounts.Mount(opened, sources[workspace])]

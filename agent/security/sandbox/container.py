@@ -1,5 +1,7 @@
 """Sandbox based on containers of docker or podman, without network."""
 
+import errno
+import json
 import os
 import secrets
 import tempfile
@@ -7,16 +9,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.sandbox import environment
-from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
-from agent.security.sandbox.parent_watch import input_path
-from agent.security.sandbox.seccomp.profile import seccomp_profile
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, input_path
+from agent.security.sandbox.seccomp import bpf
+from agent.security.sandbox.seccomp.syscalls import NUMBERS
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH
+
+_AF_UNIX, _DATAGRAM = 1, 2
+
+
+def seccomp_profile() -> str:
+    """Return the rules of every filter and of `NAMESPACED` as a profile of docker.
+
+    https://docs.docker.com/engine/security/seccomp/
+    """
+    rules = [
+        _rule(bpf.MISSING, errno.ENOSYS),
+        _rule(bpf.FORBIDDEN, errno.EPERM),
+        _rule(bpf.ATTRIBUTES, errno.EOPNOTSUPP),
+        _refuse_call("socket", (0, 0xFF, _AF_UNIX)),
+        _refuse_call("socketpair", (1, 0xF, _DATAGRAM)),
+        *(_refuse_call("ioctl", (1, 0xFFFFFFFF, value)) for value in bpf.TERMINAL),
+        *(_refuse_call("clone", (0, bit, bit)) for bit in _bits(bpf.NEW_NAMESPACES)),
+    ]
+    for bit in _bits(bpf.SET_ID):
+        rules += [_refuse_call(call, (at, bit, bit)) for call, at in bpf.MODES.items()]
+        for flag in _bits(bpf.CREATES):
+            rules += [
+                _refuse_call(call, (at, flag, flag), (at + 1, bit, bit))
+                for call, at in bpf.OPENS.items()
+            ]
+    return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules})
+
+
+def _refuse_call(call: str, *tests: tuple[int, int, int]) -> dict[str, Any]:
+    """Return a rule that rejects the call if, for each test, the masked argument has this value."""
+    args = [
+        {"index": at, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+        for at, mask, value in tests
+    ]
+    return {**_rule((call,), errno.EPERM), "args": args}
+
+
+def _rule(calls: tuple[str, ...], code: int) -> dict[str, Any]:
+    names = [call for call in calls if call in NUMBERS]
+    return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": code}
+
+
+def _bits(value: int) -> list[int]:
+    return [1 << n for n in range(32) if value >> n & 1]
+
 
 # The shell of an image is known only inside.
 _SHELL = 'command -v bash >/dev/null && exec bash -c "$0"; exec sh -c "$0"'

@@ -1,11 +1,16 @@
-"""The part of the machine that a confined command sees: programs, configuration and variables
-without secrets."""
+"""The part of the machine that a confined command sees: programs, toolchains, configuration and
+variables without secrets."""
 
 import os
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from agent.records import frozen
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
@@ -105,3 +110,30 @@ def limit_commands(limits: Mapping[str, int]) -> str:
 
 def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(f"{root}/")
+
+
+@frozen
+class Toolchains:
+    """Folders and files to read and run from, and variables that point to them."""
+
+    folders: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_toolchains(home: Path) -> Toolchains:
+    """Return the toolchains of `toolchains.toml` that exist in this home folder."""
+    folders: list[Path] = []
+    variables: dict[str, str] = {}
+    for entry in _table().values():
+        existing = [home / name for name in entry["folders"] if (home / name).exists()]
+        if existing:
+            folders += existing
+            folder_by_name = entry.get("variables", {})
+            variables |= {name: str(home / folder) for name, folder in folder_by_name.items()}
+    return Toolchains(tuple(folders), variables)
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    with Path(__file__).with_name("toolchains.toml").open("rb") as file:
+        return tomllib.load(file)

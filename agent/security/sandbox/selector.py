@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
-from agent.security.sandbox.toolchains import Toolchains
+from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.security.sandbox.unconfined import NoCommands, Unconfined
 from agent.security.sandbox.unprivileged_user import is_root
@@ -147,8 +148,6 @@ def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _M
         )
 
     def find() -> dict[str, Any]:
-        import subprocess
-
         ran = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
         features = sorted(features_of(ran.stdout + ran.stderr))
         return {"features": features, "failure": _probe(make_sandbox(features), home)}

@@ -4,7 +4,9 @@ PATH may contain folders that commands or models can write to, such as the `.ven
 Programs there are never used.
 """
 
+import grp
 import os
+import pwd
 import shutil
 import stat
 from collections.abc import Iterable
@@ -80,9 +82,6 @@ def _is_closed(path: str) -> bool:
 @cache
 def _is_own_group(group: int) -> bool:
     """Return whether only root and this user are members: many systems give each user a group."""
-    import grp
-    import pwd
-
     try:
         members = set(grp.getgrgid(group).gr_mem)
     except KeyError:

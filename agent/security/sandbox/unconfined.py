@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.security.sandbox.base import SandboxCommand, SpawnSpec
+from agent.security.sandbox.base import SandboxCommand, SpawnSpec, with_parent_watch
 from agent.security.sandbox.environment import shell
-from agent.security.sandbox.parent_watch import with_parent_watch
 
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
 

@@ -9,7 +9,7 @@ from agent.records import frozen
 from agent.security.shell.words import is_pattern, unquote_word
 
 if TYPE_CHECKING:
-    from agent.security.grammars.syntax_tree import SyntaxNode
+    from agent.security.grammars.parser_process import SyntaxNode
 
 
 @frozen

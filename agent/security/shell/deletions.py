@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
 from agent.security.files.instruction_files import GIT
+from agent.security.files.paths import normalize_filename
 from agent.security.shell.ast import Command, Script
 from agent.security.shell.path_scope import loop_values
 from agent.security.shell.words import is_pattern

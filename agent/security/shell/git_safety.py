@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from agent.security.files.regular_file import read_regular
+from agent.security.files.safe_open import read_regular
 
 LIMIT_BYTES = 65_536
 

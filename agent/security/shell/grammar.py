@@ -9,8 +9,7 @@ from agent.errors import ToolError
 from agent.text.visible import escape_invisible
 
 if TYPE_CHECKING:
-    from agent.security.grammars.parser_process import ParserProcess
-    from agent.security.grammars.syntax_tree import SyntaxTree
+    from agent.security.grammars.parser_process import ParserProcess, SyntaxTree
 
 # Longer lines are not parsed, so that one command does not delay others.
 LIMIT_CHARS = 10_000
@@ -60,7 +59,7 @@ def _parser() -> "ParserProcess":
 
 def syntax_tree(source: bytes, budget: ParsingBudget) -> "SyntaxTree | None":
     """Return the tree, or None if the parser failed or its error recovery would take seconds."""
-    from agent.security.grammars.syntax_tree import decode_tree
+    from agent.security.grammars.parser_process import decode_tree
 
     is_short = len(source) <= SHORT_BYTES
     limits = {} if is_short else {"limit_s": max(budget.left_s, 0.0), "is_strict": True}

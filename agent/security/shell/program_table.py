@@ -1,5 +1,6 @@
 """Table of known programs from `commands.toml`, read on first use."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,8 +11,6 @@ from agent.records import frozen
 
 @cache
 def _read() -> dict[str, Any]:
-    import tomllib
-
     return tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 
 

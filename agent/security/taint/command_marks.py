@@ -13,12 +13,11 @@ process takes a free attribute, and changes or removes only its own.
 import os
 import stat
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.orphan_processes import is_gone, process_mark
-from agent.security.taint.attributes import read_attribute, remove_attribute, write_attribute
 from agent.security.taint.file_marks import (
     RUNNING,
     SINCE,
@@ -28,7 +27,34 @@ from agent.security.taint.file_marks import (
     mark_entry,
     mark_folders_around,
     note_earliest,
+    read_attribute,
+    remove_attribute,
+    write_attribute,
 )
+
+# File systems store times less precisely than the clock shows them.
+CLOCK_S = 1
+
+
+class WriteClock:
+    """Start time of a period; files that change later have a later modification time.
+
+    The clock may be set back during the period. `look` therefore compares it with the monotonic
+    clock and moves the start time back as needed. Files changed shortly before the start may then
+    count too, but no later change is missed.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._steady = time.time(), time.monotonic()
+
+    def look(self) -> None:
+        self._began = min(self._began, time.time() - (time.monotonic() - self._steady))
+
+    @property
+    def time_s(self) -> float:
+        """Unix time slightly before the start, as of the last `look`."""
+        return self._began - CLOCK_S
+
 
 _DEPTH_MOST = 200
 _ENTRIES_MOST = 500_000

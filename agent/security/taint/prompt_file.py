@@ -7,7 +7,7 @@ from stat import S_ISREG
 from typing import IO
 
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular_beneath
+from agent.security.files.safe_open import open_regular_beneath
 from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, opened_level
 
 LIMIT_CHARS = 20_000

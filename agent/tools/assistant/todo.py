@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
-from agent.security.policy.known_tools import folded
+from agent.security.policy.base import folded
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
 from agent.tools.traits import ToolTraits

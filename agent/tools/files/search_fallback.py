@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import NAME, Ignores
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
 from agent.tools.files.regex_syntax import BadPattern, compile_pattern

@@ -9,7 +9,6 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
-from agent.security.files.filenames import folded_path
 from agent.security.files.globs import FilePattern
 from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import Ignores
@@ -17,6 +16,7 @@ from agent.security.files.paths import (
     INBOX_FOLDER,
     MEMORY_FOLDER,
     blocked_entry,
+    folded_path,
     quote_path,
     resolve_in_workspace,
     user_inbox_dir,

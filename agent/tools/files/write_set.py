@@ -8,7 +8,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
-from agent.security.files.filenames import folded_path
+from agent.security.files.paths import folded_path
 from agent.security.taint.marked_write import write_marked
 from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext

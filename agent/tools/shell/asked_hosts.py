@@ -13,7 +13,7 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
 
     Raises `ToolError`.
     """
-    from agent.security.network.hosts import host_name
+    from agent.security.network.urls import host_name
     from agent.security.policy.roles import in_hosts
 
     if len(words) > _MOST_HOSTS:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.security.files.quarantine import set_aside
-from agent.security.files.regular_file import read_regular
+from agent.security.files.safe_open import read_regular
 from agent.security.shell.git_safety import LIMIT_BYTES, is_plain_configuration
 from agent.tools.shell.mount_restrictions import find_git_stores
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
-from agent.security.files.filenames import normalize_filename
 from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
@@ -16,6 +15,7 @@ from agent.security.files.instruction_files import (
     PROMPT_FILES,
     PROMPT_FOLDERS,
 )
+from agent.security.files.paths import normalize_filename
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES

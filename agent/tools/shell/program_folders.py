@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 
 # Entries at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")

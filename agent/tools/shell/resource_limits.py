@@ -18,8 +18,8 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up_folder
 from agent.security.files.safe_open import LISTED, open_folder_beneath
-from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import Limits
+from agent.security.taint.command_marks import WriteClock
 
 LOOK_S = 0.5
 # Maximum share of the machine's memory, regardless of the configured limit.

@@ -16,7 +16,6 @@ from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
-from agent.security.files.write_clock import WriteClock
 from agent.security.sandbox.base import (
     KeepsHome,
     Sandbox,
@@ -25,7 +24,7 @@ from agent.security.sandbox.base import (
     ShowsFolders,
 )
 from agent.security.sandbox.unconfined import Unconfined
-from agent.security.taint.command_marks import TaintingCommand
+from agent.security.taint.command_marks import TaintingCommand, WriteClock
 from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
@@ -415,7 +414,7 @@ class SandboxedCommands:
         """Return the hosts that the settings and the policy let every command reach."""
         if not self._settings.exec_hosts:
             return ()
-        from agent.security.network.hosts import shared_hosts
+        from agent.security.network.urls import shared_hosts
 
         role = ("*",) if line.call.hosts is None else line.call.hosts
         return shared_hosts(self._settings.exec_hosts, role)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.folder_tree import remove_folder
-from agent.security.files.process_folder import ProcessFolder
+from agent.security.files.private_folder import ProcessFolder
 from agent.security.sandbox.base import SharesNetwork
 from agent.security.sandbox.session_network import SessionNetwork
 

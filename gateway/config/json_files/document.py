@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from agent.errors import ConfigError
 from agent.i18n import plural, t
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from gateway.config.origin import printable
 
 SIZE_LIMIT_BYTES = 1_000_000

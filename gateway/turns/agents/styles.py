@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.text import frontmatter
 from agent.text.visible import escape_line
 from gateway.config.installed_plugins import InstalledPlugins

@@ -10,7 +10,7 @@ import pytest
 from agent.agent import Agent
 from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.full_access import FullAccessPolicy
+from agent.security.policy.engine import FullAccessPolicy
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition
 from agent.tools.function_tool import tool

@@ -7,7 +7,7 @@ from typing import Any
 from agent import events
 from agent.agent import Agent
 from agent.providers.scripted import ScriptedProvider
-from agent.security.policy.full_access import FullAccessPolicy
+from agent.security.policy.engine import FullAccessPolicy
 from agent.settings import AgentSettings
 from agent.tools.runner import Permissions
 from agent.types import ToolCall, assistant

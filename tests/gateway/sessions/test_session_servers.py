@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.process_folder import remove_abandoned
+from agent.security.files.private_folder import remove_abandoned
 from agent.settings import ToolSettings
 from gateway.core.records import SessionServer
 from gateway.sessions.session_servers import SessionServers

@@ -3,6 +3,7 @@
 See Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h of the kernel.
 """
 
+import ctypes
 import marshal
 import os
 import sys
@@ -18,8 +19,8 @@ from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
+from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.seccomp.bpf import program, rules_beyond_landlock, supervised_calls
-from agent.security.sandbox.toolchains import Toolchains
 
 # File access rights, and the versions that introduced them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -191,8 +192,6 @@ def _temporary(job: SandboxCommand) -> Path | None:
 
 def kernel_abi() -> int:
     """Return the kernel's Landlock version; 0 if it is missing or disabled."""
-    import ctypes
-
     # landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), the same number on all
     # architectures.
     version: int = ctypes.CDLL(None).syscall(444, None, 0, 1)

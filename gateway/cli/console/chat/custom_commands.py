@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.regular_file import open_regular
+from agent.security.files.safe_open import open_regular
 from agent.skills.definition import Skill
 from agent.skills.substitution import fill_in, mark_commands
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.filenames import folded_path, normalize_filename, same_names
+from agent.security.files.paths import folded_path, normalize_filename, same_names
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.process_folder import ProcessFolder
+from agent.security.files.private_folder import ProcessFolder
 
 OTHER = (
     "import sys\n"
-    "from agent.security.files.process_folder import ProcessFolder\n"
+    "from agent.security.files.private_folder import ProcessFolder\n"
     "folder = ProcessFolder('kore-try-')\n"
     "deep = folder.path() / 'a' / 'b'\n"
     "deep.mkdir(parents=True)\n"

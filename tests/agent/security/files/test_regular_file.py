@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.regular_file import (
+from agent.security.files.safe_open import (
     NotRegularFile,
     open_regular,
     open_regular_beneath,

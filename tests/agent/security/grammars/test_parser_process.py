@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.security.grammars.parser_process import ParserLimits, ParserProcess
-from agent.security.grammars.syntax_tree import decode_tree
+from agent.security.grammars.parser_process import ParserLimits, ParserProcess, decode_tree
 from tests.house.tree import ROOT
 from tests.processes import is_gone
 

@@ -10,9 +10,8 @@ import pytest
 
 from agent.errors import KoreError
 from agent.security.network.egress_proxy import EgressProxy
-from agent.security.network.hosts import host_name, shared_hosts
 from agent.security.network.proxy_connection import EgressGrant, ProxyLimits
-from agent.security.network.urls import is_public
+from agent.security.network.urls import host_name, is_public, shared_hosts
 from tests.fakes.web import WebSite
 
 HOSTS = ("localhost", "127.0.0.1")

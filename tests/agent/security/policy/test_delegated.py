@@ -1,6 +1,5 @@
 from agent.security.policy.base import Decision, LimitsHosts, LimitsPaths, ToolRequest
-from agent.security.policy.delegated import DelegatedPolicy
-from agent.security.policy.engine import PrincipalContext, RolePolicy
+from agent.security.policy.engine import DelegatedPolicy, PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 
 

@@ -17,8 +17,12 @@ from agent.security.policy.base import (
     is_mode,
     tightest,
 )
-from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
-from agent.security.policy.full_access import FullAccessPolicy
+from agent.security.policy.engine import (
+    DefaultPolicy,
+    FullAccessPolicy,
+    PrincipalContext,
+    RolePolicy,
+)
 from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.shell.classifier import only_reads

@@ -12,8 +12,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.sandbox.base import Limits, SandboxCommand
-from agent.security.sandbox.container import ContainerSandbox
-from agent.security.sandbox.seccomp.profile import seccomp_profile
+from agent.security.sandbox.container import ContainerSandbox, seccomp_profile
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.exec import Exec

@@ -14,8 +14,7 @@ from threading import Event
 
 import pytest
 
-from agent.security.files.write_clock import CLOCK_S
-from agent.security.taint.command_marks import TaintingCommand, mark_changed
+from agent.security.taint.command_marks import CLOCK_S, TaintingCommand, mark_changed
 from agent.security.taint.file_marks import (
     is_marked,
     is_name_marked,

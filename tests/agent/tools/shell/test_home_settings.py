@@ -17,8 +17,8 @@ from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.base import Limits
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.container import ContainerSandbox
+from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.landlock.sandbox import Landlock
-from agent.security.sandbox.toolchains import Toolchains
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.registry import ToolRegistry

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.security.sandbox.base import SandboxCommand
-from agent.security.sandbox.toolchains import find_toolchains
+from agent.security.sandbox.environment import find_toolchains
 from agent.tools.shell.process_group import run
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
