@@ -2,20 +2,18 @@
 
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from zipfile import ZipFile, ZipInfo
 
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.security.files.folder_tree import FolderCursor, new_file
 from agent.security.files.safe_open import open_folder_beneath
+from agent.security.taint.file_marks import MarkLevel
 from gateway.cli.output import size
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
-
-    from agent.security.taint.file_marks import MarkLevel
+from gateway.ops.backup_marks import read_marks
 
 DATABASE, WORKSPACE = "kore.db", "workspace"
 
@@ -38,16 +36,12 @@ _BLOCK_BYTES = 4096
 _SHARE = 0.9
 
 
-def unpack_backup(file: Path, folder: Path) -> "Mapping[str, MarkLevel] | None":
+def unpack_backup(file: Path, folder: Path) -> Mapping[str, MarkLevel] | None:
     """Unpack the parts of any kind of backup into this folder.
 
     Returns the marks of its files by their paths in the workspace, None if unknown. Raises
     `KoreError`.
     """
-    import zipfile
-
-    from gateway.ops.backup_marks import read_marks
-
     if not zipfile.is_zipfile(file):
         os.symlink(file, folder / DATABASE)
         return None
@@ -68,7 +62,7 @@ def unpack_backup(file: Path, folder: Path) -> "Mapping[str, MarkLevel] | None":
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
 
 
-def _extract(packed: "ZipFile", info: "ZipInfo", place: FolderCursor) -> None:
+def _extract(packed: ZipFile, info: ZipInfo, place: FolderCursor) -> None:
     """Extract a file; its path may be longer than the system allows."""
     *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
     place.go(above)
@@ -103,7 +97,7 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
         at = data.find(mark, at + 1)
 
 
-def _check_room(file: Path, packed: "Sequence[ZipInfo]", folder: Path) -> None:
+def _check_room(file: Path, packed: Sequence[ZipInfo], folder: Path) -> None:
     """Check that there is space for two copies of the contents, needed until they are in place.
 
     `zipfile` never extracts more than the size in the entry.

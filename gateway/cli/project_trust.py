@@ -1,13 +1,35 @@
 """Trust in a folder: its configuration is stored, its files count as the owner's own."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.security.redaction import Redactor
+from agent.security.taint.file_marks import unmark
+from agent.text.visible import escape_line
 from gateway.cli.output import tell
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config import editing
+from gateway.config.atomic_write import file_lock
+from gateway.config.folder_trust import (
+    content,
+    digest,
+    digest_of,
+    is_trusted,
+    project_files_in,
+    remember,
+)
+from gateway.config.foreign.formats import is_foreign
+from gateway.config.json_files.document import read_text
+from gateway.config.json_files.jsonc import read
+from gateway.config.references import read_secrets
+from gateway.config.secret_keys import shortened
+from gateway.core.question_view import visible_lines
+from gateway.turns.agents.profiles import origin_of
 
 _KEY = ("security", "trusted_folders")
 
@@ -20,9 +42,6 @@ def grant(
     Returns the number of removed marks for untrusted content and whether the folder is new in the
     configuration. Raises `KoreError`.
     """
-    from agent.security.taint.file_marks import unmark
-    from gateway.config.folder_trust import digest, remember
-
     if unread := [path for path, one in digests.items() if not one]:
         raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
     if digests:
@@ -40,11 +59,6 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 
     Returns the digests of all its configuration files.
     """
-    from agent.security.redaction import Redactor
-    from agent.text.visible import escape_line
-    from gateway.config.folder_trust import content, digest_of, is_trusted, project_files_in
-    from gateway.config.references import read_secrets
-
     # Read them before showing them: a change made while the person reads is not trusted.
     read = {path: content(path) for path in project_files_in(folder)}
     new = [path for path in read if not is_trusted(path, home)]
@@ -60,9 +74,6 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 
 def _add(args: argparse.Namespace, folder: Path) -> bool:
     """Add the folder to the configuration; return False if its files are already trusted."""
-    from gateway.cli.context import settings_of
-    from gateway.turns.agents.profiles import origin_of
-
     if origin_of(settings_of(args)).is_own(folder):
         return False
     change_folders(args, lambda folders: [*folders, str(folder)])
@@ -76,11 +87,6 @@ def _add(args: argparse.Namespace, folder: Path) -> bool:
 
 def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], list[str]]) -> bool:
     """Update the list of trusted folders; return False without a change."""
-    from gateway.cli.context import sources_of
-    from gateway.config import editing
-    from gateway.config.atomic_write import file_lock
-    from gateway.config.foreign.formats import is_foreign
-
     sources = sources_of(args)
     file = sources.own_file
     if is_foreign(file):
@@ -100,13 +106,6 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
 
 def _render(path: Path, raw: bytes | None) -> str:
     """Return the content of a file as read before, in the form of an approval question."""
-    import json
-
-    from gateway.config.json_files.document import read_text
-    from gateway.config.json_files.jsonc import read
-    from gateway.config.secret_keys import shortened
-    from gateway.core.question_view import visible_lines
-
     try:
         content = shortened(read(read_text(path, raw) or "").value)
     except ValueError as exc:

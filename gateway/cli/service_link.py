@@ -6,17 +6,18 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of, sources_of
+from gateway.cli.folders import data_dir_of
+from gateway.cli.program import complain
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config import Settings
+from gateway.config.json_files.document import read_object
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.runtime.paths import DataDir
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
 
 
 class NotRunning(KoreError):
@@ -27,7 +28,7 @@ class NotRunning(KoreError):
 
 @asynccontextmanager
 async def open_service(
-    settings: "Settings",
+    settings: Settings,
     home: DataDir,
     *,
     own: bool = True,
@@ -81,7 +82,7 @@ async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
 
 def settings_beside(
     args: argparse.Namespace, overrides: Mapping[str, Any] | None = None
-) -> "Settings":
+) -> Settings:
     """Return `settings_of`, or the last valid settings if Kore is running.
 
     For verbs that also show settings. In the second case the project's file and secrets.json are
@@ -96,7 +97,7 @@ def settings_beside(
         return settings
 
 
-def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
+def settings_to_copy(args: argparse.Namespace) -> tuple[Settings, bool]:
     """Return the settings for a verb that only needs paths, and whether they are valid.
 
     If they are not, the paths come from the last valid file or from the defaults, because a gateway
@@ -122,7 +123,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple["Settings", bool]:
         return settings, False
 
 
-def _has_data(settings: "Settings") -> bool:
+def _has_data(settings: Settings) -> bool:
     return settings.store.path is None or settings.store.path.exists()
 
 
@@ -136,13 +137,11 @@ def _last_good(
     args: argparse.Namespace,
     overrides: Mapping[str, Any] | None,
     own: Mapping[str, Any] | None = None,
-) -> "Settings | None":
+) -> Settings | None:
     """Return the settings with the last valid file, or with `own` in its place.
 
     Returns None if these are invalid as well.
     """
-    from gateway.config.json_files.document import read_object
-
     home = data_dir_of(args)
     with suppress(KoreError):
         sources = sources_of(args)
@@ -160,7 +159,5 @@ def _warn(args: argparse.Namespace, error: ConfigError) -> None:
 
 
 def _complain(args: argparse.Namespace, error: ConfigError, notice: str) -> None:
-    from gateway.cli.program import complain
-
     complain(error, args.crash.redactor.clean)
     print(f"      {notice}", file=sys.stderr)

@@ -1,11 +1,20 @@
 """Commands that people type in a chat; the same on every channel."""
 
+import re
+from difflib import get_close_matches
+
 from gateway.commands.declaration import ChatCommand
 from gateway.commands.table import COMMANDS, UNLISTED
 from gateway.core.messages import InboundMessage
 from gateway.core.records import MenuCommand, TypedCommand
 
 MISTYPED = UNLISTED[""]
+
+# High enough that a folder such as /home does not count as a typing error of /mode.
+_CLOSE = 0.75
+_MIN_SUGGESTION_CHARS = 3
+# Excludes paths, which have another slash or a dot.
+_WORD = re.compile(r"/(\w[\w-]{0,39})(?:@\w+)?")
 _BY_WORD = {
     word: command
     for command in (*COMMANDS.values(), *UNLISTED.values())
@@ -33,8 +42,6 @@ def command_of(message: InboundMessage) -> str | None:
     name = word[1:].partition("@")[0].lower()
     if (command := find_command(name)) is not None:
         return command.name
-    from gateway.commands.suggestions import is_single_word
-
     return "" if is_single_word(message.content) else None
 
 
@@ -72,6 +79,29 @@ def command_named(name: str) -> ChatCommand:
 def find_command(word: str) -> ChatCommand | None:
     """Return the command with this name or alias; None when there is none."""
     return _BY_WORD.get(word)
+
+
+def is_single_word(text: str) -> bool:
+    """Return whether a message is one word that looks like a command."""
+    return _WORD.fullmatch(text.strip()) is not None
+
+
+def command_in(text: str) -> ChatCommand | None:
+    """Return the command for a line; None when it is for the model."""
+    word = next(iter(text.split()), "")
+    command = find_command(word[1:].lower()) if word.startswith("/") else None
+    return command or (MISTYPED if is_single_word(text) else None)
+
+
+def suggest(text: str) -> str | None:
+    """Return the command name closest to a single word with a slash, without asking the model."""
+    match = _WORD.fullmatch(text.strip())
+    if match is None or len(match[1]) < _MIN_SUGGESTION_CHARS:
+        return None
+    # Commands without a group are sent by programs.
+    grouped = [command for command in COMMANDS.values() if command.group is not None]
+    names = [word for command in grouped for word in (command.name, *command.aliases)]
+    return next(iter(get_close_matches(match[1].lower(), names, 1, _CLOSE)), None)
 
 
 def menu() -> tuple[MenuCommand, ...]:

@@ -2,24 +2,23 @@
 
 from dataclasses import replace
 
+from agent.context.focused_files import FileFocus
+from agent.context.token_calibration import counted_as
+from agent.context.usage_chart import files_table, parts, usage_chart
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.turn.context_usage import measure_context
 from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
+from gateway.store.repositories.conversations import choices
+from gateway.store.repositories.execution import windows
+from gateway.store.repositories.execution.windows import SessionWindow
+from gateway.turns.agents.profiles import with_model
 
 
 @chat_command("context", "show what uses the context window", group=CONVERSATION, position=80)
 async def answer_context(call: CommandCall) -> str:
-    from agent.context.focused_files import FileFocus
-    from agent.context.token_calibration import counted_as
-    from agent.context.usage_chart import files_table, parts, usage_chart
-    from agent.turn.context_usage import measure_context
-    from gateway.store.repositories.conversations import choices
-    from gateway.store.repositories.execution import windows
-    from gateway.store.repositories.execution.windows import SessionWindow
-    from gateway.turns.agents.profiles import with_model
-
     services, session = call.services, call.session
     window, session_model = SessionWindow([], trimmed=False), None
     if session is not None:

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from agent.i18n import mark_for_translation, plural, t
 from agent.version import VERSION
+from gateway.commands import suggest
 from gateway.commands.declaration import (
     CONVERSATION,
     MODEL,
@@ -24,6 +25,8 @@ from gateway.store.repositories import usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, undecoded_updates
+from gateway.turns.agents.profiles import origin, profile_for, summary_of
+from gateway.turns.tool_listing import beginning
 from gateway.turns.usage.limits import BillingDay
 from gateway.turns.usage.text import usage_text
 
@@ -91,8 +94,6 @@ _MAX_AGENTS = 40
 @chat_command("agents", "list the sub-agents", group=WORK, position=50)
 async def answer_agents(call: CommandCall) -> str:
     """List the names and summaries of agents, with their origin for the owner only."""
-    from gateway.turns.agents.profiles import origin, summary_of
-
     services = call.services
     agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
     lines = []
@@ -144,9 +145,6 @@ def answer_start(call: CommandCall, tx: Transaction) -> str:
 @chat_command("tools", "list the tools available here", group=WORK, position=60)
 def answer_tools(call: CommandCall, tx: Transaction) -> str:
     """List the tools of the agent that answers this message."""
-    from gateway.turns.agents.profiles import profile_for
-    from gateway.turns.tool_listing import beginning
-
     speaks, tools = profile_for(call.message), call.services.agent.toolbox.specs()
     lines = [
         f"- {code(one.name)}: {escape_markdown(beginning(one.description))}"
@@ -210,3 +208,11 @@ def answer_cron(call: CommandCall, tx: Transaction) -> str:
 )
 def answer_pair(call: CommandCall, tx: Transaction) -> str:
     return call.services.pairing.command(tx, call.message, call.argument, call.now)
+
+
+@chat_command("", "say what was meant", audience="nobody", at_once=True)
+def answer_mistyped(call: CommandCall, tx: Transaction) -> str:
+    word = call.message.content.strip()
+    if name := suggest(word):
+        return t("Unknown command `{word}`; did you mean `/{meant}`?", word=word, meant=name)
+    return t("Unknown command `{word}`. /help lists the commands.", word=word)

@@ -1,16 +1,13 @@
 """`/mcp`: list of the MCP servers, and logins to servers that need one."""
 
-from typing import TYPE_CHECKING
-
 from agent.errors import ToolError
 from agent.i18n import t
+from agent.mcp.revocation import end_login
+from agent.mcp.servers import McpServers
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE
-
-if TYPE_CHECKING:
-    from agent.mcp.servers import McpServers
 
 
 @chat_command("mcp", "list the MCP servers, log in to one", group=WORK, position=80)
@@ -38,7 +35,7 @@ async def answer_mcp(call: CommandCall) -> str:
         return escape_markdown(str(exc))
 
 
-async def _begin(servers: "McpServers", name: str) -> str:
+async def _begin(servers: McpServers, name: str) -> str:
     if not servers.login_file(name).url:
         return t("{name} is a command: it needs no login.", name=code(name))
     link = await servers.pending_logins.begin(servers, name)
@@ -57,7 +54,7 @@ async def _begin(servers: "McpServers", name: str) -> str:
     )
 
 
-async def _finish(servers: "McpServers", name: str, address: str) -> str:
+async def _finish(servers: McpServers, name: str, address: str) -> str:
     listing = await servers.pending_logins.finish(name, address)
     if listing is None:
         return t(
@@ -69,9 +66,7 @@ async def _finish(servers: "McpServers", name: str, address: str) -> str:
     return t("Logged in to {name}.", name=code(name))
 
 
-async def _log_out(servers: "McpServers", name: str) -> str:
-    from agent.mcp.revocation import end_login
-
+async def _log_out(servers: McpServers, name: str) -> str:
     had_login, revocation = await end_login(servers.login_file(name))
     if not had_login:
         return t("{name} had no login.", name=code(name))
@@ -79,7 +74,7 @@ async def _log_out(servers: "McpServers", name: str) -> str:
     return t("Logged out of {name}: {words}.", name=code(name), words=words)
 
 
-def _server_line(servers: "McpServers", name: str) -> str:
+def _server_line(servers: McpServers, name: str) -> str:
     listing, connection = servers.listing(name), servers.connection(name)
     if connection.state == "failed":
         words = escape_markdown(connection.failure)

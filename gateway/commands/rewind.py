@@ -1,20 +1,20 @@
 """`/rewind`: restore files, and optionally the conversation, to the state before a message."""
 
 import time
-from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import plural, t
+from agent.undo import report
+from agent.undo.ledger import PathChange, ReversalResult
+from agent.undo.records import FileChange
+from agent.undo.reversal import UndoRequest
 from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.commands.undo import UndoService
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories.conversations import rewinding
 from gateway.store.repositories.conversations.rewinding import RewindPoint
 from gateway.store.repositories.conversations.session_admin import SessionOwner
-
-if TYPE_CHECKING:
-    from agent.undo.ledger import PathChange
-    from gateway.commands.undo_service import UndoService
 
 _MAX_POINTS = 10
 _WORDS = frozenset({"files", "both", "force"})
@@ -23,8 +23,6 @@ _WORDS = frozenset({"files", "both", "force"})
 @chat_command("rewind", "go back to before a message", group=CONVERSATION, position=60)
 async def answer_rewind(call: CommandCall) -> str:
     """Answer `/rewind` (list), `/rewind N` (preview) and `/rewind N files` or `both` (do it)."""
-    from gateway.commands.undo_service import UndoService
-
     key = f"command:{call.claim.seq}"
     # A repetition finds the chat in its new conversation, which has no such message.
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
@@ -51,15 +49,15 @@ async def answer_rewind(call: CommandCall) -> str:
         return _preview(undoing, moves, words[0], since)
     undoing.require(moves, "undo")
     step = await undoing.carry_out(moves, "undo")
-    report = undoing.describe(step, "undo") or t("No files needed restoring.")
+    description = undoing.describe(step, "undo") or t("No files needed restoring.")
     if "both" not in options:
-        return report
+        return description
     owner = SessionOwner(call.message.principal, call.message.session_key)
     fork = await call.services.database.transact(
         rewinding.rewind, key, undoing.session, since.turn, owner, call.now
     )
     back = t("`/resume {id}` goes back.", id=undoing.session)
-    return f"{report}\n{_fork_text(fork)} {back}"
+    return f"{description}\n{_fork_text(fork)} {back}"
 
 
 def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
@@ -67,9 +65,9 @@ def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
     if not words[0].isdecimal() or not 1 <= int(words[0][:9]) <= len(points):
         raise KoreError(
             t(
-                "found {words!r}, expected the number of a message, 1 to {asked}",
+                "found {words!r}, expected the number of a message, 1 to {last}",
                 words=words[0][:20],
-                asked=len(points),
+                last=len(points),
             ),
             hint=t("/rewind lists them."),
         )
@@ -83,14 +81,11 @@ def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
     return points[int(words[0]) - 1]
 
 
-def _plan(undoing: "UndoService", since: RewindPoint, *, force: bool) -> "tuple[PathChange, ...]":
-    from agent.undo.reversal import UndoRequest
-
+def _plan(undoing: UndoService, since: RewindPoint, *, force: bool) -> tuple[PathChange, ...]:
     return undoing.reversal.plan(UndoRequest(since=since.turn, force=force))
 
 
-def _list(undoing: "UndoService", points: list[RewindPoint]) -> str:
-
+def _list(undoing: UndoService, points: list[RewindPoint]) -> str:
     paths: dict[int, set[object]] = {}
     for step in undoing.changes.ledger.steps(undoing.session):
         paths_done = {c.path for c in step.changes if c.status == "done" and _is_file(c)}
@@ -106,11 +101,8 @@ def _list(undoing: "UndoService", points: list[RewindPoint]) -> str:
 
 
 def _preview(
-    undoing: "UndoService", moves: "tuple[PathChange, ...]", number: str, since: RewindPoint
+    undoing: UndoService, moves: tuple[PathChange, ...], number: str, since: RewindPoint
 ) -> str:
-    from agent.undo import report
-    from agent.undo.ledger import ReversalResult
-
     changes = report.describe(ReversalResult(moves), "undo", undoing.root, would=True)
     would = changes or t("No files would change.")
     lines = [
@@ -135,9 +127,7 @@ def _fork_text(fork: str) -> str:
     return t("This is now conversation `{fork}`, which ends before that message.", fork=fork)
 
 
-def _is_file(change: "object") -> bool:
-    from agent.undo.records import FileChange
-
+def _is_file(change: object) -> bool:
     assert isinstance(change, FileChange), "steps hold changes"
     state = change.before or change.after
     return state is not None and state.kind != "folder"

@@ -1,5 +1,6 @@
 """Commands for a chat's answers: mode, model, thinking, queue, verbose, language."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -20,6 +21,7 @@ from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.conversations.choices import Choice, StoredChoices
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
+from gateway.turns.agents.styles import load_styles
 
 _MAX_AGENTS = 40
 
@@ -217,8 +219,6 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
 @chat_command("agent", "show or choose the agent that answers here", group=MODEL, position=20)
 async def answer_agent(call: CommandCall) -> str:
     """Show or choose the agent that answers in this conversation."""
-    import asyncio
-
     services, name = call.services, call.argument
     audience = services.permissions.audience(call.message)
     agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
@@ -396,3 +396,39 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
         level=level,
         meaning=t(_TRACE_MEANINGS[level]),
     )
+
+
+_OFF = "off"
+_MAX_NAMES = 40
+
+
+@chat_command("style", "show or choose the output style", group=MODEL, position=30)
+async def answer_style(call: CommandCall) -> str:
+    services, name = call.services, call.argument.strip()
+    styles = await asyncio.to_thread(load_styles, services.home)
+    if not name:
+        choice: str | None = None
+        if call.session is not None:
+            session_choices = await services.database.transact(choices.load, call.session)
+            choice = session_choices.get(choices.STYLE)
+        if not styles:
+            return t("There are no output styles. `output-styles/NAME.md` in Kore's folder is one.")
+        lines = [
+            f"- {code(one.name)}: {escape_markdown(one.description)}"
+            for one in list(styles.values())[:_MAX_NAMES]
+        ]
+        current = code(choice or _OFF)
+        head = t("Output style: {style}. `/style NAME` changes it, `/style off`:", style=current)
+        return "\n".join([head, *lines])
+    style = styles.get(name.casefold())
+    if style is None and name != _OFF:
+        return t("There is no output style {name}; see `/style`.", name=code(name[:80]))
+    new_choice = None if style is None else style.name
+
+    def choose(tx: Transaction) -> None:
+        choices.put(tx, call.begun_session(tx), choices.STYLE, new_choice)
+
+    await services.database.transact(choose)
+    if new_choice is None:
+        return t("Answers here have no output style any more.")
+    return t("Answers here are in the style {name} from now on.", name=code(new_choice))

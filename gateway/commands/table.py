@@ -96,7 +96,7 @@ COMMANDS = {
     "diff": ChatCommand(
         "diff",
         mark_for_translation("show what this conversation changed"),
-        "diff.answer_diff",
+        "undo.answer_diff",
         group="Work",
         takes_time=True,
     ),
@@ -203,7 +203,7 @@ COMMANDS = {
     "style": ChatCommand(
         "style",
         mark_for_translation("show or choose the output style"),
-        "style.answer_style",
+        "settings.answer_style",
         group="Model",
         takes_time=True,
     ),
@@ -269,7 +269,7 @@ UNLISTED = {
     "": ChatCommand(
         "",
         mark_for_translation("say what was meant"),
-        "suggestions.answer_mistyped",
+        "info.answer_mistyped",
         at_once=True,
         audience="nobody",
     ),

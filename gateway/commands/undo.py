@@ -1,16 +1,139 @@
-"""`/undo` and `/redo`: restore files to the state before or after changes."""
+"""Commands `/undo`, `/redo` and `/diff` for the file changes of a conversation."""
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from agent.errors import KoreError
-from agent.i18n import t
+from agent.errors import KoreError, ToolError
+from agent.i18n import plural, t
+from agent.security.files.file_io import in_thread
+from agent.security.policy.base import READING_TOOL, ToolRequest
+from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.files.undo import Undo, change_check
+from agent.tools.files.workspace_scope import WorkspaceScope
+from agent.types import ToolCall
+from agent.undo import report
+from agent.undo.change_log import ChangeLog
+from agent.undo.ledger import Direction, PathChange, ReversalResult
+from agent.undo.records import ChangeStep
+from agent.undo.report import Pairs
+from agent.undo.reversal import Reversal, UndoRequest
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
+from gateway.store.repositories.file_changes import page_session
 
-if TYPE_CHECKING:
-    from agent.undo.reversal import UndoRequest
-    from gateway.commands.undo_service import UndoService
+DIFF_CHARS = 8_000
+T = TypeVar("T")
+
+
+class UndoService:
+    """Journal of file changes for one person's command. Raises `KoreError` without a journal."""
+
+    def __init__(self, call: CommandCall) -> None:
+        services, message = call.services, call.message
+        if call.session is None or services.agent.changes is None:
+            raise KoreError(t("this conversation has no changes yet"))
+        self.call = call
+        self.session = call.session
+        self.root = call.folder
+        self.changes: ChangeLog = services.agent.changes()
+        self._context = CallContext(
+            ToolCall("", Undo.name, {}, "{}"),
+            ToolEnvironment(
+                self.session,
+                self.root,
+                services.permissions.memory(message),
+                owner=services.access.is_private_owner(message),
+            ),
+            lambda text, stream: None,
+        )
+        self._scope = WorkspaceScope(services.agent.settings.tools)
+        self.check = change_check(self._scope, self._context)
+        # The owner's conversation also covers changes that they made on the page in this folder.
+        beside = page_session(self.root) if self._context.owner else None
+        self.reversal = Reversal(self.changes, self.session, self.check, beside)
+
+    def find(self, path: str) -> Path:
+        """Return the real path of a name. Raises `ToolError`."""
+        return self._scope.find(path, self._context)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await in_thread(work)
+
+    def may_see(self, paths: Sequence[Path]) -> bool:
+        """Return whether the person may see these files."""
+        request = self._request(READING_TOOL, reads=tuple(paths))
+        return self.call.is_owner or self._allows(request)
+
+    def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
+        """Raise `KoreError` when the person may not change these files."""
+        pairs = report.net_changes(moves, direction)
+        changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
+        creates = tuple(path for path, (now, _) in pairs.items() if now is None)
+        request = self._request(Undo.name, changes=changes, creates=creates)
+        if not (self.call.is_owner or self._allows(request)):
+            raise KoreError(t("your role does not allow this: only the owner can undo here"))
+
+    async def carry_out(self, moves: Sequence[PathChange], direction: Direction) -> ReversalResult:
+        """Carry out the changes once for this command, even if it is repeated."""
+        key = f"command:{self.call.claim.seq}"
+        return await self.run(lambda: self.reversal.carry_out(key, direction, moves))
+
+    def describe(self, step: ReversalResult, direction: Direction) -> str:
+        """Describe the result as markdown."""
+        lines = [
+            escape_markdown(line)
+            for line in report.describe(step, direction, self.root).splitlines()
+        ]
+        if any(move.verdict in ("changed", "shared") for move in step.moves):
+            lines.append(t("`/undo force` also undoes changes made by others; /redo reverts it."))
+        return "\n".join(lines)
+
+    def changed_files(self, steps: Sequence[ChangeStep], below: Path | None = None) -> Pairs:
+        """Return the files that these steps changed and that still differ, before and now.
+
+        Blocks.
+        """
+        pairs = {}
+        for path, states in report.changes_since(steps, self.changes.blobs).items():
+            try:
+                self.check(path)
+            except ToolError:
+                continue
+            is_folder = "folder" in {state.kind for state in states if state}
+            if not is_folder and (below is None or path.is_relative_to(below)):
+                pairs[path] = states
+        return pairs
+
+    def remaining(self, outcome: ReversalResult) -> str:
+        """List the other files that this conversation has left changed, as markdown.
+
+        Blocks.
+        """
+        answered = {move.change.path for move in outcome.moves}
+        files = self.changed_files(self.changes.ledger.steps(self.session)).keys() - answered
+        if not files:
+            return ""
+        names = escape_markdown(report.list_paths(sorted(files), self.root))
+        return t("Still changed by this conversation: {files}.", files=names)
+
+    def _request(self, tool: str, **paths: tuple[Path, ...]) -> ToolRequest:
+        effect = "read" if tool == READING_TOOL else "unsafe"
+        return ToolRequest(tool, effect, {}, self.root, **paths)  # type: ignore[arg-type]
+
+    def _allows(self, request: ToolRequest) -> bool:
+        permissions, message = self.call.services.permissions, self.call.message
+        policy = permissions.permissions([message], self.session, None, turn=0).policy
+        return policy.decide(request).verdict == "allow"
+
+
+def fenced(diff: str) -> str:
+    """Return the diff in a code block with a fence that nothing in it can close."""
+    longest = max(map(len, re.findall("`+", diff)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}diff\n{diff}\n{fence}"
 
 
 @chat_command("undo", "undo file changes", group=WORK, position=10, audience="private")
@@ -20,18 +143,16 @@ async def answer_undo(call: CommandCall) -> str:
 
     COUNT is a number of turns, or with `step` of tool calls.
     """
-    from gateway.commands.undo_service import UndoService
-
     undoing = UndoService(call)
     request = _undo_request(undoing, call)
     moves = await undoing.run(lambda: undoing.reversal.plan(request))
     undoing.require(moves, request.direction)
     step = await undoing.carry_out(moves, request.direction)
-    if report := undoing.describe(step, request.direction):
+    if description := undoing.describe(step, request.direction):
         if request.direction == "redo":
-            return report
+            return description
         remaining = await undoing.run(lambda: undoing.remaining(step))
-        return "\n".join(filter(None, [report, remaining]))
+        return "\n".join(filter(None, [description, remaining]))
     undo = request.direction == "undo"
     if request.path:
         path = escape_markdown(str(request.path))
@@ -48,9 +169,7 @@ async def answer_undo(call: CommandCall) -> str:
     )
 
 
-def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
-    from agent.undo.reversal import UndoRequest
-
+def _undo_request(undoing: UndoService, call: CommandCall) -> UndoRequest:
     words = call.argument.split()
     steps, force = 1, False
     by_step = bool(words) and words[0].lower() in ("step", "steps")
@@ -76,3 +195,34 @@ def _undo_request(undoing: "UndoService", call: CommandCall) -> "UndoRequest":
         path=path,
         force=force,
     )
+
+
+@chat_command("diff", "show what this conversation changed", group=WORK, position=30)
+async def answer_diff(call: CommandCall) -> str:
+    """Answer `/diff [last] [PATH]`."""
+    undoing = UndoService(call)
+    first, *rest = call.argument.split(maxsplit=1) or [""]
+    last = first == "last"
+    name = (rest[0] if rest else "") if last else call.argument
+    pairs = await undoing.run(lambda: _pairs(undoing, name, last))
+    if not pairs and name:
+        return t("No changes to {escaped} in this conversation.", escaped=escape_markdown(name))
+    if not pairs:
+        return t("This conversation has no file changes, or all of them were undone.")
+    if not undoing.may_see(list(pairs)):
+        return t("Your role does not allow you to see these files.")
+    names = escape_markdown(report.list_paths(pairs, undoing.root))
+    text = await undoing.run(
+        lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
+    )
+    head = plural(
+        len(pairs), "{n} file changed: {names}", "{n:,} files changed: {names}", names=names
+    )
+    return head + (f"\n\n{fenced(text)}" if text else "")
+
+
+def _pairs(undoing: UndoService, name: str, last: bool) -> Pairs:
+    steps = undoing.changes.ledger.steps(undoing.session)
+    if last and steps:
+        steps = [step for step in steps if step.turn == steps[0].turn]
+    return undoing.changed_files(steps, undoing.find(name) if name else None)

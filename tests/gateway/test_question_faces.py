@@ -18,12 +18,12 @@ from agent.records import frozen
 from agent.serialization import event_from_json, event_to_json
 from gateway.channels.telegram.outbound.approval_card import render_approval, render_details
 from gateway.cli.acp.questions import EditorQuestions
-from gateway.cli.chat.mcp_server import KoreTools
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_choices import choices_text
 from gateway.cli.console.output.approval_text import question_text
 from gateway.cli.tui.approval_panel import ApprovalPanel
+from gateway.cli.verbs.mcp.serve import KoreTools
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import MessageOptions, Route
 from gateway.core.question_view import approval_event

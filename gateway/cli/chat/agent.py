@@ -11,101 +11,30 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.policy.base import MODES
-from gateway.access.full_access import new_token
+from agent.security.policy.policy_file import guess
+from gateway.access.full_access import full_access_banner, new_token
+from gateway.access.roles import known_tools_of
 from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
 from gateway.cli.chat.project_options import place_of, project_of
-from gateway.cli.chat.service_connection import next_connection, open_connection
+from gateway.cli.chat.service_connection import open_connection, service_opener
 from gateway.cli.chat.start_folder import start_folder, with_trust
 from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
-from gateway.cli.context import data_dir_of, dollars, hours, positive_count, settings_of
+from gateway.cli.folders import data_dir_of
 from gateway.cli.invocation import as_installed, program_name
 from gateway.cli.program import preload
 from gateway.cli.service_link import settings_beside
-from gateway.core.messages import MessageOptions
+from gateway.cli.settings import settings_of
+from gateway.config import Settings
+from gateway.control.service import Service
+from gateway.core.messages import MessageOptions, console_principal
+from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import agent_option
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
-    from gateway.config import Settings
-    from gateway.control.service import Service
-    from gateway.core.errors import ConnectionLost
 
 _STDIN_LIMIT_BYTES = 1_000_000
-SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "text",
-        nargs="?",
-        metavar="TEXT",
-        help="send this, print the answer and exit (- reads stdin)",
-    )
-    add("-m", "--message", metavar="TEXT", help="same as TEXT")
-    add("-p", "--print", metavar="TEXT", dest="printed", help="same, with stdin appended")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-c", "--continue", action="store_true", dest="latest", help="continue the last session"
-    )
-    where.add_argument("-s", "--session", metavar="ID", help="continue this session")
-    where.add_argument(
-        "-r", "--resume", nargs="?", const="", metavar="ID", help="same, or choose from a list"
-    )
-    add(
-        "--fork-session",
-        action="store_true",
-        help="continue in a copy; the original session stays unchanged",
-    )
-    add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
-    add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
-    add("--thinking", action="store_true", help="ask the model to think before it answers")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "-y",
-        "--auto",
-        action="store_true",
-        help="approve everything that would need a confirmation",
-    )
-    how.add_argument(
-        "--permission-mode",
-        choices=MODES,
-        metavar="MODE",
-        help="permission mode: plan, ask, accept-edits or auto",
-    )
-    how.add_argument(
-        "--full-access",
-        action="store_true",
-        help="run everything without questions and without a sandbox, for this run only",
-    )
-    add("--allowed-tools", metavar="A,B", help="allow only these tools")
-    add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
-    add("--cwd", type=Path, metavar="DIR", help="work in this folder")
-    add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
-    add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
-    add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
-    add("--max-iter", type=positive_count, metavar="N", help="at most N model calls in a turn")
-    add(
-        "--output-format",
-        choices=("text", "json", "stream-json"),
-        default="text",
-        help="output format of a single turn (default: text)",
-    )
-    add("--profile", type=Path, metavar="FILE", help="write a profile of this run (for pstats)")
-    add(
-        "--init", action="store_true", help="plan TEXT as a long task: write the checklist and stop"
-    )
-    add(
-        "--auto-continue",
-        action="store_true",
-        help="run session after session until everything is done",
-    )
-    add("--max-sessions", type=positive_count, metavar="N", help="(default: 50)")
-    add("--max-hours", type=hours, metavar="H", help="(default: no limit)")
-    add("--team", metavar="A,B", help="agents that work in parallel")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,14 +69,10 @@ def _run(args: argparse.Namespace) -> int:
         if options.full_access is None:
             settings = with_trust(args, settings, home, project_folder)
     if args.agent is not None:
-        from gateway.turns.agents.profiles import agent_option
-
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)
     _log_to_file(args, settings, home)
     if options.full_access is not None:
-        from gateway.access.full_access import full_access_banner
-
         folder = options.cwd or str(settings.agent.workspace)
         print(full_access_banner(folder), file=sys.stderr)
     try:
@@ -170,10 +95,8 @@ def _run(args: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _log_to_file(args: argparse.Namespace, settings: "Settings", home: DataDir) -> None:
+def _log_to_file(args: argparse.Namespace, settings: Settings, home: DataDir) -> None:
     """Log to a file, because the terminal is for the conversation."""
-    from gateway.runtime.log_setup import open_logs
-
     home.ensure()
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "agent.log")
 
@@ -246,8 +169,6 @@ def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str,
     """Return the canonical names of tools. Raises `ConfigError` for an unknown name or alias."""
     if names is None:
         return None
-    from agent.security.policy.policy_file import guess
-    from gateway.access.roles import known_tools_of
 
     known_tools = known_tools_of(settings_of(args))
     tools = []
@@ -261,7 +182,7 @@ def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str,
     return tuple(tools)
 
 
-async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, forked: bool) -> int:
+async def _once(order: OneShotRequest, settings: Settings, home: DataDir, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with interrupts(interrupted):
         async with open_connection(settings, home, full_access=order.options.full_access) as line:
@@ -280,10 +201,8 @@ async def _once(order: OneShotRequest, settings: "Settings", home: DataDir, *, f
             return await OneShotTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
 
 
-async def _fork(service: "Service", session: str | None) -> str:
+async def _fork(service: Service, session: str | None) -> str:
     """Fork this session, or the last one used here, and return the id of the copy."""
-    from gateway.core.messages import console_principal
-
     if session is None:
         session = await service.last_session(console_principal())
         if session is None:
@@ -292,7 +211,7 @@ async def _fork(service: "Service", session: str | None) -> str:
 
 
 async def _talk(
-    args: argparse.Namespace, options: MessageOptions, settings: "Settings", home: DataDir
+    args: argparse.Namespace, options: MessageOptions, settings: Settings, home: DataDir
 ) -> int:
     from gateway.cli.console.chat.conversation import converse
     from gateway.cli.console.chat.repl import ReplOptions
@@ -313,12 +232,6 @@ async def _talk(
     choose, command = args.resume == "", program_name()
     start = ReplOptions(session or None, is_new, choose, options, project, place, command, by_hand)
 
-    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
-        return (
-            connected_service(settings, home, full_access=options.full_access)
-            if lost is None
-            else next_connection(settings, home, lost)
-        )
-
+    connect = service_opener(settings, home, full_access=options.full_access)
     await converse(connect, start, home.root)
     return DONE

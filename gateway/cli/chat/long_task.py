@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
@@ -33,10 +32,8 @@ from gateway.cli.chat.one_shot import (
 )
 from gateway.cli.chat.service_connection import ServiceConnection, open_connection
 from gateway.cli.chat.terminal import ask_here, interrupts
+from gateway.config import Settings
 from gateway.runtime.paths import DataDir
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
 
 # Limit of consecutive sessions that change neither checklist nor progress.
 _IDLE = 2
@@ -47,7 +44,7 @@ _AGAIN_S = 0.2
 
 
 async def work(
-    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
+    args: argparse.Namespace, order: OneShotRequest, settings: Settings, home: DataDir
 ) -> int:
     """Run the task in `order.text` and return the exit code.
 

@@ -3,18 +3,17 @@
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE
 from agent.records import frozen
 from gateway.cli.chat.one_shot import OneShotRequest
+from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
+from gateway.turns.agents.profiles import catalogue_of
 
 MAX_SESSIONS = 50
 
@@ -32,7 +31,7 @@ class LongTaskOptions:
 
 
 def plan_for(
-    args: argparse.Namespace, order: OneShotRequest, settings: "Settings", home: DataDir
+    args: argparse.Namespace, order: OneShotRequest, settings: Settings, home: DataDir
 ) -> LongTaskOptions:
     """Return the options. Raises `ConfigError` for incompatible flags."""
     if args.session or args.resume is not None or args.latest:
@@ -62,12 +61,11 @@ def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
         )
 
 
-def _team(names: str, folder: Path, settings: "Settings", home: DataDir) -> tuple[str, ...]:
+def _team(names: str, folder: Path, settings: Settings, home: DataDir) -> tuple[str, ...]:
     """Return the names of existing agents. Raises `ConfigError` for an unknown agent."""
     requested = tuple(filter(None, (name.strip() for name in names.split(","))))
     if not requested:
         return ()
-    from gateway.turns.agents.profiles import catalogue_of
 
     if settings.subagents.max_depth < 1:
         raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))

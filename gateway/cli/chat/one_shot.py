@@ -4,9 +4,10 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from agent import events
+from agent.context.project.context import ProjectContext
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
@@ -26,9 +27,6 @@ from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import Delivered, WatchEvent
 
-if TYPE_CHECKING:
-    from agent.context.project.context import ProjectContext
-
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
 
@@ -47,7 +45,7 @@ class OneShotRequest:
     session: str | None = None
     latest: bool = False
     options: MessageOptions = MessageOptions()
-    project: "ProjectContext | None" = None
+    project: ProjectContext | None = None
     # Print streamed text, including text before a tool call.
     streams: bool = False
 

@@ -7,18 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.context.project.context import FILE_SHARE, ProjectContext
+from agent.context.project.directory_tree import TreeLimits
+from agent.context.project.pointed_file import kind_of
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from gateway.cli.context import data_dir_of
+from agent.providers.registry import ModelConfig, window_of, with_address
+from agent.providers.vendors import CONTEXT_TOKENS
+from agent.security.files.paths import blocked_entry
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.selector import select_sandbox
+from agent.security.taint.origin import TrustedOrigins, is_in
+from agent.text.visible import escape_line
+from gateway.cli.folders import data_dir_of
+from gateway.config import Settings
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.config.model_entries import profile_models
 from gateway.core.messages import MessageOptions
+from gateway.ops.model_catalog import offers
+from gateway.runtime.paths import DataDir
+from gateway.runtime.sandbox import sandbox_options
+from gateway.runtime.secrets import redactor_of
+from gateway.turns.agents.profiles import origin_of, skill_catalog
 
 if TYPE_CHECKING:
-    from agent.context.project.context import ProjectContext
-    from agent.security.sandbox.base import Sandbox
-    from agent.security.taint.origin import TrustedOrigins
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
-    from gateway.config import Settings
-    from gateway.runtime.paths import DataDir
 
 _STRANGE = mark_for_translation(
     "This folder isn't trusted: I don't follow its AGENTS.md, and ask before sending anything out. "
@@ -27,12 +40,11 @@ _STRANGE = mark_for_translation(
 
 
 def project_of(
-    args: argparse.Namespace, options: MessageOptions, settings: "Settings"
-) -> "ProjectContext | None":
+    args: argparse.Namespace, options: MessageOptions, settings: Settings
+) -> ProjectContext | None:
     """Return the context of the folder and the files. Raises `ConfigError` for a bad file."""
     if options.cwd is None and not args.file:
         return None
-    from agent.security.files.paths import blocked_entry
 
     folder = Path.cwd() / args.cwd.expanduser() if args.cwd is not None else Path.cwd()
     files = [(folder / name.expanduser()).resolve() for name in args.file or ()]
@@ -54,7 +66,6 @@ def _remarks(file: Path) -> list[str]:
 
     Raises `ConfigError` for an unreadable file.
     """
-    from agent.context.project.pointed_file import kind_of
     from gateway.cli.console.chat.workdir import not_text_remark
 
     try:
@@ -70,28 +81,19 @@ def _remarks(file: Path) -> list[str]:
 
 
 def place_of(
-    options: MessageOptions, settings: "Settings", project: "ProjectContext | None", home: Path
+    options: MessageOptions, settings: Settings, project: ProjectContext | None, home: Path
 ) -> "ConsoleWorkdir":
     """Return the working folder for a terminal conversation."""
-    from agent.security.taint.origin import is_in
     from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
-    from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.runtime.paths import DataDir
-    from gateway.turns.agents.profiles import origin_of, skill_catalog
 
     def models() -> Sequence[str]:
-        from gateway.ops.model_catalog import offers
-
         return [one.name for one in offers(settings, os.environ, ())]
 
     entries = {entry.model_name: entry for entry in settings.model_list}
 
     def window(model: str) -> int:
         """Return the context window without the key, which a client of a gateway may not have."""
-        from agent.providers.registry import ModelConfig, window_of, with_address
-        from gateway.config.model_entries import profile_models
-
         if model not in entries:
             model = profile_models(settings).get(model, model)
         entry = entries.get(model)
@@ -137,15 +139,9 @@ def place_of(
 
 
 def project_context(
-    root: Path | None, files: Sequence[Path], settings: "Settings", home: "DataDir"
-) -> "ProjectContext":
+    root: Path | None, files: Sequence[Path], settings: Settings, home: DataDir
+) -> ProjectContext:
     """Return the project context of a folder, or of files alone."""
-    from agent.context.project.context import FILE_SHARE, ProjectContext
-    from agent.context.project.directory_tree import TreeLimits
-    from agent.providers.vendors import CONTEXT_TOKENS
-    from gateway.runtime.secrets import redactor_of
-    from gateway.turns.agents.profiles import origin_of
-
     context = settings.context
     shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean
@@ -153,10 +149,7 @@ def project_context(
     origin = origin_of(settings)
     remark = _remark(root, origin)
 
-    def sandbox() -> "Sandbox | None":
-        from agent.security.sandbox.selector import select_sandbox
-        from gateway.runtime.sandbox import sandbox_options
-
+    def sandbox() -> Sandbox | None:
         try:
             return select_sandbox(sandbox_options(settings), home.root).sandbox
         except ConfigError:
@@ -165,10 +158,9 @@ def project_context(
     return ProjectContext(root, files, shape, limit, clean, remark, origin, sandbox)
 
 
-def _remark(root: Path | None, origin: "TrustedOrigins") -> str:
+def _remark(root: Path | None, origin: TrustedOrigins) -> str:
     """Return a warning about an untrusted folder, or an empty string."""
     if root is None or origin.is_own(root):
         return ""
-    from agent.text.visible import escape_line
 
     return t(_STRANGE, command=f"kore trust {shlex.quote(escape_line(str(root)))}")

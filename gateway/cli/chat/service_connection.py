@@ -3,19 +3,18 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from gateway.cli.chat.terminal import connected_service
+from gateway.config import Settings
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreClosed
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
 
 T = TypeVar("T")
 # Time for a gateway that requested the data to take the lock; after that this process takes it
@@ -98,14 +97,12 @@ class ServiceConnection:
 
 @asynccontextmanager
 async def open_connection(
-    settings: "Settings", home: DataDir, *, full_access: str | None = None
+    settings: Settings, home: DataDir, *, full_access: str | None = None
 ) -> AsyncIterator[ServiceConnection]:
     """Open a connection that survives a change of owner.
 
     With `full_access` this process remains the owner.
     """
-    from gateway.cli.chat.terminal import connected_service
-
     stack = AsyncExitStack()
 
     async def renew(lost: ConnectionLost, lanes: Sequence[str]) -> Service:
@@ -128,15 +125,13 @@ async def open_connection(
 
 @asynccontextmanager
 async def next_connection(
-    settings: "Settings", home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
+    settings: Settings, home: DataDir, lost: ConnectionLost, lanes: Sequence[str] = ()
 ) -> AsyncIterator[Service]:
     """Yield the service of the next process that owns the data.
 
     That is the process that requested the data, else one that starts, else this process, which
     continues with `lanes`. Raises `AlreadyRunning` when no owner can be reached.
     """
-    from gateway.cli.chat.terminal import connected_service
-
     if isinstance(lost, HandedOver):
         until = time.monotonic() + _TAKEN_S
         while not await _is_reachable(home):
@@ -160,6 +155,19 @@ async def next_connection(
                 yield service
                 return
         await asyncio.sleep(_LOOK_S)
+
+
+def service_opener(
+    settings: Settings, home: DataDir, *, full_access: str | None = None
+) -> Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]:
+    """Return a function that opens the service, and after a loss that of the next owner."""
+
+    def open_next(lost: ConnectionLost | None) -> AbstractAsyncContextManager[Service]:
+        if lost is None:
+            return connected_service(settings, home, full_access=full_access)
+        return next_connection(settings, home, lost)
+
+    return open_next
 
 
 async def _is_reachable(home: DataDir) -> bool:

@@ -6,23 +6,25 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import current_folder, settings_of
+from agent.text.visible import escape_invisible, escape_line
+from gateway.cli import project_trust
+from gateway.cli.folders import current_folder
+from gateway.cli.output import tell
+from gateway.cli.settings import settings_of
+from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import read_object
 from gateway.runtime.paths import DataDir
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
+from gateway.turns.agents.profiles import origin_of
 
 # Number of stored answers.
 _MOST = 1_000
 
 
-def start_folder(settings: "Settings", home: DataDir) -> Path | None:
+def start_folder(settings: Settings, home: DataDir) -> Path | None:
     """Return the root of the repository around the current folder, or the current folder.
 
     Returns None without a project: in the home folder, in `/`, in Kore's own folder, in the
@@ -53,14 +55,12 @@ def _is_everybodys(folder: Path) -> bool:
 
 
 def with_trust(
-    args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path
-) -> "Settings":
+    args: argparse.Namespace, settings: Settings, home: DataDir, folder: Path
+) -> Settings:
     """Ask once whether to trust the folder and return the resulting settings.
 
     The question needs a terminal. Raises `ConfigError`.
     """
-    from gateway.turns.agents.profiles import origin_of
-
     if origin_of(settings).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return settings
     if home.root.resolve().is_relative_to(folder) or str(folder) in _declined(home):
@@ -68,12 +68,7 @@ def with_trust(
     return _ask(args, settings, home, folder)
 
 
-def _ask(args: argparse.Namespace, settings: "Settings", home: DataDir, folder: Path) -> "Settings":
-    from agent.errors import KoreError
-    from agent.text.visible import escape_invisible, escape_line
-    from gateway.cli import project_trust
-    from gateway.cli.output import tell
-
+def _ask(args: argparse.Namespace, settings: Settings, home: DataDir, folder: Path) -> Settings:
     name = escape_line(str(folder))
     tell(t("New project: {folder}", folder=name))
     meaning = t(

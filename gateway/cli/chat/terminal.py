@@ -5,33 +5,29 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.events import ApprovalAsked
 from agent.i18n import t
+from gateway.cli.service_link import open_service
+from gateway.config import Settings
+from gateway.control.service import Service
+from gateway.core.approval import ApprovalReply
 from gateway.runtime.paths import DataDir
-
-if TYPE_CHECKING:
-    from gateway.config import Settings
-    from gateway.control.service import Service
-    from gateway.core.approval import ApprovalReply
 
 
 @asynccontextmanager
 async def connected_service(
-    settings: "Settings",
+    settings: Settings,
     home: DataDir,
     *,
     attended: Sequence[str] = (),
     full_access: str | None = None,
-) -> "AsyncIterator[Service]":
+) -> AsyncIterator[Service]:
     """Yield the service; `attended` and `full_access` are as in `open_service`.
 
     Raises `ConfigError` if it does not use the required sandbox.
     """
-    from gateway.cli.service_link import open_service
-
     async with open_service(settings, home, attended=attended, full_access=full_access) as service:
         if full_access is not None:
             yield service
@@ -52,7 +48,7 @@ async def connected_service(
 
 def ask_here(
     interrupted: asyncio.Event,
-) -> "Callable[[ApprovalAsked], Awaitable[ApprovalReply]] | None":
+) -> Callable[[ApprovalAsked], Awaitable[ApprovalReply]] | None:
     """Return a function that asks at this terminal; None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

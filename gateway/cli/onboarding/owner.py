@@ -1,6 +1,7 @@
 """Pairing of the owner: the person who opens the link with its code."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.access.pairing import CODE_LIFE_S
 from gateway.channels.spec import ChannelIdentity, ChannelSpec
+from gateway.cli.onboarding.qr import qr_lines
+from gateway.cli.service_link import open_service
 from gateway.config import Settings
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
@@ -36,8 +39,6 @@ class Candidate:
 
 async def invitation(settings: Settings, home: DataDir, candidate: Candidate) -> str | None:
     """Return only the code, for later use; None if there is an owner."""
-    from gateway.cli.service_link import open_service
-
     async with open_service(settings, home) as service:
         if (await service.list_people())["owner"] is not None:
             return None
@@ -133,10 +134,6 @@ def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
 
 def show_invitation(candidate: Candidate, code: str, say: Say) -> None:
     """Show the invitation for the owner, with a QR code if the terminal is wide enough."""
-    import os
-
-    from gateway.cli.onboarding.qr import qr_lines
-
     invitation, title = candidate.spec.invite(candidate.identity, code), candidate.spec.title
     lines: list[str] = []
     if invitation.is_link and sys.stdout.isatty():

@@ -1,10 +1,13 @@
 """Questions about the assistant and its person, stored in the workspace."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from zoneinfo import ZoneInfo, available_timezones
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
@@ -92,8 +95,6 @@ def write_persona(workspace: Path, persona: Persona) -> None:
 
 def machine_zone(folder: Path = Path("/etc")) -> str:
     """Return the machine's time zone by name, such as Europe/Berlin; UTC if unknown."""
-    import os
-
     for name_given in (os.environ.get("TZ", "").lstrip(":"), _text(folder / "timezone").strip()):
         if name_given and known_zone(name_given):
             return name_given
@@ -105,8 +106,6 @@ def machine_zone(folder: Path = Path("/etc")) -> str:
 
 
 def known_zone(name: str) -> bool:
-    from zoneinfo import ZoneInfo
-
     try:
         ZoneInfo(name)
     except (ValueError, OSError, KeyError):
@@ -117,8 +116,6 @@ def known_zone(name: str) -> bool:
 def _judge_zone(name: str) -> str | None:
     if known_zone(name):
         return None
-    from difflib import get_close_matches
-    from zoneinfo import available_timezones
 
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(available_timezones())}
     close = get_close_matches(name.lower().replace(" ", "_"), by_city, n=1)

@@ -24,7 +24,9 @@ from gateway.cli.onboarding.persona import Persona, ask_persona, write_persona
 from gateway.cli.onboarding.provider import ask_provider
 from gateway.config import Settings
 from gateway.config.editing import change_config, change_secrets
+from gateway.config.model_entries import model_list
 from gateway.config.origin import Key
+from gateway.ops.doctor.configuration import check_sandbox
 from gateway.runtime.paths import DataDir
 from gateway.runtime.workspace import ensure_workspace
 
@@ -135,8 +137,6 @@ def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
 
 
 def _model(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
-    from gateway.config.model_entries import model_list
-
     talk.say()
     names = {one.name: one.model for one in model_list(place.settings)}
     current = names.get(place.settings.agent.model)
@@ -159,8 +159,6 @@ def _persona(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
 
 def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
     """Report the sandbox for commands, or the one that could be used; ask nothing."""
-    from gateway.ops.doctor.configuration import check_sandbox
-
     talk.say()
     talk.say(t("Looking for a sandbox for the commands I run …"))
     check = check_sandbox(place.settings, place.home)

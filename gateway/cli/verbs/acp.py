@@ -8,26 +8,18 @@ import sys
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.policy.base import MODES
-from gateway.cli.context import data_dir_of
+from gateway.cli.acp.editor_agent import serve
+from gateway.cli.chat.service_connection import open_connection
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
-    add("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
+from gateway.cli.service_link import settings_beside
+from gateway.core.messages import MessageOptions
+from gateway.runtime.log_setup import open_logs
+from gateway.turns.agents.profiles import agent_option
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve an editor over standard input and output. Raises `KoreError`."""
-    try:
-        import acp  # noqa: F401 - is it there?
-    except ImportError:
-        raise ConfigError(
-            t("kore acp needs a package that is not installed"),
-            hint=t("install it: pip install 'kore-assistant[acp]'"),
-        ) from None
     _check_streams()
     return asyncio.run(_serve(args))
 
@@ -46,11 +38,6 @@ def _check_streams() -> None:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    from gateway.cli.acp.editor_agent import serve
-    from gateway.cli.chat.service_connection import open_connection
-    from gateway.cli.service_link import settings_beside
-    from gateway.core.messages import MessageOptions
-    from gateway.runtime.log_setup import open_logs
 
     # It may have to ask a running Kore, in an event loop of its own.
     settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
@@ -59,8 +46,6 @@ async def _serve(args: argparse.Namespace) -> int:
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "acp.log")
     options = MessageOptions(mode=args.permission_mode)
     if args.agent is not None:
-        from gateway.turns.agents.profiles import agent_option
-
         agent = agent_option(home, settings, args.agent, None)
         options = MessageOptions(mode=args.permission_mode, agent=agent)
     async with open_connection(settings, home) as line:

@@ -7,11 +7,26 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
+from agent.prompts import render_prompt
 from agent.security.files.private_folder import make_private_folder
+from agent.settings import ToolSettings
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.text.display_width import padded
-from gateway.cli.context import data_dir_of, settings_of
+from agent.tools.registry import default_tools
+from gateway.access.roles import RoleRegistry
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table
+from gateway.cli.settings import settings_of
+from gateway.runtime.paths import write_private
+from gateway.turns.agents.profiles import (
+    catalogue_of,
+    facts,
+    origin,
+    summary_of,
+    tools_in_words,
+    warnings_of,
+)
+from gateway.turns.tool_listing import beginning, list_tools
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -26,29 +41,10 @@ _HERE = mark_for_translation(
 )
 
 
-def add_agents_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the agents available in this folder")
-    show = actions.add_parser("show", help="show an agent, with its text and warnings")
-    show.add_argument("name", metavar="NAME")
-    for action in (listing, show):
-        action.add_argument("--json", action="store_true", help="print JSON")
-    new = actions.add_parser("new", help="create an agent file to edit")
-    add = new.add_argument
-    add("name", metavar="NAME", help="lowercase letters, digits and -")
-    add("--description", metavar="TEXT", help="when to use it (the model reads this)")
-    add("--tools", metavar="A,B", help="the tools it may use (default: all)")
-    add("--model", metavar="NAME", help="profile or model (default: inherit)")
-    add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
-
-
 def run_agents(args: argparse.Namespace) -> int:
     """Return 0. Raises `KoreError` for an unknown agent, a bad name or an existing file."""
     if args.action == "new":
         return _new(args)
-    from agent.settings import ToolSettings
-    from agent.tools.registry import default_tools
-    from gateway.turns.agents.profiles import catalogue_of, facts
 
     catalogue = catalogue_of(data_dir_of(args), settings_of(args))
     tools = [tool.name for tool in default_tools(ToolSettings())]
@@ -77,8 +73,6 @@ def run_agents(args: argparse.Namespace) -> int:
 
 
 def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
-    from gateway.turns.agents.profiles import origin, summary_of, tools_in_words, warnings_of
-
     rows = [
         (
             one.name,
@@ -94,7 +88,6 @@ def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
 
 
 def _show(agent: SubagentDefinition, tools: list[str]) -> None:
-    from gateway.turns.agents.profiles import origin, summary_of, tools_in_words, warnings_of
 
     # The text of the file, except for built-in agents.
     description = summary_of(agent) if agent.source == BUILT_IN else agent.description
@@ -123,9 +116,6 @@ def _show(agent: SubagentDefinition, tools: list[str]) -> None:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from agent.prompts import render_prompt
-    from gateway.runtime.paths import write_private
-
     if not _NAME.fullmatch(args.name):
         raise KoreError(
             t(
@@ -175,19 +165,8 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
 
 
-def add_tools_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list tools with aliases, effects and roles")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-
-
 def run_tools(args: argparse.Namespace) -> int:
     """Return 0. Raises `ConfigError` for a bad configuration or policy file."""
-    from agent.settings import ToolSettings
-    from agent.tools.registry import default_tools
-    from gateway.access.roles import RoleRegistry
-    from gateway.turns.tool_listing import beginning, list_tools
-
     policies = RoleRegistry.of(settings_of(args))
     tools = list_tools(default_tools(ToolSettings()), policies)
     if args.json:

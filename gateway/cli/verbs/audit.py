@@ -2,46 +2,23 @@
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from agent.i18n import plural, t
 from agent.serialization import dumps
-from gateway.cli.context import data_dir_of, positive_count
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.ops.audit.trail import CURRENT, entries, parse_entry
 from gateway.ops.audit.verify import AuditReport, verify
 
 _LOOK_S = 0.25
-_SPAN = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="tail|search|verify")
-    tail = actions.add_parser("tail", help="show the latest entries")
-    tail.add_argument(
-        "-n", type=positive_count, default=20, metavar="N", help="number of entries (default: 20)"
-    )
-    tail.add_argument("--follow", action="store_true", help="follow new entries until Ctrl-C")
-    search = actions.add_parser("search", help="search entries, oldest first")
-    search.add_argument("text", nargs="?", metavar="TEXT", help="text anywhere in the entry")
-    search.add_argument("--tool", metavar="NAME", help="by tool")
-    search.add_argument("--session", metavar="ID", help="session id prefix")
-    search.add_argument("--denied", action="store_true", help="only denied calls")
-    search.add_argument("--since", type=_moment, metavar="WHEN", help="2h, 7d, or 2026-01-31")
-    check = actions.add_parser("verify", help="check for deleted, edited and moved entries")
-    check.add_argument("--head", metavar="HASH", help="an earlier head hash that must still exist")
-    for one in (tail, search, check):
-        one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -162,18 +139,3 @@ def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
             return
         if (entry := parse_entry(line)) is not None:
             yield entry
-
-
-def _moment(text: str) -> float:
-    """Return the Unix time of "2h" (ago) or of a date in local time."""
-    if match := _SPAN.fullmatch(text):
-        return time.time() - int(match[1]) * _UNITS_S[match[2]]
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        message = t(
-            "found {text!r}, expected an age (30m, 2h, 7d) or a date (2026-01-31, "
-            "2026-01-31T08:00)",
-            text=text,
-        )
-        raise argparse.ArgumentTypeError(message) from None

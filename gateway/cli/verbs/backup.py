@@ -6,38 +6,42 @@ import os
 import shlex
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import plural, t
 from agent.security.files.folder_tree import TreeWalk, copy_tree, scratch_folder
 from agent.security.files.safe_open import LISTED, open_folder_beneath
+from agent.security.taint.file_marks import MarkLevel
 from gateway.cli.backup_archive import BESIDE, DATABASE, WORKSPACE, unpack_backup
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import print_json, size
 from gateway.cli.service_link import NotRunning, open_service, settings_to_copy
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config import Settings
+from gateway.config.atomic_write import write_atomic
+from gateway.config.json_files.document import read_object, read_text
+from gateway.ops.backup_marks import MarkWriter, put_marks
+from gateway.ops.restore_review import review_restore
+from gateway.ops.zip_writer import ZipWriter
 from gateway.runtime.lock import acquire
-
-if TYPE_CHECKING:
-    from agent.security.taint.file_marks import MarkLevel
-    from gateway.config import Settings
-    from gateway.ops.backup_marks import MarkWriter
-    from gateway.ops.zip_writer import ZipWriter
-    from gateway.runtime.paths import DataDir
-    from gateway.store.sqlite.backup import BackupSummary
+from gateway.runtime.paths import DataDir
+from gateway.store.cipher import cipher_of
+from gateway.store.copying import check_empty, copy_store
+from gateway.store.errors import StoreError
+from gateway.store.opening import copy_unowned, whole_database, whole_postgres
+from gateway.store.sqlite.backup import BackupSummary, mark_restored, put_in_place, read_back
 
 
 def config_files(args: argparse.Namespace) -> dict[str, Path]:
     """Return the path of each file; `--config` and `KORE_CONFIG` may move the configuration."""
-    from gateway.cli.context import sources_of
-
     root = data_dir_of(args).root
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own_file}
 
 
-def _counts_text(summary: "BackupSummary") -> str:
+def _counts_text(summary: BackupSummary) -> str:
     """Return the contents of a backup as text."""
     parts = (
         plural(summary.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
@@ -46,16 +50,6 @@ def _counts_text(summary: "BackupSummary") -> str:
         t("{n:,} sent", n=summary.counts["sent"]),
     )
     return ", ".join(parts)
-
-
-def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="the backup file; a .zip also includes configuration, secrets and workspace",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_backup(args: argparse.Namespace) -> int:
@@ -103,15 +97,12 @@ def left_out(count: int) -> str:
 
 
 async def _backup(
-    args: argparse.Namespace, settings: "Settings", target: Path, *, own: bool
-) -> tuple["BackupSummary", list[str], int]:
+    args: argparse.Namespace, settings: Settings, target: Path, *, own: bool
+) -> tuple[BackupSummary, list[str], int]:
     """Create the backup.
 
     Without `own`, the settings are not valid enough to own the data, which is only copied then.
     """
-    from gateway.store.opening import copy_unowned
-    from gateway.store.sqlite.backup import read_back
-
     is_zip = target.suffix == ".zip"
     copy = target.with_name(f".{target.name}.db") if is_zip else target
     copy.unlink(missing_ok=True) if is_zip else None
@@ -132,18 +123,13 @@ async def _backup(
 
 
 def _pack(
-    args: argparse.Namespace, settings: "Settings", copy: Path, target: Path
+    args: argparse.Namespace, settings: Settings, copy: Path, target: Path
 ) -> tuple[list[str], int]:
     """Write and verify the zip file.
 
     Returns the names of its contents besides the database, and the number of workspace files that
     were left out.
     """
-    import zipfile
-
-    from gateway.ops.backup_marks import MarkWriter
-    from gateway.ops.zip_writer import ZipWriter
-
     home, workspace = data_dir_of(args), settings.agent.workspace
     names = []
     part = target.with_name(f".{target.name}.part")
@@ -183,7 +169,7 @@ def _pack(
 
 
 def _pack_workspace(
-    workspace: Path, packing: "ZipWriter", marks: "MarkWriter", without: list[tuple[int, int]]
+    workspace: Path, packing: ZipWriter, marks: MarkWriter, without: list[tuple[int, int]]
 ) -> None:
     """Pack the workspace files except `without`, given by device and inode.
 
@@ -202,29 +188,15 @@ def _pack_workspace(
         packing.left_out += walk.left_out
 
 
-def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="a file created by `kore backup`")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument(
-        "--database-only", action="store_true", help="keep the current configuration and workspace"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "BackupSummary":
+def _put_database(copy: Path, settings: Settings, previous: list[str]) -> BackupSummary:
     """Replace the configured database and return a summary of the new contents.
 
     The path of the previous database is added to `previous`. Raises `StoreError`.
     """
-    from gateway.store.sqlite.backup import mark_restored, put_in_place, read_back
-
     if settings.store.path is not None:
         if aside := put_in_place(copy, settings.store.path):
             previous.append(str(aside))
         return read_back(settings.store.path)
-    from gateway.store.cipher import cipher_of
-    from gateway.store.copying import copy_store
-    from gateway.store.opening import whole_database, whole_postgres
 
     mark_restored(copy)
     cipher = cipher_of(settings.store.encryption_key_env, os.environ)
@@ -233,22 +205,16 @@ def _put_database(copy: Path, settings: "Settings", previous: list[str]) -> "Bac
     return read_back(copy)
 
 
-def _check_database(settings: "Settings") -> None:
+def _check_database(settings: Settings) -> None:
     """Reject a server database with contents before anything is replaced. Raises `StoreError`."""
     if settings.store.path is not None:
         return
-    from gateway.store.cipher import cipher_of
-    from gateway.store.copying import check_empty
-    from gateway.store.opening import whole_postgres
 
     cipher = cipher_of(settings.store.encryption_key_env, os.environ)
     check_empty(whole_postgres(settings.store.url), cipher)
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    from gateway.store.errors import StoreError
-    from gateway.store.sqlite.backup import read_back
-
     file, home = (Path.cwd() / args.file.expanduser()).resolve(), data_dir_of(args)
     home.ensure()
     if not file.is_file():
@@ -287,10 +253,8 @@ def run_restore(args: argparse.Namespace) -> int:
     return 0
 
 
-def _review(args: argparse.Namespace, parts: Path, coming: "Settings") -> None:
+def _review(args: argparse.Namespace, parts: Path, coming: Settings) -> None:
     """Show the changes of the configuration and ask about each moved path. Raises `KoreError`."""
-    from gateway.ops.restore_review import review_restore
-
     review = review_restore(_present(args), coming, parts, config_files(args)[BESIDE[2]])
     for line in review.lines:
         print(line, file=sys.stderr)
@@ -308,10 +272,8 @@ def _review(args: argparse.Namespace, parts: Path, coming: "Settings") -> None:
         _ask_for_yes(t("Replace what is there? Type yes: "))
 
 
-def _present(args: argparse.Namespace) -> "Settings":
+def _present(args: argparse.Namespace) -> Settings:
     """Return the current settings, or the defaults if they do not load."""
-    from gateway.cli.context import sources_of
-
     try:
         return settings_of(args)
     except ConfigError:
@@ -333,11 +295,8 @@ def _ask_for_yes(question: str) -> None:
         raise KoreError(t("nothing was restored"))
 
 
-def _check(args: argparse.Namespace, parts: Path) -> "Settings":
+def _check(args: argparse.Namespace, parts: Path) -> Settings:
     """Return the settings of the backup, checked before anything is replaced."""
-    from gateway.cli.context import sources_of
-    from gateway.config.json_files.document import read_object
-
     config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
     if config is None:
         return settings_of(args)
@@ -349,10 +308,7 @@ def _check(args: argparse.Namespace, parts: Path) -> "Settings":
         raise ConfigError(str(exc), hint=hint) from None
 
 
-def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> list[str]:
-    from gateway.config.atomic_write import write_atomic
-    from gateway.config.json_files.document import read_text
-
+def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[str]:
     previous = []
     for name, path in places.items():
         text, old = read_text(parts / name), read_text(path)
@@ -373,12 +329,8 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: "DataDir") -> lis
     return previous
 
 
-def _put_folder(
-    source: Path, workspace: Path, marks: "Mapping[str, MarkLevel] | None"
-) -> list[str]:
+def _put_folder(source: Path, workspace: Path, marks: Mapping[str, MarkLevel] | None) -> list[str]:
     """Replace the workspace by the one of the backup; return the path of the previous one."""
-    from gateway.ops.backup_marks import put_marks
-
     previous = []
     new_folder = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
     try:

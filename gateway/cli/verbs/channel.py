@@ -3,67 +3,31 @@
 import argparse
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from gateway.channels.spec import ChannelIdentity
 from gateway.channels.table import all_specs, built_in_specs, find_spec
-from gateway.cli.context import config_path, data_dir_of, settings_of
+from gateway.cli.folders import config_path, data_dir_of
+from gateway.cli.onboarding.channel_setup import ChannelSetup, ConfigChange, SetupResult
+from gateway.cli.onboarding.channel_skeleton import write_skeleton
+from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
+from gateway.cli.onboarding.owner import Candidate, await_owner, invitation, show_invitation
 from gateway.cli.output import print_json, print_table
+from gateway.cli.settings import settings_of
+from gateway.cli.verbs import gateway
+from gateway.config import Settings
 from gateway.config.channel_section import environment_variable
+from gateway.config.editing import change_config, change_secrets
 from gateway.config.json_files.document import read_object
-from gateway.core.channel_table import CHANNELS, DEFAULT_CHANNEL
-
-if TYPE_CHECKING:
-    from gateway.channels.spec import ChannelIdentity
-    from gateway.cli.onboarding.channel_setup import ChannelSetup, ConfigChange, SetupResult
-    from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.cli.onboarding.owner import Candidate
-    from gateway.config import Settings
-    from gateway.runtime.paths import DataDir
-
-
-class _OpenChoices(tuple[str, ...]):
-    """Choices that completion offers; channels of installed packages are accepted as well."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="add|list|new|remove|test"
-    )
-    add = actions.add_parser("add", help="connect a chat app and become its owner")
-    add.add_argument(
-        "--token-env", metavar="VARIABLE", help="read the token from this environment variable"
-    )
-    add.add_argument(
-        "--no-wait", action="store_true", help="print the link and do not wait until it is opened"
-    )
-    listing = actions.add_parser("list", help="list channels and their status")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    remove = actions.add_parser("remove", help="disconnect an account and forget its token")
-    remove.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    test = actions.add_parser("test", help="test whether the platform accepts the account")
-    test.add_argument("--json", action="store_true", help="print JSON")
-    new = actions.add_parser("new", help="write the skeleton of a package for another chat app")
-    new.add_argument("channel", metavar="NAME", type=_account, help="name of the new channel")
-    new.add_argument("--folder", type=Path, metavar="DIR", help="where to write the package")
-    for action in (add, remove, test):
-        action.add_argument(
-            "channel",
-            metavar="CHANNEL",
-            choices=_OpenChoices(CHANNELS),
-            help=f"such as {DEFAULT_CHANNEL}",
-        )
-        action.add_argument(
-            "--name", metavar="NAME", type=_account, help="name of an additional account"
-        )
+from gateway.control.client import ControlClient
+from gateway.core.channel_table import DEFAULT_CHANNEL
+from gateway.runtime.log_setup import open_logs
+from gateway.runtime.paths import DataDir
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,8 +45,6 @@ def run(args: argparse.Namespace) -> int:
 
 def add(args: argparse.Namespace) -> int:
     """Connect an account: credentials, owner and next steps. Raises `KoreError`."""
-    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip
-
     setup, talk = _setup(args), Dialogue()
     try:
         connection, is_new = _connect(args, setup, talk)
@@ -107,19 +69,14 @@ def add(args: argparse.Namespace) -> int:
     return _introduce(args, setup, identity, talk)
 
 
-def _setup(args: argparse.Namespace) -> "ChannelSetup":
-    from gateway.cli.onboarding.channel_setup import ChannelSetup
-
+def _setup(args: argparse.Namespace) -> ChannelSetup:
     return ChannelSetup(find_spec(args.channel), settings_of(args), args.name)
 
 
 def _connect(
-    args: argparse.Namespace, setup: "ChannelSetup", talk: "Dialogue"
-) -> "tuple[SetupResult, bool]":
+    args: argparse.Namespace, setup: ChannelSetup, talk: Dialogue
+) -> tuple[SetupResult, bool]:
     """Return the account's connection, and whether it has to be saved."""
-    from gateway.cli.onboarding.channel_setup import SetupResult
-    from gateway.cli.onboarding.dialogue import is_interactive
-
     current = setup.configured()
     if args.token_env:
         return setup.from_variable(args.token_env), True
@@ -144,10 +101,8 @@ def _connect(
     return setup.check(exported), True
 
 
-def _apply(change: "ConfigChange", path: Path, home: "DataDir") -> None:
+def _apply(change: ConfigChange, path: Path, home: DataDir) -> None:
     """Write the secret first: a reference to a missing secret would stop the gateway."""
-    from gateway.config.editing import change_config, change_secrets
-
     new = {name: value for name, value in change.secrets.items() if value is not None}
     change_secrets(home.secrets, new)
     change_config(path, change.config)
@@ -155,11 +110,9 @@ def _apply(change: "ConfigChange", path: Path, home: "DataDir") -> None:
 
 
 def _introduce(
-    args: argparse.Namespace, setup: "ChannelSetup", identity: "ChannelIdentity", talk: "Dialogue"
+    args: argparse.Namespace, setup: ChannelSetup, identity: ChannelIdentity, talk: Dialogue
 ) -> int:
     """Find the owner, and print the next steps."""
-    from gateway.cli.onboarding.owner import Candidate, invitation, show_invitation
-
     home = data_dir_of(args)
     # Use any free port, because other programs need not find this temporary gateway.
     settings = settings_of(args, {"http.port": 0})
@@ -185,14 +138,11 @@ def _introduce(
 
 def _wait_for_owner(
     args: argparse.Namespace,
-    settings: "Settings",
-    home: "DataDir",
-    candidate: "Candidate",
-    talk: "Dialogue",
+    settings: Settings,
+    home: DataDir,
+    candidate: Candidate,
+    talk: Dialogue,
 ) -> str:
-    from gateway.cli.onboarding.owner import await_owner
-    from gateway.runtime.log_setup import open_logs
-
     redactor = args.crash.redactor
     open_logs(settings, redactor, terminal=False, default_file=home.logs / "kore.log")
     try:
@@ -211,8 +161,6 @@ def may_serve(args: argparse.Namespace) -> bool:
 
 def serve(args: argparse.Namespace) -> int:
     """Run the gateway here."""
-    from gateway.cli.verbs import gateway
-
     args.quiet = args.full_access = args.standby = False
     args.workers = None
     return gateway.run(args)
@@ -244,7 +192,7 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _accounts(settings: "Settings") -> list[tuple[str, str]]:
+def _accounts(settings: Settings) -> list[tuple[str, str]]:
     """Return the enabled channels with their accounts."""
     accounts = []
     for spec in all_specs(settings):
@@ -255,10 +203,8 @@ def _accounts(settings: "Settings") -> list[tuple[str, str]]:
     return accounts
 
 
-async def _states(home: "DataDir") -> Mapping[str, Any] | None:
+async def _states(home: DataDir) -> Mapping[str, Any] | None:
     """Return the states of the running Kore's channels; None if it is not running."""
-    from gateway.control.client import ControlClient
-
     client = await ControlClient.connect(home.socket)
     return None if client is None else (await client.status())["channels"]
 
@@ -274,8 +220,6 @@ def _test(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    from gateway.cli.onboarding.dialogue import Dialogue, is_interactive
-
     home, setup = data_dir_of(args), _setup(args)
     setup.require_configured()
     path = config_path(args, home)
@@ -296,8 +240,6 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from gateway.cli.onboarding.channel_skeleton import write_skeleton
-
     if args.channel in built_in_specs():
         raise ConfigError(t("{name} is a channel of Kore's own", name=args.channel))
     folder = args.folder or Path(f"kore-channel-{args.channel}")
@@ -311,11 +253,3 @@ def _new(args: argparse.Namespace) -> int:
         )
     )
     return 0
-
-
-def _account(text: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", text):
-        raise argparse.ArgumentTypeError(
-            t("found {text!r}, expected a name such as work", text=text)
-        )
-    return text

@@ -11,13 +11,6 @@ from gateway.cli.output import moment, print_json, print_table
 from gateway.cli.service_link import service_of
 from gateway.core.records import NewJob
 
-_CHANGES = {
-    "remove": mark_for_translation("remove a job"),
-    "pause": mark_for_translation("pause a job"),
-    "resume": mark_for_translation("resume a paused or disabled job"),
-    "run": mark_for_translation("run a job now"),
-}
-
 _KINDS = {
     "reminder": mark_for_translation("reminder"),
     "prompt": mark_for_translation("task"),
@@ -28,33 +21,6 @@ _STATES = {
     "failed": mark_for_translation("disabled"),
     "done": mark_for_translation("done"),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    names = "list|add|" + "|".join(_CHANGES)
-    actions = parser.add_subparsers(dest="action", required=True, metavar=names)
-    listing = actions.add_parser("list", help="list jobs with their last result")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    adding = actions.add_parser("add", help="add a reminder, or with --ask a task for the agent")
-    adding.add_argument("when", metavar="WHEN", help='"tomorrow at 9", "every 2h", "0 9 * * 1-5"')
-    adding.add_argument("text", metavar="TEXT", help="text of the reminder or task")
-    adding.add_argument(
-        "--ask", action="store_true", help="treat the text as a task, not a reminder"
-    )
-    adding.add_argument("--own", action="store_true", help="start a new conversation each time")
-    adding.add_argument("--urgent", action="store_true", help="ignore quiet hours")
-    adding.add_argument("--zone", metavar="NAME", help="time zone, such as Europe/Berlin")
-    adding.add_argument(
-        "--catch-up",
-        choices=("skip", "once", "all"),
-        default="once",
-        help="how to handle missed runs (default: once)",
-    )
-    adding.add_argument("--json", action="store_true", help="print JSON")
-    for name, summary in _CHANGES.items():
-        changing = actions.add_parser(name, help=summary)
-        changing.add_argument("number", type=int, metavar="N", help="the job's number")
-        changing.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,46 +3,38 @@
 import argparse
 import asyncio
 import os
+import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.text.display_width import wrap_paragraphs
+from gateway.channels.spec import ChannelSpec
 from gateway.channels.table import all_specs
-from gateway.cli.context import data_dir_of, settings_of
+from gateway.cli.folders import config_path, data_dir_of
+from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
 from gateway.cli.output import clean as printable
 from gateway.cli.output import print_json
+from gateway.cli.settings import settings_of
 from gateway.config import Settings
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.control.client import ControlClient
+from gateway.ops.credential_checks import check_model_key
 from gateway.ops.doctor import checks, configuration, storage
 from gateway.ops.doctor.checks import Check
+from gateway.ops.doctor.repairs import find_repairs
 from gateway.runtime.paths import DataDir
+from gateway.store.cipher import cipher_of
+from gateway.store.files.file_store import SharedFiles
+from gateway.store.files.opening import open_shared_files
 from gateway.store.opening import whole_postgres
 from gateway.store.sqlite.file_check import check_file
-
-if TYPE_CHECKING:
-    from gateway.channels.spec import ChannelSpec
-    from gateway.store.files.file_store import SharedFiles
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}
 _MARGIN = 24
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--live", action="store_true", help="also test the model and the channels with a request"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--fix", action="store_true", help="offer to fix problems, then check again"
-    )
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="with --fix: do not ask for confirmation"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,12 +66,6 @@ def _render(check: Check, columns: int) -> str:
 
 def _repair(args: argparse.Namespace) -> None:
     """Apply each fix after a confirmation, which `--yes` skips."""
-    import sys
-
-    from gateway.cli.context import config_path
-    from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
-    from gateway.ops.doctor.repairs import find_repairs
-
     if not args.yes and not is_interactive():
         sentence = t("kore doctor --fix asks for confirmation and needs a terminal")
         raise ConfigError(sentence, hint="kore doctor --fix --yes")
@@ -152,18 +138,13 @@ def _check_store(settings: Settings) -> Check:
     )
 
 
-def _shared_files(settings: Settings) -> "SharedFiles":
+def _shared_files(settings: Settings) -> SharedFiles:
     """Open the shared files. Raises `ConfigError`."""
-    from gateway.store.cipher import cipher_of
-    from gateway.store.files.opening import open_shared_files
-
     cipher = cipher_of(settings.store.encryption_key_env, os.environ)
     return open_shared_files(str(settings.store.files), cipher, is_patient=False)
 
 
 async def _ask_model(settings: Settings) -> Check:
-    from gateway.ops.credential_checks import check_model_key
-
     try:
         config = resolve_model(chosen_model(settings, os.environ), model_list(settings), os.environ)
         if config.model == OFFLINE:
@@ -173,7 +154,7 @@ async def _ask_model(settings: Settings) -> Check:
         return Check("model call", "fail", str(exc), exc.hint or t("check the key and the network"))
 
 
-async def _ask_channel(spec: "ChannelSpec[Any]", settings: Settings) -> tuple[Check, float | None]:
+async def _ask_channel(spec: ChannelSpec[Any], settings: Settings) -> tuple[Check, float | None]:
     """Check the credentials of a channel; also return the platform's clock minus ours."""
     name, section = f"{spec.name} call", spec.section_of(settings)
     if not section.enabled or not section.has_credentials or spec.identify is None:

@@ -5,31 +5,14 @@ import asyncio
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.text.display_width import padded
-from gateway.cli.context import data_dir_of, positive_count, settings_of
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
-
-if TYPE_CHECKING:
-    from gateway.ops.evals.runner import Verdict
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("places", nargs="*", type=Path, metavar="FILE|FOLDER", help="cases (default: ./evals)")
-    add("--model", metavar="NAME", help="model to evaluate (default: the configured one)")
-    add("--scripted", action="store_true", help="no model: replay each case's script")
-    add("--repeat", type=positive_count, default=1, metavar="N", help="run each case N times")
-    add(
-        "-j",
-        "--parallel",
-        type=positive_count,
-        default=1,
-        metavar="N",
-        help="number of parallel cases",
-    )
-    add("--json", action="store_true", help="print JSON")
+from gateway.cli.settings import settings_of
+from gateway.ops.evals.case import load_cases
+from gateway.ops.evals.runner import EvalRunner, Verdict
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,10 +33,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(not verdict.faults for verdict in verdicts) else 1
 
 
-async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
-    from gateway.ops.evals.case import load_cases
-    from gateway.ops.evals.runner import EvalRunner
-
+async def _verdicts(args: argparse.Namespace) -> tuple[str, list[Verdict]]:
     cases = [*load_cases(args.places or [Path("evals")])] * args.repeat
     home = data_dir_of(args)
     home.ensure()
@@ -63,14 +43,14 @@ async def _verdicts(args: argparse.Namespace) -> "tuple[str, list[Verdict]]":
         runs = "1 run" if len(cases) == 1 else f"{len(cases)} runs"
         print(f"{runs} with {subject}", flush=True)
 
-    def show(verdict: "Verdict") -> None:
+    def show(verdict: Verdict) -> None:
         if not args.json:
             _show(verdict, args)
 
     return subject, await runner.run(cases, show, args.parallel)
 
 
-def _show(verdict: "Verdict", args: argparse.Namespace) -> None:
+def _show(verdict: Verdict, args: argparse.Namespace) -> None:
     name = padded(verdict.case, 28)
     if verdict.skipped:
         print(f"skip  {name}{clean(verdict.skipped)}", flush=True)
@@ -81,7 +61,7 @@ def _show(verdict: "Verdict", args: argparse.Namespace) -> None:
         print(f"      {clean(args.crash.redactor.clean(fault))}", flush=True)
 
 
-def _summary(verdicts: "list[Verdict]") -> str:
+def _summary(verdicts: list[Verdict]) -> str:
     runs: dict[str, list[Verdict]] = defaultdict(list)
     kinds: dict[str, list[Verdict]] = defaultdict(list)
     ran = [verdict for verdict in verdicts if verdict.skipped is None]
@@ -103,14 +83,14 @@ def _summary(verdicts: "list[Verdict]") -> str:
     return "\n".join([*table, f"{text}; {_totals(ran)['tokens']:,} tokens"])
 
 
-def _used(verdicts: "list[Verdict]") -> str:
+def _used(verdicts: list[Verdict]) -> str:
     totals = _totals(verdicts)
     cost = "" if totals["cost_usd"] is None else f"  ${totals['cost_usd']:.4f}"
     steps = "1 step " if totals["steps"] == 1 else f"{totals['steps']} steps"
     return f"{steps:>10}{totals['seconds']:>8.1f} s{totals['tokens']:>10,} tokens{cost}"
 
 
-def _totals(verdicts: "list[Verdict]") -> dict[str, Any]:
+def _totals(verdicts: list[Verdict]) -> dict[str, Any]:
     """Return the totals of all runs; the cost is None if the cost of a run is unknown."""
     costs = [verdict.cost_usd for verdict in verdicts]
     return {

@@ -3,25 +3,34 @@
 import argparse
 import asyncio
 import logging
+import os
+import signal
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.context import count
+from agent.providers.registry import OFFLINE
+from gateway.access.full_access import full_access_refusal
+from gateway.channels.table import check_channels
+from gateway.cli.folders import data_dir_of
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config import Settings, require_model
+from gateway.config.channel_section import environment_variable
+from gateway.config.model_entries import check_models, chosen_model
+from gateway.container import Container
+from gateway.control.service import Service
+from gateway.core.channel_table import DEFAULT_CHANNEL
+from gateway.ops.config_reload import WatchedConfig
+from gateway.runtime.allocator import keep_one_arena, trim_regularly
 from gateway.runtime.gc_tuning import freeze_after_start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from gateway.config import Settings
-    from gateway.container import Container
-    from gateway.control.service import Service
-    from gateway.ops.config_reload import WatchedConfig
-    from gateway.runtime.paths import DataDir
+from gateway.runtime.log_setup import open_logs
+from gateway.runtime.paths import DataDir
+from gateway.runtime.secrets import secret_values
+from gateway.workers.children import keep_workers
 
 log = logging.getLogger(__name__)
 
@@ -30,30 +39,8 @@ _WORKER = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
-    parser.add_argument(
-        "--standby",
-        action="store_true",
-        help="with PostgreSQL: wait until the Kore that owns the database ends",
-    )
-    parser.add_argument(
-        "--workers",
-        type=count,
-        metavar="N",
-        help="with PostgreSQL: leave turns to N worker processes, and to those of `kore worker`",
-    )
-    parser.add_argument("--full-access", action="store_true", help=argparse.SUPPRESS)
-
-
 def run(args: argparse.Namespace) -> int:
-    from gateway.cli.context import data_dir_of
-    from gateway.runtime.allocator import keep_one_arena
-    from gateway.runtime.log_setup import open_logs
-
     if args.full_access:
-        from gateway.access.full_access import full_access_refusal
-
         raise ConfigError(full_access_refusal())
     keep_one_arena()
     home, settings = data_dir_of(args), _settings(args)
@@ -64,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         )
     home.ensure()
 
-    def log_as(settings: "Settings") -> None:
+    def log_as(settings: Settings) -> None:
         file = home.logs / "kore.log"
         open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
 
@@ -75,13 +62,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace) -> "Settings":
+def _settings(args: argparse.Namespace) -> Settings:
     """Return valid settings. Raises `ConfigError`, because a start with invalid ones must fail.
 
     Problems such as an unusable model are reported here once, and not to every person who writes.
     """
-    from gateway.cli.context import data_dir_of, settings_of
-
     try:
         settings = settings_of(args)
         check_settings(settings)
@@ -92,29 +77,16 @@ def _settings(args: argparse.Namespace) -> "Settings":
     return settings
 
 
-def check_settings(settings: "Settings") -> None:
+def check_settings(settings: Settings) -> None:
     """Raise `ConfigError` for settings that a serving process cannot use."""
-    import os
-
-    from gateway.channels.table import check_channels
-    from gateway.config import require_model
-    from gateway.config.model_entries import check_models
-
     require_model(settings)
     check_models(settings, os.environ)
     check_channels(settings)
     _require_anything(settings)
 
 
-def _require_anything(settings: "Settings") -> None:
+def _require_anything(settings: Settings) -> None:
     """Raise `ConfigError` without any configuration, because no channel could be served."""
-    import os
-
-    from agent.providers.registry import OFFLINE
-    from gateway.config.channel_section import environment_variable
-    from gateway.config.model_entries import chosen_model
-    from gateway.core.channel_table import DEFAULT_CHANNEL
-
     any_enabled = any(section.enabled for section in settings.channels.values())
     is_configured = settings.files or any_enabled or settings.agent.model == OFFLINE
     if not is_configured and chosen_model(settings, os.environ) == OFFLINE:
@@ -129,14 +101,11 @@ def _require_anything(settings: "Settings") -> None:
 
 async def _serve(
     args: argparse.Namespace,
-    settings: "Settings",
-    home: "DataDir",
-    log_as: "Callable[[Settings], None]",
+    settings: Settings,
+    home: DataDir,
+    log_as: Callable[[Settings], None],
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal exits immediately."""
-    import os
-    import signal
-
     from gateway.app import open_app
 
     stopped = asyncio.Event()
@@ -170,13 +139,9 @@ async def _serve(
 
 
 async def run_until(
-    stopped: asyncio.Event, app: "Container", *more: "Coroutine[Any, Any, None]"
+    stopped: asyncio.Event, app: Container, *more: Coroutine[Any, Any, None]
 ) -> None:
     """Run the background work of a serving process and `more`; SIGHUP reloads its configuration."""
-    import signal
-
-    from gateway.runtime.allocator import trim_regularly
-
     reloader = app.reloader
     assert reloader is not None, "the configuration is watched"
     if not (sys.stdin and sys.stdin.isatty()):
@@ -192,9 +157,6 @@ async def run_until(
 
 async def _keep_workers(args: argparse.Namespace) -> None:
     """Keep worker processes running with the same folder and configuration."""
-    from gateway.cli.context import data_dir_of
-    from gateway.workers.children import keep_workers
-
     # With `-m`, Python would import packages from the current folder instead of Kore's own.
     code = _WORKER.format(here=str(Path(__file__).parents[3]))
     command = [sys.executable, "-P", "-c", code, "worker", "--home", str(data_dir_of(args).root)]
@@ -207,21 +169,15 @@ async def _keep_workers(args: argparse.Namespace) -> None:
 
 def watched_config(
     args: argparse.Namespace,
-    settings: "Settings",
-    log_as: "Callable[[Settings], None]",
+    settings: Settings,
+    log_as: Callable[[Settings], None],
     *,
     notifies_owner: bool = True,
-) -> "WatchedConfig":
+) -> WatchedConfig:
     """Return the watched configuration, whose changes also apply to the log."""
-    import os
-
-    from gateway.cli.context import sources_of
-    from gateway.ops.config_reload import WatchedConfig
-    from gateway.runtime.secrets import secret_values
-
     logging_now = settings.logging
 
-    def on_reload(settings: "Settings") -> None:
+    def on_reload(settings: Settings) -> None:
         nonlocal logging_now
         args.crash.redactor.learn(secret_values(settings, os.environ))
         if settings.logging != logging_now:
@@ -231,7 +187,7 @@ def watched_config(
     return WatchedConfig(sources_of(args), on_reload, notifies_owner)
 
 
-async def _announce(service: "Service") -> None:
+async def _announce(service: Service) -> None:
     """Log the first message; later messages are only about problems."""
     facts = await service.status()
     channels = ", ".join(facts["channels"]) or "none (none is enabled)"

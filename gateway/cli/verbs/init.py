@@ -5,35 +5,29 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.providers.registry import OFFLINE, default_model
+from agent.providers.registry import OFFLINE, default_model, resolve_model
 from agent.providers.vendors import VENDORS
 from agent.version import VERSION
 from gateway.channels.table import built_in_specs
-from gateway.cli.context import config_path, data_dir_of, settings_of
+from gateway.cli.folders import config_path, data_dir_of
+from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
+from gateway.cli.onboarding.wizard import SetupContext, converse
+from gateway.cli.settings import settings_of
+from gateway.cli.verbs import channel
+from gateway.config import Settings
+from gateway.config.json_files.document import read_object
+from gateway.config.model_entries import chosen_model, model_list
 from gateway.core.channel_table import DEFAULT_CHANNEL
+from gateway.ops.credential_checks import check_model_key
 from gateway.runtime.paths import DataDir, write_private
-
-if TYPE_CHECKING:
-    from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.config import Settings
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="take what is found and ask nothing"
-    )
-    parser.add_argument(
-        "--live", action="store_true", help="test the key with one short question to the model"
-    )
+from gateway.runtime.workspace import ensure_workspace
 
 
 def run(args: argparse.Namespace) -> int:
-    from gateway.cli.onboarding.dialogue import is_interactive
-
     home = data_dir_of(args)
     path = config_path(args, home)
     if not args.yes:
@@ -59,10 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     """Ask, write the answers, and offer to connect a channel."""
-    from gateway.cli.onboarding.dialogue import Dialogue
-    from gateway.cli.onboarding.wizard import SetupContext, converse
-    from gateway.config.json_files.document import read_object
-
     args.live = False
     # A named file that does not exist is about to be created.
     settings = settings_of(args) if path.exists() else _without_a_file(args)
@@ -79,11 +69,8 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     return _connect_channel(talk, args)
 
 
-def _connect_channel(talk: "Dialogue", args: argparse.Namespace) -> int:
+def _connect_channel(talk: Dialogue, args: argparse.Namespace) -> int:
     """Offer to connect a channel and to start the gateway; in any case print what works now."""
-    from gateway.cli.onboarding.dialogue import Back, Skip
-    from gateway.cli.verbs import channel
-
     talk.say()
     try:
         names = list(built_in_specs())
@@ -106,10 +93,8 @@ def _connect_channel(talk: "Dialogue", args: argparse.Namespace) -> int:
     return channel.serve(args) if may_start else 0
 
 
-def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
+def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
     """Print the working features and their commands; this ends every path."""
-    from gateway.config.model_entries import chosen_model, model_list
-
     settings = settings_of(args)
     name = chosen_model(settings, os.environ)
     model = next((one.model for one in model_list(settings) if one.name == name), name)
@@ -133,7 +118,7 @@ def _say_what_works(talk: "Dialogue", args: argparse.Namespace) -> None:
     talk.say("  " + line)
 
 
-def _without_a_file(args: argparse.Namespace) -> "Settings":
+def _without_a_file(args: argparse.Namespace) -> Settings:
     config, args.config = args.config, None
     try:
         return settings_of(args)
@@ -160,9 +145,6 @@ def _model_from_environment() -> str | None:
 
 
 def _finish(args: argparse.Namespace) -> int:
-    from gateway.config.model_entries import chosen_model, model_list
-    from gateway.runtime.workspace import ensure_workspace
-
     settings = settings_of(args)
     is_new = ensure_workspace(settings.agent.workspace)
     path = settings.agent.workspace
@@ -175,9 +157,6 @@ def _finish(args: argparse.Namespace) -> int:
     if model == OFFLINE:
         print(t("no API key found: until there is one, `kore agent` uses the offline stand-in"))
     elif args.live:
-        from agent.providers.registry import resolve_model
-        from gateway.ops.credential_checks import check_model_key
-
         print(asyncio.run(check_model_key(resolve_model(model, model_list(settings), os.environ))))
     print(t("next: kore agent"))
     return 0

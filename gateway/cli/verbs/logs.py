@@ -8,34 +8,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, positive_count, settings_of
+from agent.security.redaction import Redactor
+from gateway.cli.arguments import LOG_LEVELS
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines
+from gateway.cli.settings import settings_of
+from gateway.config.references import read_secrets
+from gateway.config.sections import LoggingSection
 
-if TYPE_CHECKING:
-    from gateway.config.sections import LoggingSection
-
-_LEVELS = ("debug", "info", "warning", "error")
 _LOOK_S = 0.25
 _PIECE_BYTES = 1 << 16
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-n",
-        "--lines",
-        type=positive_count,
-        default=50,
-        metavar="N",
-        help="number of lines (default: 50)",
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="follow new lines")
-    parser.add_argument("--level", choices=_LEVELS, default="debug", help="minimum level")
-    parser.add_argument("--agent", action="store_true", help="log of terminals without a gateway")
-    parser.add_argument("--json", action="store_true", help="print raw JSON lines")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,15 +56,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace) -> "LoggingSection":
+def _settings(args: argparse.Namespace) -> LoggingSection:
     """Return the logging settings; an invalid configuration must not hide the log."""
     try:
         return settings_of(args).logging
     except ConfigError as exc:
-        from agent.security.redaction import Redactor
-        from gateway.config.references import read_secrets
-        from gateway.config.sections import LoggingSection
-
         print(f"kore: {clean_lines(str(exc))}", file=sys.stderr)
         try:
             secrets = read_secrets(data_dir_of(args).root / "secrets.json")
@@ -96,14 +78,18 @@ def _files(file: Path, most: int) -> list[Path]:
 
 def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
     """Return a function that formats a line, or returns None for a filtered line."""
-    least = _LEVELS.index(args.level)
+    least = LOG_LEVELS.index(args.level)
     redact = args.crash.redactor.clean
 
     def read_line(raw: bytes) -> str | None:
         text = raw.decode(errors="replace").rstrip("\n")
         try:
             entry = json.loads(text)
-            level = _LEVELS.index(entry["level"]) if entry["level"] in _LEVELS else len(_LEVELS)
+            level = (
+                LOG_LEVELS.index(entry["level"])
+                if entry["level"] in LOG_LEVELS
+                else len(LOG_LEVELS)
+            )
         except (ValueError, KeyError, TypeError):
             return None  # truncated by a full disk, or not from Kore
         if level < least:

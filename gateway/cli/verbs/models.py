@@ -6,19 +6,17 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from gateway.cli.context import settings_of
+from agent.providers.local_discovery import ollama_models
+from agent.providers.registry import ModelConfig, resolve_model
 from gateway.cli.output import clean, print_json, print_table
-
-if TYPE_CHECKING:
-    from agent.providers.registry import ModelConfig
-    from gateway.config import Settings
-    from gateway.ops.model_catalog import ModelListing
-    from gateway.ops.model_probe import ProbeResult
-
+from gateway.cli.settings import settings_of
+from gateway.config import Settings
+from gateway.config.model_entries import chosen_model, model_list, profile_models
+from gateway.ops.model_catalog import ModelListing, offers, used_for
+from gateway.ops.model_probe import ProbeResult, probe_model
 
 _SOURCES = {
     "configured": mark_for_translation("configured"),
@@ -28,26 +26,12 @@ _SOURCES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list configured, available and local models")
-    test = actions.add_parser("test", help="test with a short question and a tool call")
-    test.add_argument(
-        "name", nargs="?", metavar="NAME", help="a model or profile (default: all in use)"
-    )
-    for one in (listing, test):
-        one.add_argument("--json", action="store_true", help="print JSON")
-
-
 def run(args: argparse.Namespace) -> int:
     """Run the action; the exit code is 1 if a tested model cannot be used."""
     return asyncio.run(_list(args) if args.action == "list" else _test(args))
 
 
 async def _list(args: argparse.Namespace) -> int:
-    from agent.providers.local_discovery import ollama_models
-    from gateway.ops.model_catalog import offers
-
     listings = offers(settings_of(args), os.environ, await ollama_models())
     if args.json:
         print_json([asdict(one) for one in listings])
@@ -61,7 +45,7 @@ async def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(one: "ModelListing") -> tuple[str, ...]:
+def _row(one: ModelListing) -> tuple[str, ...]:
     window = f"{one.context_tokens:,}" if one.context_tokens else ""
     price = ""
     if one.price_input_usd is not None:
@@ -75,8 +59,6 @@ def _row(one: "ModelListing") -> tuple[str, ...]:
 
 
 async def _test(args: argparse.Namespace) -> int:
-    from gateway.ops.model_probe import ProbeResult, probe_model
-
     settings = settings_of(args)
     results: list[ProbeResult] = []
     for name in await _models_to_test(settings, args.name):
@@ -94,17 +76,11 @@ async def _test(args: argparse.Namespace) -> int:
     return 0 if all(one.ok for one in results) else 1
 
 
-async def _models_to_test(settings: "Settings", name: str | None) -> list[str]:
-    from agent.providers.local_discovery import ollama_models
-    from gateway.ops.model_catalog import used_for
-
+async def _models_to_test(settings: Settings, name: str | None) -> list[str]:
     return [name] if name else list(used_for(settings, os.environ, await ollama_models()))
 
 
-def _config(settings: "Settings", name: str) -> "ModelConfig":
-    from agent.providers.registry import resolve_model
-    from gateway.config.model_entries import chosen_model, model_list, profile_models
-
+def _config(settings: Settings, name: str) -> ModelConfig:
     configured = model_list(settings)
     names = {config.name for config in configured}
     model = name if name in names else profile_models(settings).get(name, name)
@@ -113,7 +89,7 @@ def _config(settings: "Settings", name: str) -> "ModelConfig":
     return resolve_model(model, configured, os.environ)
 
 
-def _say(trials: "Sequence[ProbeResult]", args: argparse.Namespace) -> None:
+def _say(trials: Sequence[ProbeResult], args: argparse.Namespace) -> None:
     hide = args.crash.redactor.clean
     for one in trials:
         key = t(" (key {n} of {all})", n=one.key, all=one.keys) if one.keys > 1 else ""

@@ -11,25 +11,8 @@ from agent.errors import KoreError
 from agent.i18n import plural, t
 from gateway.cli.output import moment, print_json, print_table, size
 from gateway.cli.service_link import service_of
+from gateway.cli.verbs.backup import left_out
 from gateway.control.service import Service
-from gateway.core.channel_table import DEFAULT_CHANNEL
-
-
-def add_user_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    showing = actions.add_parser("show", help="show how much data is stored about a person")
-    exporting = actions.add_parser("export", help="export the data as a zip file")
-    deleting = actions.add_parser("delete", help="delete all of the data")
-    for part in (showing, exporting, deleting):
-        part.add_argument(
-            "who", metavar="ID", help=f"such as {DEFAULT_CHANNEL}:123 (see `kore pair list`)"
-        )
-        part.add_argument("--json", action="store_true", help="print JSON")
-    exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip file")
-    deleting.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    deleting.add_argument(
-        "--with-copies", action="store_true", help="also delete backups made by upgrades"
-    )
 
 
 def run_user(args: argparse.Namespace) -> int:
@@ -53,8 +36,6 @@ async def _user(args: argparse.Namespace) -> int:
 
 
 async def _export_user(args: argparse.Namespace, service: Service) -> int:
-    from gateway.cli.verbs.backup import left_out
-
     name = args.output or Path(f"kore-{args.who.replace(':', '-')}.zip")
     target = (Path.cwd() / name.expanduser()).resolve()
     export = await service.export_person(args.who, target)
@@ -147,16 +128,6 @@ def _remaining_lines(who: str, data: Mapping[str, Any]) -> list[str]:
             t("{who} is listed in the configuration (allow_from) and can still write.", who=who)
         )
     return lines
-
-
-def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|approve|revoke")
-    listing = actions.add_parser("list", help="list paired users and pending requests")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    approve = actions.add_parser("approve", help="approve a request")
-    approve.add_argument("code", metavar="CODE", help="the pairing code they received")
-    revoke = actions.add_parser("revoke", help="revoke a user's access")
-    revoke.add_argument("id", metavar="ID", help=f"id as listed, such as {DEFAULT_CHANNEL}:123")
 
 
 def run_pair(args: argparse.Namespace) -> int:

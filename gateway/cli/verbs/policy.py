@@ -5,37 +5,26 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.security.policy.base import MODES
-from gateway.cli.output import moment, print_json, print_table
+from agent.security.sandbox.selector import select_sandbox
+from gateway.access.policy_case import (
+    PolicyCase,
+    decision_facts,
+    describe_role,
+    make_case,
+    scopes_of,
+)
+from gateway.access.roles import RoleRegistry, known_tools_of
+from gateway.cli.folders import data_dir_of
+from gateway.cli.output import clean, moment, print_json, print_table
 from gateway.cli.service_link import service_of
-from gateway.core.messages import CONSOLE
-
-if TYPE_CHECKING:
-    from gateway.access.policy_case import PolicyCase
-    from gateway.config import Settings
-    from gateway.runtime.paths import DataDir
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="allow, ask or deny")
-    check.add_argument("words", nargs="+", metavar="COMMAND", help="a shell command, in quotes")
-    explain = actions.add_parser("explain", help="show a role, or every rule's verdict")
-    explain.add_argument("words", nargs="*", metavar="COMMAND", help="a command, or a tool's name")
-    grants = actions.add_parser("grants", help="list permanent grants")
-    grants.add_argument("--json", action="store_true", help="print JSON")
-    revoke = actions.add_parser("revoke", help="revoke a grant")
-    revoke.add_argument("id", metavar="ID|all", help="number from `grants`, or all")
-    for action in (check, explain):
-        add = action.add_argument
-        add("--role", metavar="R", default="build", help="role (default: build)")
-        add("--mode", choices=MODES, help="the permission mode (default: the channel's)")
-        add("--channel", metavar="C", default=CONSOLE, help="source (default: cli)")
-        add("--json", action="store_true", help="print JSON")
+from gateway.cli.settings import settings_of
+from gateway.config import Settings
+from gateway.runtime.paths import DataDir
+from gateway.runtime.sandbox import sandbox_options
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
         return _run_grants(args)
     if args.action == "check" and not " ".join(args.words).strip():
         raise ConfigError(t("the command is empty"), hint='kore policy check "git push"')
-    from gateway.cli.context import settings_of
 
     settings = settings_of(args)
     case = _case(args, settings)
@@ -53,11 +41,7 @@ def run(args: argparse.Namespace) -> int:
     return _explain(case, args, _tool(args.words, settings))
 
 
-def _case(args: argparse.Namespace, settings: "Settings") -> "PolicyCase":
-    from gateway.access.policy_case import make_case
-    from gateway.access.roles import RoleRegistry
-    from gateway.cli.context import data_dir_of
-
+def _case(args: argparse.Namespace, settings: Settings) -> PolicyCase:
     policies = RoleRegistry.of(settings)
     policies.check(args.role, "--role")
     return make_case(
@@ -70,19 +54,13 @@ def _case(args: argparse.Namespace, settings: "Settings") -> "PolicyCase":
     )
 
 
-def _is_confined(settings: "Settings", home: "DataDir") -> bool:
+def _is_confined(settings: Settings, home: DataDir) -> bool:
     """Return whether a sandbox works here; the result is stored in Kore's folder."""
-    from agent.security.sandbox.selector import select_sandbox
-    from gateway.runtime.sandbox import sandbox_options
-
     home.ensure()
     return select_sandbox(sandbox_options(settings), home.root).sandbox.confines
 
 
-def _check(case: "PolicyCase", args: argparse.Namespace) -> int:
-    from gateway.access.policy_case import decision_facts
-    from gateway.cli.output import clean, print_json
-
+def _check(case: PolicyCase, args: argparse.Namespace) -> int:
     decision = case.policy.decide(case.request(" ".join(args.words)))
     if args.json:
         print_json(decision_facts(decision))
@@ -91,10 +69,7 @@ def _check(case: "PolicyCase", args: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(case: "PolicyCase", args: argparse.Namespace, tool: str | None) -> int:
-    from gateway.access.policy_case import scopes_of
-    from gateway.cli.output import clean, print_json, print_table
-
+def _explain(case: PolicyCase, args: argparse.Namespace, tool: str | None) -> int:
     facts = _describe_case(case)
     if tool is not None:
         facts["tool"] = {"name": tool, **scopes_of(case.role, tool)}
@@ -117,9 +92,7 @@ def _explain(case: "PolicyCase", args: argparse.Namespace, tool: str | None) -> 
     return 0
 
 
-def _describe_case(case: "PolicyCase") -> dict[str, Any]:
-    from gateway.access.policy_case import describe_role
-
+def _describe_case(case: PolicyCase) -> dict[str, Any]:
     principal = case.policy.principal
     facts = describe_role(case.role)
     return {
@@ -133,10 +106,8 @@ def _describe_case(case: "PolicyCase") -> dict[str, Any]:
     }
 
 
-def _tool(words: list[str], settings: "Settings") -> str | None:
+def _tool(words: list[str], settings: Settings) -> str | None:
     """Return the tool if a single word names one, so that it is not a command."""
-    from gateway.access.roles import known_tools_of
-
     return known_tools_of(settings).canonical(words[0]) if len(words) == 1 else None
 
 

@@ -2,24 +2,19 @@
 
 import argparse
 import os
+import subprocess
 from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of, settings_of, sources_of
+from agent.providers.vendors import VENDORS
+from agent.security.sandbox.trusted_programs import find_trusted_program
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean_lines, print_json
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    metavar = "install|status|logs|uninstall"
-    actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
-    install = actions.add_parser("install", help="install and start a user service")
-    install.add_argument("--print", action="store_true", help="only print the unit")
-    status = actions.add_parser("status", help="show whether it is installed and running")
-    status.add_argument("--json", action="store_true", help="print JSON")
-    logs = actions.add_parser("logs", help="show its log")
-    logs.add_argument("-f", "--follow", action="store_true", help="follow the log")
-    actions.add_parser("uninstall", help="stop and remove it")
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config.atomic_write import write_atomic
+from gateway.config.key_catalog import all_keys, setting_at
+from gateway.ops.systemd_unit import NAME, lingers, require_systemd, systemctl, unit_path, unit_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,15 +24,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(args: argparse.Namespace) -> int:
-    from gateway.ops.systemd_unit import (
-        NAME,
-        lingers,
-        require_systemd,
-        systemctl,
-        unit_path,
-        unit_text,
-    )
-
     home = data_dir_of(args)
     config = args.config or os.environ.get("KORE_CONFIG")
     text = unit_text(home, sources_of(args).own_file.resolve() if config else None, os.environ)
@@ -68,8 +54,6 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    from gateway.config.atomic_write import write_atomic
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -79,9 +63,6 @@ def _write(path: Path, text: str) -> None:
 
 def _exported_variables() -> list[str]:
     """Return variables of this shell that Kore reads and a service does not get."""
-    from agent.providers.vendors import VENDORS
-    from gateway.config.key_catalog import all_keys, setting_at
-
     keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
     keys |= {vendor.address_variable for vendor in VENDORS.values() if vendor.address_variable}
     keys |= {name for key in all_keys() if (name := setting_at(key).stored_as)}
@@ -90,8 +71,6 @@ def _exported_variables() -> list[str]:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from gateway.ops.systemd_unit import NAME, lingers, require_systemd, systemctl, unit_path
-
     require_systemd()
     path = unit_path(os.environ)
     facts = {
@@ -114,11 +93,6 @@ def _status(args: argparse.Namespace) -> int:
 
 def _logs(args: argparse.Namespace) -> int:
     """Show the journal's log, or the path of the log file without a journal."""
-    import subprocess
-
-    from agent.security.sandbox.trusted_programs import find_trusted_program
-    from gateway.ops.systemd_unit import NAME
-
     journal = find_trusted_program("journalctl")
     if journal is None:
         raise KoreError(t("journalctl not found"), hint=str(data_dir_of(args).logs / "kore.log"))
@@ -132,8 +106,6 @@ def _logs(args: argparse.Namespace) -> int:
 
 
 def _uninstall(args: argparse.Namespace) -> int:
-    from gateway.ops.systemd_unit import NAME, require_systemd, systemctl, unit_path
-
     path = unit_path(os.environ)
     if not path.exists():
         raise KoreError(t("{path}: unit not found; nothing was removed", path=path))

@@ -5,14 +5,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Literal
 
-from agent.i18n import mark_for_translation, t
+from agent.i18n import t
 from agent.serialization import message_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Message
-from gateway.cli.context import positive_count
 from gateway.cli.invocation import as_installed
 from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
 from gateway.cli.service_link import service_of
@@ -20,47 +18,9 @@ from gateway.control.service import Service
 from gateway.core.messages import ONCE
 from gateway.core.records import SearchHit, SessionInfo
 from gateway.core.transcript import readable
-
-_STATES = {
-    "pause": mark_for_translation("pause a session; new messages are queued"),
-    "resume": mark_for_translation("resume a paused or closed session"),
-    "close": mark_for_translation(
-        "close a session: its chat starts a new one; you can still read, search and resume it"
-    ),
-}
+from gateway.core.transcript_page import transcript_page
 
 _WHO = {"user": "you", "name": "its name"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the latest sessions")
-    listing.add_argument(
-        "-n", "--limit", type=positive_count, default=50, metavar="N", help="at most N"
-    )
-    show = actions.add_parser("show", help="show a session")
-    export = actions.add_parser("export", help="print a session for other programs")
-    export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
-    search = actions.add_parser("search", help="search messages")
-    search.add_argument(
-        "words", nargs="+", metavar="WORDS", help='words that must all match; "exact phrase"'
-    )
-    search.add_argument(
-        "-n", "--limit", type=positive_count, default=20, metavar="N", help="at most N"
-    )
-    fork = actions.add_parser("fork", help="copy a session into a new one")
-    rename = actions.add_parser("rename", help="rename a session")
-    taking = actions.add_parser("import", help="import a session from a file (also KodaX)")
-    taking.add_argument("file", type=Path, metavar="FILE")
-    states = [actions.add_parser(name, help=text) for name, text in _STATES.items()]
-    for one in (show, export, fork, rename, *states):
-        one.add_argument("id", metavar="ID", help="session id, or an unambiguous prefix")
-    rename.add_argument(
-        "name", nargs="*", metavar="NAME", help="(none: restore the automatic name)"
-    )
-    show.add_argument("--html", action="store_true", help="print a page for a browser")
-    for one in (listing, show, search, fork, taking):
-        one.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,8 +40,6 @@ async def _run(args: argparse.Namespace) -> None:
         if args.action == "show":
             preview = await service.preview_session(args.id, 0, 0)
             if args.html:
-                from gateway.core.transcript_page import transcript_page
-
                 print(transcript_page(preview.info, messages))
             else:
                 _show(preview.info, messages, as_json=args.json)

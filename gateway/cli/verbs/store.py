@@ -1,65 +1,33 @@
 """Command `kore store`: change the encryption key, copy the database, mark a restored one."""
 
 import argparse
+import asyncio
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import plural, t
 from agent.records import frozen
-from gateway.cli.context import data_dir_of, settings_of
+from agent.undo.blob_store import BlobStore
+from gateway.cli.arguments import STORE_KEY_SETTING
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import print_json
+from gateway.cli.settings import settings_of
 from gateway.config.sections import StoreSection
+from gateway.config.value_types import StoreUrl
 from gateway.runtime.lock import acquire
-
-if TYPE_CHECKING:
-    from gateway.runtime.paths import DataDir
-    from gateway.store.cipher import Cipher
-    from gateway.store.files.file_store import SharedFiles
-
-_SETTING = "store.encryption_key_env"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="rekey|copy|mark-restored"
-    )
-    rekey = actions.add_parser(
-        "rekey", help="change or remove the key that encrypts all stored messages"
-    )
-    rekey.add_argument(
-        "--from",
-        dest="source",
-        metavar="ENV_NAME",
-        help=f"the variable with the key until now (else that of {_SETTING})",
-    )
-    target = rekey.add_mutually_exclusive_group()
-    target.add_argument(
-        "--to", metavar="ENV_NAME", help=f"the variable with the new key (else that of {_SETTING})"
-    )
-    target.add_argument("--plain", action="store_true", help="store them unencrypted from now on")
-    rekey.add_argument("--json", action="store_true", help="print JSON")
-    rekey.set_defaults(run_action=_run_rekey)
-    copy = actions.add_parser(
-        "copy", help="copy everything into another, empty database, and compare every row"
-    )
-    for name in ("source", "target"):
-        copy.add_argument(
-            name,
-            metavar=name.upper(),
-            help="sqlite:///PATH, postgresql://USER@HOST/DATABASE, or `store` for the one in use",
-        )
-    copy.add_argument("--json", action="store_true", help="print JSON")
-    copy.set_defaults(run_action=_run_copy)
-    restored = actions.add_parser(
-        "mark-restored",
-        help="say that the database was restored by its server's own tools: work in it is closed",
-    )
-    restored.add_argument("--json", action="store_true", help="print JSON")
-    restored.set_defaults(run_action=_run_mark_restored)
+from gateway.runtime.paths import DataDir
+from gateway.store.cipher import Cipher, cipher_of
+from gateway.store.copying import copy_store
+from gateway.store.files.file_store import SharedFiles
+from gateway.store.files.opening import open_shared_files
+from gateway.store.opening import open_store, whole_database, whole_postgres
+from gateway.store.repositories.execution import restored_backup
+from gateway.store.sqlite.rekey import is_sealed, rekey
 
 
 @frozen
@@ -67,27 +35,18 @@ class KeyName:
     """Name of the variable with a key, or None; `named_by` is the flag or setting it came from."""
 
     variable: str | None
-    named_by: str = _SETTING
+    named_by: str = STORE_KEY_SETTING
 
-    def cipher(self) -> "Cipher | None":
-        from gateway.store.cipher import cipher_of
-
+    def cipher(self) -> Cipher | None:
         return cipher_of(self.variable, os.environ, self.named_by)
 
 
 def run(args: argparse.Namespace) -> int:
-    code: int = args.run_action(args)
-    return code
+    actions = {"rekey": _run_rekey, "copy": _run_copy, "mark-restored": _run_mark_restored}
+    return actions[args.action](args)
 
 
 def _run_copy(args: argparse.Namespace) -> int:
-    from pydantic import TypeAdapter, ValidationError
-
-    from gateway.config.value_types import StoreUrl
-    from gateway.store.cipher import cipher_of
-    from gateway.store.copying import copy_store
-    from gateway.store.opening import whole_database
-
     home, settings = data_dir_of(args), settings_of(args)
     urls = []
     for text in (args.source, args.target):
@@ -126,8 +85,6 @@ def _run_copy(args: argparse.Namespace) -> int:
 
 
 def _run_mark_restored(args: argparse.Namespace) -> int:
-    import asyncio
-
     home, settings = data_dir_of(args), settings_of(args)
     _require_database(settings.store)
     home.ensure()
@@ -140,12 +97,8 @@ def _run_mark_restored(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _mark_restored(section: StoreSection, home: "DataDir") -> None:
+async def _mark_restored(section: StoreSection, home: DataDir) -> None:
     """Mark the database as its owner, so that processes from before the restore cannot write."""
-    from gateway.store.cipher import cipher_of
-    from gateway.store.opening import open_store
-    from gateway.store.repositories.execution import restored_backup
-
     cipher = cipher_of(section.encryption_key_env, os.environ)
     store = open_store(section.url, home.root, check=False, cipher=cipher)
     try:
@@ -168,12 +121,11 @@ def _run_rekey(args: argparse.Namespace) -> int:
     _require_database(settings.store)
     old = KeyName(args.source, "--from") if args.source else KeyName(configured)
     new = KeyName(args.to, "--to") if args.to else KeyName(None if args.plain else configured)
-    from agent.undo.blob_store import BlobStore
 
     with acquire(home.lock, "kore store rekey"):
         if not args.plain and new.variable is None:
             raise ConfigError(
-                t("no key given, and {setting} is not set", setting=_SETTING),
+                t("no key given, and {setting} is not set", setting=STORE_KEY_SETTING),
                 hint=t("--to NAME_OF_VARIABLE, or --plain"),
             )
         shared = _shared_files(settings.store)
@@ -206,7 +158,7 @@ def _run_rekey(args: argparse.Namespace) -> int:
                 "The setting {setting} is {now}: set it to {name} before the next start."
                 if name
                 else "The setting {setting} is {now}: remove it before the next start.",
-                setting=_SETTING,
+                setting=STORE_KEY_SETTING,
                 now=configured,
                 name=name,
             )
@@ -214,14 +166,13 @@ def _run_rekey(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shared_files(store: StoreSection) -> "SharedFiles | None":
+def _shared_files(store: StoreSection) -> SharedFiles | None:
     """Return the shared files.
 
     Raises `KoreError` while files wait to be sent, because they are encrypted with the old key.
     """
     if store.files is None:
         return None
-    from gateway.store.files.opening import open_shared_files
 
     shared = open_shared_files(store.files, None)
     if any(True for _ in shared.outgoing.list()):
@@ -233,9 +184,6 @@ def _shared_files(store: StoreSection) -> "SharedFiles | None":
 
 
 def _rekey(store: StoreSection, old: KeyName, new: KeyName, forget: Callable[[], None]) -> int:
-    from gateway.store.opening import whole_postgres
-    from gateway.store.sqlite.rekey import is_sealed, rekey
-
     server = None if store.path is not None else whole_postgres(store.url)
     sealed = server.is_sealed() if server else is_sealed(Path(store.place))
     cipher = None
@@ -245,7 +193,7 @@ def _rekey(store: StoreSection, old: KeyName, new: KeyName, forget: Callable[[],
                 t(
                     "the database {path} is encrypted, but {setting} is not set",
                     path=store.place,
-                    setting=_SETTING,
+                    setting=STORE_KEY_SETTING,
                 ),
                 hint=t("pass it with --from NAME_OF_VARIABLE"),
             )

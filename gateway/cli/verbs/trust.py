@@ -7,18 +7,10 @@ from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json, tell
 from gateway.cli.project_trust import change_folders, grant, show_configuration
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: this folder"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    parser.add_argument("--revoke", action="store_true", help="revoke the trust")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+from gateway.config.folder_trust import distrust
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,8 +66,6 @@ def _confirmed(args: argparse.Namespace, folder: Path, home: Path) -> dict[Path,
 
 
 def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
-    from gateway.config.folder_trust import distrust
-
     count = distrust(folder, home)
 
     def without(folders: Sequence[str]) -> list[str]:

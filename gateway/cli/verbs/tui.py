@@ -4,59 +4,33 @@ import argparse
 import asyncio
 import signal
 import sys
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from agent.context.project.context import ProjectContext
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.policy.base import MODES
-from gateway.cli.context import data_dir_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from agent.context.project.context import ProjectContext
-    from gateway.cli.console.chat.conversation import Connect
-    from gateway.cli.console.chat.shell_escape import Show
-    from gateway.cli.console.output.status_line import StatusLine
-    from gateway.cli.tui.tab_conversation import TabStart
-    from gateway.control.service import Service
-    from gateway.core.errors import ConnectionLost
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "address",
-        nargs="?",
-        metavar="ADDR",
-        help="HOST:PORT, https://… or unix:/PATH of a Kore elsewhere (default: the one here)",
-    )
-    add("--ca", metavar="FILE", help="trust certificates of this CA only")
-    add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
-    add("--key", metavar="FILE", help="its private key")
-    add("-s", "--session", action="append", metavar="ID", help="open this session (repeatable)")
-    add("-c", "--continue", action="store_true", dest="latest", help="open the last session")
-    add("--cwd", type=Path, metavar="DIR", help="work in this folder")
-    add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
-    add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
-    add("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
-    parser.set_defaults(file=None, sandbox=None)
+from gateway.cli.chat.project_options import place_of, project_of
+from gateway.cli.chat.service_connection import service_opener
+from gateway.cli.chat.start_folder import start_folder, with_trust
+from gateway.cli.console.chat.conversation import Connect
+from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
+from gateway.cli.console.output.status_line import StatusLine
+from gateway.cli.folders import data_dir_of
+from gateway.cli.service_link import settings_beside
+from gateway.cli.tui.full_screen import FullScreen
+from gateway.cli.tui.tab_conversation import TabStart
+from gateway.cli.verbs.server.attach import connection_to
+from gateway.core.messages import MessageOptions, console_principal
+from gateway.runtime.log_setup import open_logs
+from gateway.server.replaceable_service import kept_service
+from gateway.turns.agents.profiles import agent_option
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the application. Raises `KoreError`."""
-    try:
-        import textual  # noqa: F401 - is it there?
-    except ImportError:
-        raise ConfigError(
-            t("kore tui needs a package that is not installed"),
-            hint=t(
-                "install it: pip install 'kore-assistant[tui]'; `kore agent` needs nothing more"
-            ),
-        ) from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(t("kore tui needs a terminal"))
     return asyncio.run(_there(args) if args.address else _here(args))
@@ -64,17 +38,6 @@ def run(args: argparse.Namespace) -> int:
 
 async def _here(args: argparse.Namespace) -> int:
     """Run with the data of this machine, independent of the owner process."""
-    from gateway.cli.chat.project_options import place_of, project_of
-    from gateway.cli.chat.service_connection import next_connection
-    from gateway.cli.chat.start_folder import start_folder, with_trust
-    from gateway.cli.chat.terminal import connected_service
-    from gateway.cli.console.chat.shell_escape import Shell, UserCommand
-    from gateway.cli.console.output.status_line import StatusLine
-    from gateway.cli.service_link import settings_beside
-    from gateway.cli.tui.tab_conversation import TabStart
-    from gateway.core.messages import MessageOptions
-    from gateway.runtime.log_setup import open_logs
-
     # It may have to ask a running Kore, in an event loop of its own.
     settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
     home.ensure()
@@ -86,44 +49,32 @@ async def _here(args: argparse.Namespace) -> int:
     cwd = str(folder.resolve()) if folder is not None else None
     agent = None
     if args.agent is not None:
-        from gateway.turns.agents.profiles import agent_option
-
         agent = agent_option(home, settings, args.agent, cwd)
     options = MessageOptions(model=args.model, cwd=cwd, mode=args.permission_mode, agent=agent)
     place = place_of(options, settings, None, home.root)
 
-    def begin_command(command: str, show: "Show") -> "UserCommand":
+    def begin_command(command: str, show: Show) -> UserCommand:
         return UserCommand(Shell.of(settings, cwd), command, show)
 
-    def new_project() -> "ProjectContext | None":
+    def new_project() -> ProjectContext | None:
         return project_of(args, options, settings)
 
     start = TabStart(home.root, options, new_project, place, begin_command)
 
-    def connect(lost: "ConnectionLost | None") -> "AbstractAsyncContextManager[Service]":
-        if lost is None:
-            return connected_service(settings, home)
-        return next_connection(settings, home, lost)
-
-    def new_status(model: str) -> "StatusLine":
+    def new_status(model: str) -> StatusLine:
         return StatusLine(options, model, place.mode, place.context_window, place.model_title)
 
-    return await _show(args, connect, start, new_status, folder)
+    return await _show(args, service_opener(settings, home), start, new_status, folder)
 
 
 async def _there(args: argparse.Namespace) -> int:
     """Run with a remote Kore."""
-    from gateway.cli.console.output.status_line import StatusLine
-    from gateway.cli.tui.tab_conversation import TabStart
-    from gateway.cli.verbs.server.attach import connection_to
-    from gateway.core.messages import MessageOptions
-
     home = data_dir_of(args)
     home.ensure()
     options = MessageOptions(model=args.model, mode=args.permission_mode)
     start = TabStart(home.root, options)
 
-    def new_status(model: str) -> "StatusLine":
+    def new_status(model: str) -> StatusLine:
         return StatusLine(options, model, args.permission_mode or "", lambda _: 0)
 
     return await _show(args, connection_to(args), start, new_status, None)
@@ -131,15 +82,11 @@ async def _there(args: argparse.Namespace) -> int:
 
 async def _show(
     args: argparse.Namespace,
-    connect: "Connect",
-    start: "TabStart",
-    new_status: "Callable[[str], StatusLine]",
+    connect: Connect,
+    start: TabStart,
+    new_status: Callable[[str], StatusLine],
     folder: Path | None,
 ) -> int:
-    from gateway.cli.tui.full_screen import FullScreen
-    from gateway.core.messages import console_principal
-    from gateway.server.replaceable_service import kept_service
-
     async with kept_service(connect) as (service, keeping):
         sessions = list(args.session or ())
         if args.latest and (last := await service.last_session(console_principal())) is not None:
@@ -158,7 +105,7 @@ async def _show(
 
 
 @contextmanager
-def _signals(leave: "Callable[[], None]") -> "Iterator[None]":
+def _signals(leave: Callable[[], None]) -> Iterator[None]:
     """Exit in order on signals, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.providers.scripted import EchoProvider
-from gateway.commands import command_of, is_at_once
-from gateway.commands.suggestions import suggest
+from gateway.commands import command_of, is_at_once, suggest
 from gateway.commands.table import COMMANDS
 from tests.gateway.parts import chat_message, running
 

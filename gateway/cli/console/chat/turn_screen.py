@@ -28,7 +28,7 @@ from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.text import complaint
 from gateway.cli.console.output.turn_view import TurnView
-from gateway.commands.suggestions import command_in
+from gateway.commands import command_in
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost

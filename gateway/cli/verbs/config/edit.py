@@ -1,17 +1,21 @@
-"""Commands `kore config set`, `unset`, `edit` and `revert`, which check changes before writing."""
+"""Changes by `kore config`: set, unset, edit, import and revert, checked before writing."""
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
 import sys
+from getpass import getpass
 from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.security.sandbox.trusted_programs import find_trusted_program
+from gateway.cli.change_note import record_change
 from gateway.cli.output import print_json
+from gateway.cli.settings import sources_of
 from gateway.cli.verbs.config import foreign
 from gateway.config import editing
 from gateway.config.atomic_write import file_lock, write_atomic
@@ -21,10 +25,26 @@ from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_text
 from gateway.config.references import has_reference
 from gateway.config.secret_keys import is_secret, masked
 from gateway.config.sources import Sources
+from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
+from gateway.runtime.secrets import redactor_of
 
 
-def set(args: argparse.Namespace, sources: Sources) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Make a change and note it for the audit log. Raises `ConfigError`, `KoreError`."""
+    actions = {
+        "set": _set,
+        "unset": _unset,
+        "edit": _edit,
+        "import": foreign.import_foreign,
+        "revert": _revert,
+    }
+    code = actions[args.action](args, sources_of(args))
+    record_change(args, "setting", getattr(args, "key", ""))
+    return code
+
+
+def _set(args: argparse.Namespace, sources: Sources) -> int:
     """Set a value in the file."""
     file = _file(args, sources)
     text = args.value if args.value is not None else _ask_value(args.key)
@@ -45,7 +65,7 @@ def set(args: argparse.Namespace, sources: Sources) -> int:
     return _report(args, sources, change, f"{args.key} = {_short(value)}{location}")
 
 
-def unset(args: argparse.Namespace, sources: Sources) -> int:
+def _unset(args: argparse.Namespace, sources: Sources) -> int:
     """Remove a value from the file, so that lower layers apply again."""
     file = _file(args, sources)
     if is_foreign(file):
@@ -64,7 +84,7 @@ def unset(args: argparse.Namespace, sources: Sources) -> int:
     return _report(args, sources, change, t("{key} is no longer set here", key=args.key))
 
 
-def edit(args: argparse.Namespace, sources: Sources) -> int:
+def _edit(args: argparse.Namespace, sources: Sources) -> int:
     """Open the file in an editor.
 
     An invalid version is saved as a draft, and the file stays unchanged.
@@ -114,7 +134,7 @@ def edit(args: argparse.Namespace, sources: Sources) -> int:
     return _report(args, sources, change, t("changed"))
 
 
-def revert(args: argparse.Namespace, sources: Sources) -> int:
+def _revert(args: argparse.Namespace, sources: Sources) -> int:
     """Restore the last file that a gateway used; the current one becomes the draft for `edit`."""
     file, good = sources.own_file, DataDir(sources.home).last_good_config
     text = read_text(good)
@@ -147,8 +167,6 @@ def _ask_value(key: str) -> str:
         return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
     try:
         if is_secret(tuple(key.split("."))):
-            from getpass import getpass
-
             return getpass(f"{key}: ").strip()
         return input(f"{key}: ").strip()
     except EOFError:
@@ -197,9 +215,6 @@ def _report(
     args: argparse.Namespace, sources: Sources, change: editing.ConfigEdit, message: str
 ) -> int:
     """Report the change, remaining problems, and settings that take precedence."""
-    from gateway.ops.config_check import check_usable
-    from gateway.runtime.secrets import redactor_of
-
     notes = list(change.earlier_complaints)
     at = Sources(change.file, sources.home, sources.cwd, sources.environ)
     if not notes:
@@ -226,7 +241,5 @@ def _report(
 
 
 def _short(value: Any) -> str:
-    import json
-
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else text[:200] + "…"

@@ -1,44 +1,22 @@
 """Command `kore market`: add, search, update and create lists of plugins."""
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
-from gateway.cli.context import data_dir_of, record_change
+from gateway.cli.change_note import record_change
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
 from gateway.cli.verbs.extensions.listing import print_list, short
+from gateway.plugins.market import Market, MarketEntry, Markets, make_index
+from gateway.plugins.page import entry_facts, market_facts
+from gateway.plugins.sources import describe, is_pinned, source_of
 
-if TYPE_CHECKING:
-    from gateway.plugins.market import Market, MarketEntry, Markets
-
-_MOST_ROWS = 40
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    adding = actions.add_parser("add", help="add a market: a folder, git or an archive")
-    adding.add_argument("source", metavar="SOURCE", help="a folder, owner/repository, git, archive")
-    adding.add_argument("--ref", metavar="REF", help="commit, tag or branch")
-    listing = actions.add_parser("list", help="list the markets")
-    searching = actions.add_parser("search", help="search the plugins of all markets")
-    searching.add_argument("words", nargs="*", metavar="WORD", help="(default: all plugins)")
-    updating = actions.add_parser("update", help="fetch the markets again")
-    updating.add_argument("name", nargs="?", metavar="NAME", help="(default: all markets)")
-    removing = actions.add_parser("remove", help="forget a market; its plugins stay")
-    removing.add_argument("name", metavar="NAME")
-    index = actions.add_parser("index", help="make the index of a folder of plugins")
-    index.add_argument("folder", type=Path, metavar="FOLDER")
-    index.add_argument("--name", required=True, metavar="NAME", help="of the market")
-    for part in (adding, listing, searching):
-        part.add_argument("--json", action="store_true", help="print JSON")
+_MAX_ROWS = 40
 
 
 def run(args: argparse.Namespace) -> int:
     """Return 0. Raises `KoreError`."""
-    from gateway.plugins.market import Markets
-
     markets = Markets(data_dir_of(args).plugins)
     actions = {
         "add": _add,
@@ -51,10 +29,7 @@ def run(args: argparse.Namespace) -> int:
     return actions[args.action](args, markets)
 
 
-def _add(args: argparse.Namespace, markets: "Markets") -> int:
-    from gateway.plugins.page import market_facts
-    from gateway.plugins.sources import source_of
-
+def _add(args: argparse.Namespace, markets: Markets) -> int:
     market = markets.add(source_of(args.source, args.ref))
     record_change(args, "market", market.name)
     if args.json:
@@ -64,7 +39,7 @@ def _add(args: argparse.Namespace, markets: "Markets") -> int:
     return 0
 
 
-def _say_added(market: "Market") -> None:
+def _say_added(market: Market) -> None:
     print(
         plural(
             len(market.entries),
@@ -75,10 +50,7 @@ def _say_added(market: "Market") -> None:
     )
 
 
-def _list(args: argparse.Namespace, markets: "Markets") -> int:
-    from gateway.plugins.page import market_facts
-    from gateway.plugins.sources import describe
-
+def _list(args: argparse.Namespace, markets: Markets) -> int:
     print_list(
         args,
         markets.load(),
@@ -93,9 +65,7 @@ def _list(args: argparse.Namespace, markets: "Markets") -> int:
     return 0
 
 
-def _search(args: argparse.Namespace, markets: "Markets") -> int:
-    from gateway.plugins.page import entry_facts
-
+def _search(args: argparse.Namespace, markets: Markets) -> int:
     entries = markets.search(" ".join(args.words))
     if not entries and not args.json:
         is_empty = not markets.load()
@@ -107,7 +77,7 @@ def _search(args: argparse.Namespace, markets: "Markets") -> int:
         )
     print_list(
         args,
-        entries if args.json else entries[:_MOST_ROWS],
+        entries if args.json else entries[:_MAX_ROWS],
         entry_facts,
         {
             "name": lambda one: one.name,
@@ -117,18 +87,16 @@ def _search(args: argparse.Namespace, markets: "Markets") -> int:
         },
         "",
     )
-    if not args.json and (more := len(entries) - _MOST_ROWS) > 0:
+    if not args.json and (more := len(entries) - _MAX_ROWS) > 0:
         print(plural(more, "and {n:,} more", "and {n:,} more"))
     return 0
 
 
-def _pinned(entry: "MarketEntry") -> str:
-    from gateway.plugins.sources import is_pinned
-
+def _pinned(entry: MarketEntry) -> str:
     return t("yes") if is_pinned(entry.source) else t("no")
 
 
-def _update(args: argparse.Namespace, markets: "Markets") -> int:
+def _update(args: argparse.Namespace, markets: Markets) -> int:
     names = [args.name] if args.name else [one.name for one in markets.load()]
     for name in names:
         _say_added(markets.update(name))
@@ -136,15 +104,13 @@ def _update(args: argparse.Namespace, markets: "Markets") -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace, markets: "Markets") -> int:
+def _remove(args: argparse.Namespace, markets: Markets) -> int:
     markets.remove(args.name)
     record_change(args, "market", args.name)
     print(t("removed: {name}", name=args.name))
     return 0
 
 
-def _index(args: argparse.Namespace, markets: "Markets") -> int:
-    from gateway.plugins.market import make_index
-
+def _index(args: argparse.Namespace, markets: Markets) -> int:
     print(make_index(args.folder, args.name))
     return 0

@@ -3,57 +3,25 @@
 import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from gateway.cli.context import data_dir_of, record_change
+from gateway.cli.change_note import record_change
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json, tell
 from gateway.cli.verbs.extensions.listing import print_list, print_one, short
 from gateway.cli.verbs.extensions.questions import ask_options
+from gateway.plugins.errors import PluginError
+from gateway.plugins.installation import PluginInstaller, PluginReview
+from gateway.plugins.market import Markets
+from gateway.plugins.page import facts_of, installed_rows, review_rows, state_of
 
 _NO_PLUGINS = mark_for_translation("no plugins; `kore plugin install SOURCE` installs one")
-
-if TYPE_CHECKING:
-    from gateway.plugins.installation import PluginInstaller, PluginReview
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    install = actions.add_parser("install", help="show a plugin, and install it once you agree")
-    install.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="NAME[@MARKET], a folder, owner/repository, a git address, an archive or npm:NAME",
-    )
-    install.add_argument("--ref", metavar="REF", help="commit, tag or branch")
-    listing = actions.add_parser("list", help="list the installed plugins")
-    show = actions.add_parser("show", help="show an installed plugin")
-    enable = actions.add_parser("enable", help="use a plugin again")
-    disable = actions.add_parser("disable", help="keep a plugin without using it")
-    update = actions.add_parser("update", help="look for a new version, and install it")
-    pin = actions.add_parser("pin", help="leave a plugin as it is when others are updated")
-    pin.add_argument("--revoke", action="store_true", help="update it again")
-    remove = actions.add_parser("remove", help="remove a plugin")
-    validate = actions.add_parser("validate", help="check a plugin's folder")
-    validate.add_argument("folder", type=Path, metavar="FOLDER")
-    audit = actions.add_parser("audit", help="compare what runs with what was approved")
-    for part in (show, enable, disable, pin, remove):
-        part.add_argument("name", metavar="NAME")
-    update.add_argument(
-        "name", nargs="?", metavar="NAME", help="(default: all that are not pinned)"
-    )
-    for part in (install, update):
-        part.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    for part in (install, listing, show, update, validate, audit):
-        part.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Return 0, or 1 if an audit finds a difference. Raises `KoreError`."""
-    from gateway.plugins.installation import PluginInstaller
-
     installer = PluginInstaller(data_dir_of(args).plugins)
     actions = {
         "install": _install,
@@ -70,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     return actions[args.action](args, installer)
 
 
-def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    from gateway.plugins.market import Markets
-
+def _install(args: argparse.Namespace, installer: PluginInstaller) -> int:
     source, more = Markets(data_dir_of(args).plugins).locate_source(args.source, args.ref)
     _install_from(args, installer, source, more, ())
     return 0
@@ -80,7 +46,7 @@ def _install(args: argparse.Namespace, installer: "PluginInstaller") -> int:
 
 def _install_from(
     args: argparse.Namespace,
-    installer: "PluginInstaller",
+    installer: PluginInstaller,
     source: Mapping[str, Any],
     more: Mapping[str, Any],
     around: tuple[str, ...],
@@ -89,9 +55,6 @@ def _install_from(
 
     `around` are the plugins that need it.
     """
-    from gateway.plugins.errors import PluginError
-    from gateway.plugins.market import Markets
-
     with installer.fetched(source, **more) as review:
         name = review.manifest.name
         for need in review.manifest.dependencies:
@@ -112,8 +75,8 @@ def _install_from(
 
 def _decide(
     args: argparse.Namespace,
-    installer: "PluginInstaller",
-    review: "PluginReview",
+    installer: PluginInstaller,
+    review: PluginReview,
     *,
     is_need: bool = False,
 ) -> None:
@@ -139,16 +102,12 @@ def _decide(
         print(t("installed {name} {version}", name=plugin.name, version=plugin.version).strip())
 
 
-def _print_review(review: "PluginReview") -> None:
-    from gateway.plugins.page import review_rows
-
+def _print_review(review: PluginReview) -> None:
     manifest = review.manifest
     print_one(f"{manifest.name} {manifest.version}", manifest.description, review_rows(review))
 
 
-def _list(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    from gateway.plugins.page import facts_of, state_of
-
+def _list(args: argparse.Namespace, installer: PluginInstaller) -> int:
     print_list(
         args,
         list(installer.installed.load().values()),
@@ -164,9 +123,7 @@ def _list(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
-    from gateway.plugins.page import facts_of, installed_rows
-
+def _show(args: argparse.Namespace, installer: PluginInstaller) -> int:
     plugin = installer.find(args.name)
     if args.json:
         print_json(facts_of(plugin))
@@ -175,7 +132,7 @@ def _show(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _enable(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _enable(args: argparse.Namespace, installer: PluginInstaller) -> int:
     is_enabled = args.action == "enable"
     installer.change(args.name, is_enabled=is_enabled)
     record_change(args, "plugin", args.name)
@@ -183,7 +140,7 @@ def _enable(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _pin(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _pin(args: argparse.Namespace, installer: PluginInstaller) -> int:
     installer.change(args.name, is_pinned=not args.revoke)
     record_change(args, "plugin", args.name)
     if args.revoke:
@@ -193,7 +150,7 @@ def _pin(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _update(args: argparse.Namespace, installer: PluginInstaller) -> int:
     plugins = installer.installed.load()
     names = [args.name] if args.name else [n for n, one in plugins.items() if not one.is_pinned]
     if not names:
@@ -208,14 +165,14 @@ def _update(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _remove(args: argparse.Namespace, installer: PluginInstaller) -> int:
     installer.remove(args.name)
     record_change(args, "plugin", args.name)
     print(t("removed: {name}", name=args.name))
     return 0
 
 
-def _validate(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _validate(args: argparse.Namespace, installer: PluginInstaller) -> int:
     with installer.fetched({"source": "folder", "path": str(args.folder)}) as review:
         if args.json:
             manifest = review.manifest
@@ -231,7 +188,7 @@ def _validate(args: argparse.Namespace, installer: "PluginInstaller") -> int:
     return 0
 
 
-def _audit(args: argparse.Namespace, installer: "PluginInstaller") -> int:
+def _audit(args: argparse.Namespace, installer: PluginInstaller) -> int:
     findings = installer.audit()
     if args.json:
         print_json(findings)

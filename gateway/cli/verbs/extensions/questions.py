@@ -4,24 +4,20 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from getpass import getpass
-from typing import TYPE_CHECKING
 
 from agent.i18n import t
 from gateway.cli.output import clean, tell
-
-if TYPE_CHECKING:
-    from gateway.plugins.options import PluginOption, Value
+from gateway.plugins.errors import PluginError
+from gateway.plugins.options import PluginOption, Value
 
 
 def ask_options(
-    options: "Sequence[PluginOption]", before: Collection[str], *, only_required: bool
-) -> "Mapping[str, Value]":
+    options: Sequence[PluginOption], before: Collection[str], *, only_required: bool
+) -> Mapping[str, Value]:
     """Return answers to options that have none `before`.
 
     Raises `PluginError` if a required answer is missing.
     """
-    from gateway.plugins.errors import PluginError
-
     answers: dict[str, Value] = {}
     for one in options:
         if one.variable in os.environ:
@@ -44,10 +40,8 @@ def ask_options(
     return answers
 
 
-def _ask(option: "PluginOption") -> "Value | None":
+def _ask(option: PluginOption) -> Value | None:
     """Ask until the answer is valid; an empty answer is the default."""
-    from gateway.plugins.errors import PluginError
-
     if option.description:
         tell(clean(option.description))
     default = "" if option.default is None else f" [{option.default}]"

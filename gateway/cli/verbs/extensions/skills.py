@@ -1,35 +1,21 @@
 """Command `kore skills`: list, validate and create skills."""
 
 import argparse
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.prompts import render_prompt
 from agent.security.files.private_folder import make_private_folder
-from gateway.cli.context import data_dir_of, settings_of
+from agent.skills.catalog import files_of
+from agent.skills.definition import MAX_NAME_CHARS, NAME, Skill, read_skill
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, tell
+from gateway.cli.settings import settings_of
 from gateway.cli.verbs.extensions.listing import print_list, short
-
-if TYPE_CHECKING:
-    from agent.skills.definition import Skill
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the skills available in this folder")
-    show = actions.add_parser("show", help="show a skill, with its text, files and warnings")
-    show.add_argument("name", metavar="NAME")
-    validate = actions.add_parser("validate", help="check a skill's folder or SKILL.md")
-    validate.add_argument("path", type=Path, metavar="PATH")
-    for action in (listing, show, validate):
-        action.add_argument("--json", action="store_true", help="print JSON")
-    new = actions.add_parser("new", help="create a skill to edit")
-    new.add_argument("name", metavar="NAME", help="lowercase letters, digits and -")
-    new.add_argument("--description", metavar="TEXT", help="when to use it (the model reads this)")
-    new.add_argument(
-        "--project", action="store_true", help="in ./.agents/skills instead of Kore's folder"
-    )
+from gateway.runtime.paths import write_private
+from gateway.turns.agents.profiles import skill_catalog
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,9 +24,7 @@ def run(args: argparse.Namespace) -> int:
     return actions[args.action](args)
 
 
-def _skills(args: argparse.Namespace) -> "dict[str, Skill]":
-    from gateway.turns.agents.profiles import skill_catalog
-
+def _skills(args: argparse.Namespace) -> dict[str, Skill]:
     return skill_catalog(data_dir_of(args), settings_of(args)).load(Path.cwd())
 
 
@@ -72,8 +56,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    from agent.skills.definition import read_skill
-
     path = args.path / "SKILL.md" if args.path.is_dir() else args.path
     try:
         raw = path.read_bytes()
@@ -92,10 +74,6 @@ def _validate(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from agent.prompts import render_prompt
-    from agent.skills.definition import MAX_NAME_CHARS, NAME
-    from gateway.runtime.paths import write_private
-
     if not NAME.fullmatch(args.name) or len(args.name) > MAX_NAME_CHARS:
         raise KoreError(
             t(
@@ -125,9 +103,7 @@ def _new(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(args: argparse.Namespace, skill: "Skill") -> None:
-    from agent.skills.catalog import files_of
-
+def _print(args: argparse.Namespace, skill: Skill) -> None:
     if args.json:
         print_json({**_facts(skill), "body": skill.body})
         return
@@ -141,9 +117,7 @@ def _print(args: argparse.Namespace, skill: "Skill") -> None:
     print(f"\n{clean_lines(skill.body)}")
 
 
-def _facts(skill: "Skill") -> dict[str, object]:
-    from agent.skills.catalog import files_of
-
+def _facts(skill: Skill) -> dict[str, object]:
     return {
         "name": skill.name,
         "description": skill.description,
@@ -156,6 +130,4 @@ def _facts(skill: "Skill") -> dict[str, object]:
 
 
 def _quote(text: str) -> str:
-    import json
-
     return json.dumps(text, ensure_ascii=False)

@@ -8,27 +8,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of
+from agent.mcp.login_file import LoginFile, LoginOptions
+from agent.mcp.revocation import Revocation, end_login
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.settings import ToolSettings
+from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
+from gateway.cli.private_link import open_privately
+from gateway.cli.settings import settings_of
+from gateway.cli.verbs.mcp.verb import find_server, open_servers
+from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.servers.mcp import login_key_variable, server_of
-
-if TYPE_CHECKING:
-    from agent.mcp.login_file import LoginFile
-    from agent.mcp.servers import McpServers
-    from agent.mcp.settings import McpServerSettings
-    from gateway.config import Settings
-    from gateway.config.sections import McpServer
+from gateway.store.cipher import cipher_of
 
 # Time limit for the login page.
-_LOGIN_S = 600.0
+_LOGIN_TIMEOUT_S = 600.0
 _PATH = "/callback"
-_MOST_REQUEST_BYTES = 32_000
+_MAX_REQUEST_BYTES = 32_000
 
 
 class LoopbackDialog:
@@ -49,8 +52,6 @@ class LoopbackDialog:
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         print(t("Open this page to log in:"), clean(url), sep="\n", flush=True)
         if self._page is not None:
-            from gateway.cli.private_link import open_privately
-
             await asyncio.to_thread(open_privately, self._page, url)
         else:
             print(t("Is the browser on another machine? Paste the address it ends up at here."))
@@ -77,7 +78,7 @@ class LoopbackDialog:
         return True
 
     def _read_line(self) -> None:
-        data = os.read(sys.stdin.fileno(), _MOST_REQUEST_BYTES)
+        data = os.read(sys.stdin.fileno(), _MAX_REQUEST_BYTES)
         if not data:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         elif (line := data.decode("utf-8", "replace").strip()) and not self.take(line):
@@ -118,32 +119,26 @@ async def _listening(port: int, page: Path | None) -> AsyncIterator[LoopbackDial
         await dialogs[0].serve(reader, writer)
 
     try:
-        server = await asyncio.start_server(serve, "127.0.0.1", port, limit=_MOST_REQUEST_BYTES)
+        server = await asyncio.start_server(serve, "127.0.0.1", port, limit=_MAX_REQUEST_BYTES)
     except OSError:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_MOST_REQUEST_BYTES)
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
     async with server:
         bound = server.sockets[0].getsockname()[1]
         dialogs.append(LoopbackDialog(bound, page))
         yield dialogs[0]
 
 
-def login(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
+def login(args: argparse.Namespace) -> int:
     """Log in to a server. Raises `KoreError` on failure."""
+    settings = settings_of(args)
+    server = find_server(args, settings)
     if server.url is None:
         raise KoreError(t("{name} is a command: it needs no login", name=args.name))
     return asyncio.run(_login(args, settings, server_of(args.name, server)))
 
 
-async def _login(
-    args: argparse.Namespace, settings: "Settings", server: "McpServerSettings"
-) -> int:
-    from agent.mcp.login_file import LoginOptions
-    from agent.mcp.servers import McpServers
-    from agent.mcp.settings import McpSettings
-    from agent.settings import ToolSettings
-    from gateway.store.cipher import cipher_of
-
-    server = replace(server, start_timeout_s=_LOGIN_S)
+async def _login(args: argparse.Namespace, settings: Settings, server: McpServerSettings) -> int:
+    server = replace(server, start_timeout_s=_LOGIN_TIMEOUT_S)
     home = data_dir_of(args)
     sealer = cipher_of(login_key_variable(settings, InstalledPlugins(home.plugins)), os.environ)
     configured = McpSettings((server,), home.mcp, sealer)
@@ -176,7 +171,7 @@ async def _login(
     return 0
 
 
-def _port_of(file: "LoginFile") -> int:
+def _port_of(file: LoginFile) -> int:
     """Return the port of the registered redirect URI; 0 without a registration."""
     client: Any = file.read().get("client") or {}
     uris = client.get("redirect_uris") or ["http://127.0.0.1:0/"]
@@ -185,10 +180,11 @@ def _port_of(file: "LoginFile") -> int:
     return 0
 
 
-def logout(args: argparse.Namespace, servers: "McpServers") -> int:
+def logout(args: argparse.Namespace) -> int:
     """Revoke the tokens at the server, and delete them and the registration."""
-    from agent.mcp.revocation import Revocation, end_login
-
+    settings = settings_of(args)
+    find_server(args, settings)
+    servers = open_servers(args, settings)
     had_login, revocation = False, Revocation()
     if args.name in servers.names:
         had_login, revocation = asyncio.run(end_login(servers.login_file(args.name)))

@@ -5,99 +5,36 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import ConfigError, KoreError, ToolError
 from agent.i18n import t
-from agent.security.policy.base import MODES
+from agent.mcp.listing import McpToolDefinition, ServerListing
+from agent.mcp.login_file import LoginOptions
+from agent.mcp.servers import McpServers
+from agent.mcp.settings import McpServerSettings
+from agent.settings import ToolSettings
 from agent.text.display_width import shortened
-from gateway.cli.context import data_dir_of, settings_of, sources_of
+from gateway.cli.folders import config_path, data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
-
-if TYPE_CHECKING:
-    from agent.mcp.listing import McpToolDefinition, ServerListing
-    from agent.mcp.servers import McpServers
-    from agent.mcp.settings import McpServerSettings
-    from gateway.config import Settings
-    from gateway.config.sections import McpServer
+from gateway.cli.settings import settings_of, sources_of
+from gateway.config import Settings, editing
+from gateway.config.atomic_write import file_lock
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.config.sections import McpServer
+from gateway.config.servers.mcp import login_key_variable, mcp_settings, plugin_servers, server_of
+from gateway.runtime.sandbox import choose_sandbox
+from gateway.store.cipher import cipher_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _SHOWN_CHARS = 60
-_LOG_LINES = 50
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the servers and their tools")
-    adding = actions.add_parser(
-        "add",
-        help="add a server: a command to start, or a URL",
-        usage="kore mcp add [OPTION…] NAME URL\n"
-        "       kore mcp add [OPTION…] NAME -- COMMAND [ARG…]",
-    )
-    add = adding.add_argument
-    add("name", metavar="NAME", help="letters, digits, - and _")
-    add(
-        "-e",
-        "--env",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an environment variable for the server",
-    )
-    add(
-        "-H",
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME: VALUE",
-        help="an HTTP header, for a URL",
-    )
-    add("--folder", metavar="FOLDER", help="the folder it may use")
-    add("--read-only", action="store_true", help="it may only read that folder")
-    add("--network", action="append", metavar="HOST", help='a host it may reach, or "none"')
-    add("--allow", action="append", default=[], metavar="TOOL", help="runs without asking")
-    add("--sse", action="store_true", help="the URL uses the old SSE transport")
-    add("target", nargs="+", metavar="TARGET", help="a URL, or a command to start")
-    testing = actions.add_parser("test", help="start a server and show what it offers")
-    testing.add_argument(
-        "--accept", action="store_true", help="accept tools whose descriptions have changed"
-    )
-    removing = actions.add_parser("remove", help="remove a server")
-    allowing = actions.add_parser("allow", help="let a tool of a server run without asking")
-    allowing.add_argument("--revoke", action="store_true", help="ask again")
-    serving = actions.add_parser("serve", help="let other programs use Kore as an MCP server")
-    serve = serving.add_argument
-    serve("--port", type=int, metavar="N", help="over HTTP on 127.0.0.1 (default: stdio)")
-    serve(
-        "--tools",
-        metavar="A,B",
-        help="of ask, search_conversations, send_message (default: the first two)",
-    )
-    serve("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
-    serve("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")
-    serve("--cwd", type=Path, metavar="DIR", help="work in this folder")
-    logging_in = actions.add_parser("login", help="log in to a server with OAuth")
-    login = logging_in.add_argument
-    login("--no-browser", action="store_true", help="only print the link")
-    login("--port", type=int, default=0, metavar="N", help="where the page leads back to")
-    login("--client-id", metavar="ID", help="what Kore is registered as, where that is needed")
-    login("--client-secret-env", metavar="NAME", help="the variable with the secret for that")
-    logging_out = actions.add_parser("logout", help="forget the login")
-    logs = actions.add_parser("logs", help="show the log of a server")
-    logs.add_argument("-n", "--lines", type=int, default=_LOG_LINES, metavar="N")
-    for part in (testing, removing, allowing, logging_in, logging_out, logs):
-        part.add_argument("name", metavar="NAME")
-    allowing.add_argument("tool", metavar="TOOL", help='the tool\'s own name; "*" means all tools')
-    for part in (listing, adding, testing, removing, allowing, logging_out):
-        part.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,22 +45,13 @@ def run(args: argparse.Namespace) -> int:
         "test": _test,
         "remove": _remove,
         "allow": _allow,
-        "login": _login,
-        "logout": _logout,
         "logs": _logs,
-        "serve": _serve,
     }
     return actions[args.action](args)
 
 
-def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None) -> "McpServers":
-    from agent.mcp.login_file import LoginOptions
-    from agent.mcp.servers import McpServers
-    from agent.settings import ToolSettings
-    from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.config.servers.mcp import login_key_variable, mcp_settings
-    from gateway.store.cipher import cipher_of
-
+def open_servers(args: argparse.Namespace, settings: Settings, sandbox: Any = None) -> McpServers:
+    """Return the servers of the configuration and of the plugins; none is started yet."""
     home = data_dir_of(args)
     tools = ToolSettings(
         sandbox=sandbox,
@@ -137,16 +65,13 @@ def _servers(args: argparse.Namespace, settings: "Settings", sandbox: Any = None
     return McpServers(configured, tools, logins=logins)
 
 
-def _plugin_servers(args: argparse.Namespace) -> "dict[str, McpServer]":
-    from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.config.servers.mcp import plugin_servers
-
+def _plugin_servers(args: argparse.Namespace) -> dict[str, McpServer]:
     return plugin_servers(InstalledPlugins(data_dir_of(args).plugins))
 
 
 def _list(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    servers = _servers(args, settings)
+    servers = open_servers(args, settings)
     rows = []
     of_plugins = _plugin_servers(args)
     for name, server in {**of_plugins, **settings.mcp_servers}.items():
@@ -250,10 +175,6 @@ def _pair(text: str, separator: str) -> tuple[str, str]:
 
 def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
     """Write a value to the configuration, or remove it (None). Raises `ConfigError`."""
-    from gateway.cli.context import config_path
-    from gateway.config import editing
-    from gateway.config.atomic_write import file_lock
-
     sources, file = sources_of(args), config_path(args, data_dir_of(args))
     with file_lock(file):
         change = (
@@ -266,14 +187,12 @@ def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    import shutil
-
     settings = settings_of(args)
     _configured(args, settings)
     # Without the servers, an invalid one can be removed as well.
     none = settings.model_copy(update={"mcp_servers": {}})
     file = _write(args, ("mcp_servers", args.name), None)
-    shutil.rmtree(_servers(args, none).folder_of(args.name), ignore_errors=True)
+    shutil.rmtree(open_servers(args, none).folder_of(args.name), ignore_errors=True)
     if args.json:
         print_json({"name": args.name, "file": str(file)})
     else:
@@ -284,7 +203,7 @@ def _remove(args: argparse.Namespace) -> int:
 def _allow(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     server = _configured(args, settings)
-    listing = _servers(args, settings).listing(args.name)
+    listing = open_servers(args, settings).listing(args.name)
     names = [] if listing is None else [tool.name for tool in listing.tools]
     if names and not args.revoke and not any(fnmatchcase(name, args.tool) for name in names):
         raise KoreError(
@@ -304,25 +223,10 @@ def _allow(args: argparse.Namespace) -> int:
     return 0
 
 
-def _login(args: argparse.Namespace) -> int:
-    from gateway.cli.verbs.mcp.login import login
-
-    settings = settings_of(args)
-    return login(args, settings, _server_of(args, settings))
-
-
-def _logout(args: argparse.Namespace) -> int:
-    from gateway.cli.verbs.mcp.login import logout
-
-    settings = settings_of(args)
-    _server_of(args, settings)
-    return logout(args, _servers(args, settings))
-
-
 def _logs(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    _server_of(args, settings)
-    path = _servers(args, settings).folder_of(args.name) / "log"
+    find_server(args, settings)
+    path = open_servers(args, settings).folder_of(args.name) / "log"
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
@@ -333,45 +237,17 @@ def _logs(args: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(args: argparse.Namespace) -> int:
-    from gateway.cli.chat.mcp_server import DEFAULT_TOOLS, TOOLS, serve
-    from gateway.cli.service_link import settings_beside
-    from gateway.core.messages import MessageOptions
-    from gateway.runtime.log_setup import open_logs
-
-    tools = tuple(args.tools.replace(" ", "").split(",")) if args.tools else DEFAULT_TOOLS
-    if wrong := next((name for name in tools if name not in TOOLS), None):
-        raise ConfigError(
-            t("--tools: there is no {name}; there are {names}", name=wrong, names=", ".join(TOOLS))
-        )
-    settings, home = settings_beside(args), data_dir_of(args)
-    home.ensure()
-    # Standard output is for the protocol.
-    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "mcp.log")
-    folder = str(args.cwd.resolve()) if args.cwd else None
-    options = MessageOptions(mode=args.permission_mode, cwd=folder)
-    if args.agent is not None:
-        from gateway.turns.agents.profiles import agent_option
-
-        options = replace(options, agent=agent_option(home, settings, args.agent, folder))
-    return asyncio.run(serve(settings, home, options, tools, args.port))
-
-
 def _test(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    server = _server_of(args, settings)
+    server = find_server(args, settings)
     if not server.enabled:
         raise KoreError(t("the MCP server {name} is disabled", name=args.name))
     return asyncio.run(_show_offer(args, settings, server))
 
 
-async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "McpServer") -> int:
-    from agent.errors import ToolError
-    from gateway.config.servers.mcp import server_of
-    from gateway.runtime.sandbox import choose_sandbox
-
+async def _show_offer(args: argparse.Namespace, settings: Settings, server: McpServer) -> int:
     choice = await choose_sandbox(settings, data_dir_of(args))
-    servers = _servers(args, settings, choice.sandbox)
+    servers = open_servers(args, settings, choice.sandbox)
     try:
         listing = await servers.refresh(args.name)
         changes = servers.changes(args.name)
@@ -392,9 +268,9 @@ async def _show_offer(args: argparse.Namespace, settings: "Settings", server: "M
 
 def _print_offer(
     args: argparse.Namespace,
-    server: "McpServerSettings",
-    listing: "ServerListing",
-    changes: "Mapping[str, McpToolDefinition | None]",
+    server: McpServerSettings,
+    listing: ServerListing,
+    changes: Mapping[str, McpToolDefinition | None],
 ) -> None:
     if args.json:
         tools = [
@@ -441,7 +317,7 @@ def _print_offer(
         print(t("`kore mcp test {name} --accept` accepts the changes", name=args.name))
 
 
-def _print_change(before: "McpToolDefinition | None", tool: "McpToolDefinition") -> None:
+def _print_change(before: McpToolDefinition | None, tool: McpToolDefinition) -> None:
     """Print the differences in a tool's texts for the model since the accepted version."""
     texts = [
         json.dumps([each.description, each.parameters], indent=1, ensure_ascii=False).splitlines()
@@ -460,13 +336,13 @@ def _print_part(name: str, description: str) -> None:
     print(shortened(text, max(columns or len(name) + _SHOWN_CHARS, len(name) + 5)))
 
 
-def _place_of(settings: "Settings", name: str) -> str:
+def _place_of(settings: Settings, name: str) -> str:
     """Return the place where a server is configured."""
     place = settings.places.get(("mcp_servers",), "default")
     return settings.places.get(("mcp_servers", name), place)
 
 
-def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
+def _configured(args: argparse.Namespace, settings: Settings) -> McpServer:
     """Return a server of the owner's own configuration. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name)
     if ("mcp_servers", args.name) in settings.places:
@@ -476,7 +352,7 @@ def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
             hint=t("change it there, or copy it into your own file with `kore config import`"),
         )
     if server is None:
-        _server_of(args, settings)
+        find_server(args, settings)
         raise ConfigError(
             t("the MCP server {name} comes from a plugin", name=args.name),
             hint=t("`kore plugin disable NAME` switches a plugin off"),
@@ -484,7 +360,7 @@ def _configured(args: argparse.Namespace, settings: "Settings") -> "McpServer":
     return server
 
 
-def _server_of(args: argparse.Namespace, settings: "Settings") -> "McpServer":
+def find_server(args: argparse.Namespace, settings: Settings) -> McpServer:
     """Return a server of the configuration or of a plugin. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name) or _plugin_servers(args).get(args.name)
     if server is None:

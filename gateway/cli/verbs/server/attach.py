@@ -11,32 +11,21 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.context import data_dir_of
+from agent.security.key_proof import literal_address
+from gateway.cli.folders import data_dir_of
+from gateway.control.service import Service
+from gateway.core.errors import ConnectionLost
+from gateway.server.host_names import is_loopback, split_host
+from gateway.server.local_access import read_access
+from gateway.server.remote_service import ClientTls, check_client_address, opened_service
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.conversation import Connect
-    from gateway.control.service import Service
-    from gateway.core.errors import ConnectionLost
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
 # Time limit and interval of attempts to reconnect to a server.
 _AWAY_S = 600.0
 _LOOK_S = 0.5
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "address",
-        nargs="?",
-        metavar="ADDR",
-        help="HOST:PORT, https://HOST:PORT or unix:/PATH (default: the server that runs here)",
-    )
-    add("--ca", metavar="FILE", help="trust certificates of this CA only")
-    add("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
-    add("--key", metavar="FILE", help="its private key")
-    add("-s", "--session", metavar="ID", help="continue this session")
-    add("-c", "--continue", action="store_true", dest="latest", help="continue the last session")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,15 +51,11 @@ def connection_to(args: argparse.Namespace) -> "Connect":
 
     Raises `ConfigError` for invalid arguments, before a screen opens.
     """
-    from gateway.server.remote_service import ClientTls, opened_service
-
     _access(args)
     tls = ClientTls(args.ca, args.cert, args.key)
 
     @asynccontextmanager
-    async def connect(lost: "ConnectionLost | None") -> "AsyncIterator[Service]":
-        from gateway.core.errors import ConnectionLost
-
+    async def connect(lost: ConnectionLost | None) -> AsyncIterator[Service]:
         until = time.monotonic() + (_AWAY_S if lost is not None else 0)
         while True:
             # A restarted server may have another address.
@@ -91,11 +76,6 @@ def connection_to(args: argparse.Namespace) -> "Connect":
 
 def _access(args: argparse.Namespace) -> tuple[str, str]:
     """Return the address and the token."""
-    from agent.security.key_proof import literal_address
-    from gateway.server.host_names import is_loopback, split_host
-    from gateway.server.local_access import read_access
-    from gateway.server.remote_service import check_client_address
-
     if args.address is None:
         access = read_access(data_dir_of(args).server_access)
         if access is None:

@@ -3,47 +3,33 @@
 import argparse
 import asyncio
 import logging
+import os
+import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from gateway.cli.context import port_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gateway.config import Settings
+from gateway.cli.folders import data_dir_of
+from gateway.cli.settings import settings_of
+from gateway.cli.verbs.gateway import check_settings, run_until, watched_config
+from gateway.config import Settings
+from gateway.control.replacement import REPLACED
+from gateway.runtime.allocator import keep_one_arena
+from gateway.runtime.log_setup import open_logs
+from gateway.store.errors import StoreTakenOver
+from gateway.worker_app import open_worker
 
 log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="log to the file only")
-    parser.add_argument(
-        "--http-port",
-        type=port_number,
-        metavar="PORT",
-        help="serve /livez, /readyz, /healthz and /metrics on this port of http.host (0: any)",
-    )
-    # For workers of a gateway: the worker's number. Such a worker exits when its input closes.
-    parser.add_argument("--slot", type=int, help=argparse.SUPPRESS)
-
-
 def run(args: argparse.Namespace) -> int:
-    from gateway.cli.context import data_dir_of, settings_of
-    from gateway.cli.verbs.gateway import check_settings
-    from gateway.control.replacement import REPLACED
-    from gateway.runtime.allocator import keep_one_arena
-    from gateway.runtime.log_setup import open_logs
-    from gateway.store.errors import StoreTakenOver
-
     keep_one_arena()
     home, settings = data_dir_of(args), settings_of(args)
     check_settings(settings)
     home.ensure()
     name = "worker.log" if args.slot is None else f"worker-{args.slot}.log"
 
-    def log_as(settings: "Settings") -> None:
+    def log_as(settings: Settings) -> None:
         file = home.logs / name
         open_logs(settings, args.crash.redactor, terminal=not args.quiet, default_file=file)
 
@@ -59,16 +45,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(
-    args: argparse.Namespace, settings: "Settings", log_as: "Callable[[Settings], None]"
+    args: argparse.Namespace, settings: Settings, log_as: Callable[[Settings], None]
 ) -> None:
     """Run until SIGTERM or SIGINT, then hand over the turns; a second signal exits at once."""
-    import os
-    import signal
-
-    from gateway.cli.context import data_dir_of
-    from gateway.cli.verbs.gateway import run_until, watched_config
-    from gateway.worker_app import open_worker
-
     stopped = asyncio.Event()
 
     def stop() -> None:
@@ -93,8 +72,6 @@ async def _serve(
 
 
 def _end_with_input(stopped: asyncio.Event) -> None:
-    import os
-
     if not os.read(sys.stdin.fileno(), 1024):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         stopped.set()

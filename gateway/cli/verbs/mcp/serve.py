@@ -1,5 +1,6 @@
-"""MCP server for other programs: ask the agent, search conversations, leave messages."""
+"""Command `kore mcp serve`: MCP server that lets other programs use Kore."""
 
+import argparse
 import asyncio
 import io
 import json
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ConfigError, KoreError
@@ -19,20 +21,42 @@ from agent.prompts import load_prompt
 from agent.version import VERSION
 from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection, open_connection
+from gateway.cli.folders import data_dir_of
+from gateway.cli.service_link import settings_beside
+from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.core.records import NewJob
+from gateway.runtime.log_setup import open_logs
+from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import agent_option
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from gateway.config import Settings
-    from gateway.runtime.paths import DataDir
 
 # Tools that are enabled by default. `send_message` is not, because it reaches a person's phone.
-DEFAULT_TOOLS = ("ask", "search_conversations")
-TOOLS = (*DEFAULT_TOOLS, "send_message")
-_LEAST_TOKEN_CHARS = 16
-_MOST_HITS = 50
+_DEFAULT_TOOLS = ("ask", "search_conversations")
+_TOOLS = (*_DEFAULT_TOOLS, "send_message")
+_MIN_TOKEN_CHARS = 16
+_MAX_HITS = 50
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the client ends. Raises `ConfigError`, `KoreError`."""
+    tools = tuple(args.tools.replace(" ", "").split(",")) if args.tools else _DEFAULT_TOOLS
+    if wrong := next((name for name in tools if name not in _TOOLS), None):
+        raise ConfigError(
+            t("--tools: there is no {name}; there are {names}", name=wrong, names=", ".join(_TOOLS))
+        )
+    settings, home = settings_beside(args), data_dir_of(args)
+    home.ensure()
+    # Standard output is for the protocol.
+    open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "mcp.log")
+    folder = str(args.cwd.resolve()) if args.cwd else None
+    options = MessageOptions(mode=args.permission_mode, cwd=folder)
+    if args.agent is not None:
+        options = replace(options, agent=agent_option(home, settings, args.agent, folder))
+    return asyncio.run(_serve(settings, home, options, tools, args.port))
 
 
 class KoreTools:
@@ -67,7 +91,7 @@ class KoreTools:
 
     async def search_conversations(self, words: str, limit: int = 10) -> list[dict[str, Any]]:
         """Search the conversations, best matches first."""
-        hits = await self._line.service.search_messages(words, min(max(1, limit), _MOST_HITS))
+        hits = await self._line.service.search_messages(words, min(max(1, limit), _MAX_HITS))
         return [
             {key: value for key, value in asdict(hit).items() if key != "marks"} for hit in hits
         ]
@@ -78,9 +102,9 @@ class KoreTools:
         return await self._line.service.add_job(job)
 
 
-async def serve(
-    settings: "Settings",
-    home: "DataDir",
+async def _serve(
+    settings: Settings,
+    home: DataDir,
     options: MessageOptions,
     tools: Sequence[str],
     port: int | None,
@@ -104,7 +128,7 @@ def _server(kore: KoreTools, names: Sequence[str]) -> "MCPServer[Any]":
     for name, function in kore.functions().items():
         if name in names:
             server.add_tool(
-                _speaking(function),
+                _with_tool_errors(function),
                 name=name,
                 description=load_prompt(f"mcp/serve_{name}"),
                 annotations=ToolAnnotations(read_only_hint=name == "search_conversations"),
@@ -112,10 +136,8 @@ def _server(kore: KoreTools, names: Sequence[str]) -> "MCPServer[Any]":
     return server
 
 
-def _speaking(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _with_tool_errors(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Return the function with errors converted to messages for the client."""
-    from functools import wraps
-
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(function)
@@ -132,11 +154,11 @@ async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
     import uvicorn
 
     token = os.environ.get("KORE_MCP_TOKEN") or secrets.token_urlsafe(24)
-    if len(token) < _LEAST_TOKEN_CHARS:
+    if len(token) < _MIN_TOKEN_CHARS:
         raise ConfigError(
             t(
                 "KORE_MCP_TOKEN is too short: {least} characters are the least",
-                least=_LEAST_TOKEN_CHARS,
+                least=_MIN_TOKEN_CHARS,
             )
         )
     try:

@@ -44,12 +44,6 @@ class Point:
     takes: frozenset[str]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "shell", choices=("bash", "zsh", "fish"), help="shell to generate completions for"
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     points = dict(_points())
     print("\n".join(_fish(points)) if args.shell == "fish" else _shell(points, args.shell), end="")
