@@ -153,7 +153,9 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         add_channel(running, ConsoleChannel(events))
         add_channel(running, ApiChannel(events))
         if channels:
-            for channel in await open_channels(settings, database, stack, places, menu=menu()):
+            for channel in await open_channels(
+                settings, home, database, stack, places, menu=menu()
+            ):
                 add_channel(running, channel)
         await database.transact(limit, running.keys())
         sections = channel_sections(settings)
@@ -294,7 +296,8 @@ async def _serve_standby(settings: Settings, stack: AsyncExitStack) -> None:
 def _discard_unfinished_restore(settings: Settings, home: DataDir) -> None:
     """Discard an unfinished restore; only a database in a file can have one."""
     if settings.store.path is not None:
-        discard_unfinished(settings.store.path, home.root, settings.agent.workspace)
+        folders = (settings.agent.workspace, home.channels)
+        discard_unfinished(settings.store.path, home.root, folders)
 
 
 async def _open_audit_log(

@@ -150,7 +150,7 @@ async def _channels(
     add_channel(channels, ApiChannel(events))
     places = await places_of(settings, home, database)
     for channel in await open_channels(
-        settings, database, stack, places, menu=menu(), shows_only=True
+        settings, home, database, stack, places, menu=menu(), shows_only=True
     ):
         add_channel(channels, channel)
     return channels

@@ -103,6 +103,32 @@ def open_session(proxy: OutboundProxy | None, **options: Any) -> "aiohttp.Client
     return aiohttp.ClientSession(connector=connector, proxy=proxy.url, **options)
 
 
+class HttpSessions:
+    """Sessions for outgoing requests, one for each proxy, opened when they are needed."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._sessions: dict[str | None, aiohttp.ClientSession] = {}
+
+    def session_for(self, url: str, proxy: str | None = None) -> "aiohttp.ClientSession":
+        """Return the session for requests to an address; it stores no cookies.
+
+        A configured `proxy` wins over the environment's, as in `proxy_for`. Raises `ConfigError`
+        for an unusable proxy.
+        """
+        outbound = proxy_for(url, self._environ, proxy)
+        key = outbound.url if outbound else None
+        if key not in self._sessions:
+            from aiohttp import DummyCookieJar
+
+            self._sessions[key] = open_session(outbound, cookie_jar=DummyCookieJar())
+        return self._sessions[key]
+
+    async def aclose(self) -> None:
+        for session in self._sessions.values():
+            await session.close()
+
+
 def ensure_usable(proxy: OutboundProxy | None) -> None:
     """Raise `ConfigError` when a package for SOCKS proxies is missing."""
     if proxy is not None and proxy.is_socks and not all(map(find_spec, _SOCKS_PACKAGES)):

@@ -8,6 +8,7 @@ from gateway.access.pairing_service import PairingService
 from gateway.bus.ingest import AuditNotes
 from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
+from gateway.core.platform_limits import ButtonLimits
 from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
@@ -25,7 +26,9 @@ class Commands(Protocol):
     def read(self, message: InboundMessage) -> TypedCommand | None: ...
     def takes_time(self, claim: CommandClaim) -> bool: ...
     def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str: ...
-    def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]: ...
+    def buttons(
+        self, tx: Transaction, claim: CommandClaim, now: float, limits: ButtonLimits
+    ) -> tuple[Button, ...]: ...
     async def work(self, claim: CommandClaim, now: float) -> str: ...
 
 
@@ -80,8 +83,12 @@ class CommandRunner:
             return
         now = time.time()
         # Computed before the command runs, because it may change the choices.
-        has_buttons = self._renderer.can_ask(claim.message.route) is not None
-        choices = self._commands.buttons(tx, claim, now) if has_buttons else ()
+        channel = self._renderer.can_ask(claim.message.route)
+        choices = (
+            self._commands.buttons(tx, claim, now, channel.button_limits)
+            if channel is not None
+            else ()
+        )
         buttons = tuple(replace(one, label=self._renderer.clean(one.label)) for one in choices)
         text = self._commands.carry_out(tx, claim, now)
         self._store_answer(tx, claim, text, buttons)

@@ -15,6 +15,7 @@ from gateway.core.messages import (
     OutboundPart,
     Route,
 )
+from gateway.core.platform_limits import ButtonLimits, FileLimits
 from gateway.core.records import Delivered, Trace
 
 T = TypeVar("T")
@@ -228,7 +229,7 @@ class SupportsMedia(Protocol):
     """Optional: the platform supports files."""
 
     @property
-    def file_limit_bytes(self) -> int: ...
+    def file_limits(self) -> FileLimits: ...
 
     async def send_files(self, message: OutboundMessage) -> str:
         """Send the message's files with its text below, several as an album.
@@ -283,6 +284,9 @@ class SupportsProbe(Protocol):
 @runtime_checkable
 class SupportsApprovals(Protocol):
     """Optional: the platform has buttons to answer questions."""
+
+    @property
+    def button_limits(self) -> ButtonLimits: ...
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """Render the question as one message with its buttons; `decided` replaces them."""

@@ -1,11 +1,13 @@
 """Opening of the channels that the settings name."""
 
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.proxies.outbound import HttpSessions
 from gateway.channels.base import Channel
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettings, ChatSettingsIndex
@@ -86,8 +88,9 @@ def _chat_folder(where: str, name: str, settings: Settings, home: DataDir) -> Pa
     return folder
 
 
-async def open_channels(
+async def open_channels(  # noqa: PLR0913 - what channels are opened with, by name
     settings: Settings,
+    home: DataDir,
     database: Store,
     stack: AsyncExitStack,
     places: ChatSettingsIndex,
@@ -101,6 +104,8 @@ async def open_channels(
     the channels show growing answers in a process that sends nothing else.
     """
     channels: list[Channel] = []
+    http = HttpSessions(os.environ)
+    stack.push_async_callback(http.aclose)
     for spec in all_specs(settings):
         section = spec.section_of(settings)
         if not section.enabled:
@@ -117,6 +122,8 @@ async def open_channels(
             cursors=load_cursors,
             places=places,
             stack=stack,
+            http=http,
+            own_folder=home.channels / spec.name,
             menu=menu,
             owner=await _owner_id(spec.name, settings, database),
             rates=_rates(spec.rates, shows_only),

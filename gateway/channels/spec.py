@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import field
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from gateway.core.channel_table import CHANNELS
 from gateway.core.records import MenuCommand
 
 if TYPE_CHECKING:
+    from agent.proxies.outbound import HttpSessions
     from gateway.channels.base import Channel
     from gateway.channels.chat_settings import ChatSettingsIndex
     from gateway.channels.state import ChannelState
@@ -38,8 +40,10 @@ class Cursors(Protocol):
 class ChannelContext(Generic[SectionT]):
     """Resources that Kore provides when it opens a channel.
 
-    `owner` is the owner's id on the platform, if it is known. Resources to close belong on `stack`.
-    `rates` are the spec's, reduced where another process of the same Kore sends other traffic.
+    `http` has sessions for requests, which Kore closes. `own_folder` may not exist yet: see
+    `data_folder`. `owner` is the owner's id on the platform, if it is known. Resources to close
+    belong on `stack`. `rates` are the spec's, reduced where another process of the same Kore sends
+    other traffic.
     """
 
     section: SectionT
@@ -47,9 +51,18 @@ class ChannelContext(Generic[SectionT]):
     cursors: Cursors
     places: "ChatSettingsIndex"
     stack: AsyncExitStack
+    http: "HttpSessions"
+    own_folder: Path
     menu: CommandMenu = ()
     owner: str | None = None
     rates: Rates | None = None
+
+    @property
+    def data_folder(self) -> Path:
+        """Private folder for the channel's files, such as keys; backups include it."""
+        self.own_folder.parent.mkdir(mode=0o700, exist_ok=True)
+        self.own_folder.mkdir(mode=0o700, exist_ok=True)
+        return self.own_folder
 
 
 @frozen

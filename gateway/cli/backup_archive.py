@@ -15,7 +15,7 @@ from agent.security.taint.file_marks import MarkLevel
 from gateway.cli.output import size
 from gateway.ops.backup_marks import read_marks
 
-DATABASE, WORKSPACE = "kore.db", "workspace"
+DATABASE, WORKSPACE, CHANNELS = "kore.db", "workspace", "channels"
 
 # Parts of a full backup besides the database and the workspace.
 BESIDE = ("config.json", "secrets.json", "trust.json")
@@ -128,4 +128,4 @@ def _is_ours(name: str) -> bool:
     parts = name.split("/")
     if ".." in parts or name.startswith("/") or "\\" in name:
         return False
-    return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] == WORKSPACE)
+    return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] in (WORKSPACE, CHANNELS))

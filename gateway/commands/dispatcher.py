@@ -22,6 +22,7 @@ from gateway.core import keyboard
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage
+from gateway.core.platform_limits import ButtonLimits
 from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
@@ -140,12 +141,14 @@ class CommandDispatcher:
         answer: str = _function(self._command(claim).answer)(call, tx)
         return answer
 
-    def buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]:
+    def buttons(
+        self, tx: Transaction, claim: CommandClaim, now: float, limits: ButtonLimits
+    ) -> tuple[Button, ...]:
         """Return the buttons with the choices of a quick command typed without arguments."""
         call, choices = self._call(claim, now), self._command(claim).choices
         if call.argument or choices is None:
             return ()
-        return keyboard.buttons(_function(choices)(call, tx), claim.session)
+        return keyboard.buttons(_function(choices)(call, tx), claim.session, limits)
 
     async def work(self, claim: CommandClaim, now: float) -> str:
         """Run a slow command; return the answer as markdown."""

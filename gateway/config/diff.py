@@ -3,10 +3,13 @@
 from typing import Any
 
 from agent.records import frozen
+from gateway.config.foreign.python_plugins import package_section
 from gateway.config.key_catalog import all_keys, catalogue, is_at_once, own_setting
 from gateway.config.origin import Key
 from gateway.config.schema import Settings
 from gateway.config.sections import Section
+
+_PACKAGES = "python_plugins"
 
 
 @frozen
@@ -24,6 +27,8 @@ def update(current: Settings, loaded: Settings) -> ConfigDiff:
     waiting: list[str] = []
     old_values: dict[str, dict[str, Any]] = {}
     for key in all_keys():
+        if key == (_PACKAGES,):
+            continue
         old, new = _value(current, key), _value(loaded, key)
         if old == new:
             continue
@@ -39,7 +44,40 @@ def update(current: Settings, loaded: Settings) -> ConfigDiff:
             mixed[section] = getattr(loaded, section).model_copy(update=fields)
         else:
             mixed[section] = fields[section]
+    mixed[_PACKAGES] = _merge_packages(current, loaded, changed, waiting)
     return ConfigDiff(loaded.model_copy(update=mixed), tuple(changed), tuple(waiting))
+
+
+def _merge_packages(
+    current: Settings, loaded: Settings, changed: list[str], waiting: list[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the settings of packages to run with; add the names of keys that differ.
+
+    Only a channel has keys that change at once.
+    """
+    merged = dict(current.python_plugins)
+    for name in sorted(merged.keys() | loaded.python_plugins.keys()):
+        old, new = current.python_plugins.get(name), loaded.python_plugins.get(name)
+        if old == new:
+            continue
+        section = None if old is None or new is None else package_section(name)
+        if old is None or new is None or section is None:
+            waiting.append(f"{_PACKAGES}.{name}")
+            continue
+        before, after = section.model_validate(old), section.model_validate(new)
+        options = merged[name] = dict(new)
+        for key, info in section.model_fields.items():
+            old_value, new_value = getattr(before, key), getattr(after, key)
+            if old_value == new_value:
+                continue
+            is_reloaded = own_setting(info).reload == "at_once"
+            if is_reloaded or _without_at_once(old_value) == _without_at_once(new_value):
+                changed.append(f"{_PACKAGES}.{name}.{key}")
+                continue
+            waiting.append(f"{_PACKAGES}.{name}.{key}")
+            options.pop(key, None)
+            options |= {key: old[key]} if key in old else {}
+    return merged
 
 
 def _value(settings: Settings, key: Key) -> Any:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
+from gateway.core.platform_limits import ButtonLimits
 
-# The smallest button data limit of all platforms with buttons.
-_LIMIT_BYTES = 64
 _KIND = "c:"
 _ANY = "-"
 
@@ -30,15 +29,20 @@ class KeyboardChoice:
     of_session: bool = False
 
 
-def buttons(choices: Iterable[KeyboardChoice], session: str | None) -> tuple[Button, ...]:
-    """Return a button for each choice whose data fits; `session` is the chat's current one."""
+def buttons(
+    choices: Iterable[KeyboardChoice], session: str | None, limits: ButtonLimits
+) -> tuple[Button, ...]:
+    """Return buttons for the choices within the platform's limits.
+
+    `session` is the chat's current one.
+    """
     keyboard = []
     for choice in choices:
         bound = _bound(session) if choice.of_session else _ANY
         data = f"{_KIND}{choice.command}:{bound}:{choice.argument}"
-        if len(data.encode()) <= _LIMIT_BYTES:
+        if len(data.encode()) <= limits.data_bytes:
             keyboard.append(Button(choice.label, data))
-    return tuple(keyboard)
+    return tuple(keyboard[: limits.count])
 
 
 def is_choice(message: InboundMessage) -> bool:

@@ -366,7 +366,7 @@ class Entity:
 
 @frozen
 class Button:
-    """A button below a message; `data` (at most 64 bytes) comes back when it is pressed."""
+    """A button below a message; `data` comes back when it is pressed."""
 
     label: str
     data: str

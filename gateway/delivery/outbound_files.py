@@ -21,6 +21,7 @@ from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
 from gateway.channels.base import Channel, MessageRefused, NotSent, SupportsMedia
 from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
+from gateway.core.platform_limits import FileLimits
 from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 
 FOLDER = "outgoing"
 _COPY = re.compile(r"[0-9a-f]{32}")
-# Platforms show only smaller pictures; larger ones go out as documents.
-_PHOTO_BYTES = 10 * 2**20
 _KINDS: dict[str, FileKind] = {
     ".mp4": "video",
     ".mp3": "audio",
@@ -57,9 +56,9 @@ class OutgoingFiles:
         self._folder = folder
         self._shared = shared
 
-    async def snapshot(self, path: Path, limit_bytes: int) -> OutboundFile:
+    async def snapshot(self, path: Path, limits: FileLimits) -> OutboundFile:
         """Copy the file at the real `path` for one message. Raises `ToolError`."""
-        copy = await asyncio.to_thread(snapshot_file, path, self._folder, limit_bytes)
+        copy = await asyncio.to_thread(snapshot_file, path, self._folder, limits)
         try:
             return await self._share(copy)
         except FileStoreError as exc:
@@ -146,19 +145,20 @@ class OutgoingFiles:
                 log.warning("a sent file is deleted later: %s", exc)
 
 
-def snapshot_file(path: Path, folder: Path, limit_bytes: int) -> OutboundFile:
+def snapshot_file(path: Path, folder: Path, limits: FileLimits) -> OutboundFile:
     """Copy the file at the real `path` for one message. Raises `ToolError`."""
     folder.mkdir(mode=0o700, exist_ok=True)
     copy = folder / secrets.token_hex(16)
     try:
         with _new_file(copy) as target:
-            size, head = file_io.copy(path, target, limit_bytes)
+            size, head = file_io.copy(path, target, limits.file_bytes)
             target.flush()
             os.fsync(target.fileno())
     except BaseException:
         copy.unlink(missing_ok=True)
         raise
-    return OutboundFile(path.name, str(copy), None, _kind_of(path, size, head), size)
+    kind = _kind_of(path, size, head, limits.photo_bytes)
+    return OutboundFile(path.name, str(copy), None, kind, size)
 
 
 def write_snapshot(data: bytes, folder: Path) -> Path:
@@ -231,7 +231,7 @@ def _new_file(path: Path) -> BinaryIO:
     return open(os.open(path, flags, 0o600), "wb")
 
 
-def _kind_of(path: Path, size_bytes: int, head: bytes) -> FileKind:
+def _kind_of(path: Path, size_bytes: int, head: bytes, photo_bytes: int) -> FileKind:
     if sniff_image_type(head) in ("image/jpeg", "image/png", "image/webp"):
-        return "photo" if size_bytes <= _PHOTO_BYTES else "document"
+        return "photo" if size_bytes <= photo_bytes else "document"
     return _KINDS.get(path.suffix.lower(), "document")

@@ -12,19 +12,14 @@ from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext, FileDelivery, Send
 from gateway.channels.base import SupportsMedia
 from gateway.core.link_defusing import defuse_answer
-from gateway.core.messages import OutboundFile, OutboundPart
+from gateway.core.messages import FileKind, OutboundFile, OutboundPart
+from gateway.core.platform_limits import FileLimits
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution.claims import TurnClaim
-
-# The most that every platform with albums takes.
-ALBUM = 10
-CAPTION_UNITS = 900
-# Kinds that may share an album, by the group that they belong to.
-_TOGETHER = {"photo": "seen", "video": "seen", "document": "document", "audio": "audio"}
 
 
 def file_sender(
@@ -45,11 +40,11 @@ def file_sender(
         channel = renderer.channel(route)
         if channel is None or not isinstance(channel, SupportsMedia):
             return load_prompt("sent_nowhere")
-        limit = channel.file_limit_bytes
+        limits = channel.file_limits
         files: list[OutboundFile] = []
         try:
             for path in request.paths:
-                snapshot = await sender.outgoing.snapshot(path, limit)
+                snapshot = await sender.outgoing.snapshot(path, limits)
                 files.append(replace(snapshot, name=renderer.clean(snapshot.name)))
         except BaseException:
             await sender.outgoing.delete(files)
@@ -58,7 +53,7 @@ def file_sender(
         reply = OutgoingReply(
             delivery_id=f"file:{claim.turn}:{secrets.token_hex(8)}",
             route=route,
-            parts=_parts(files, renderer.render(route, caption) if caption else ()),
+            parts=_parts(files, renderer.render(route, caption) if caption else (), limits),
             reply_to=claim.reply_to,
             event_id=message.event_id,
             taint=exposure.taint,
@@ -77,29 +72,27 @@ async def nowhere(request: FileDelivery, call: CallContext) -> str:
 
 
 def _parts(
-    files: Sequence[OutboundFile], caption: Sequence[OutboundPart]
+    files: Sequence[OutboundFile], caption: Sequence[OutboundPart], limits: FileLimits
 ) -> Sequence[OutboundPart]:
     """Return one message per album.
 
     The caption goes below the first album, or behind all of them when it is long.
     """
-    groups = list(_albums(files))
-    below = len(caption) == 1 and _units(caption[0].text) <= CAPTION_UNITS
+    groups = _albums(files, limits)
+    below = len(caption) == 1 and limits.caption.allows(caption[0].text)
     first = caption[0] if below else OutboundPart("")
     parts = [OutboundPart(first.text, first.entities, files=groups[0])]
     parts += [OutboundPart("", files=group) for group in groups[1:]]
     return parts if below else [*parts, *caption]
 
 
-def _albums(files: Sequence[OutboundFile]) -> list[tuple[OutboundFile, ...]]:
+def _albums(files: Sequence[OutboundFile], limits: FileLimits) -> list[tuple[OutboundFile, ...]]:
+    def kinds_of(file: OutboundFile) -> frozenset[FileKind] | None:
+        return next((kinds for kinds in limits.album_kinds if file.kind in kinds), None)
+
     albums: list[tuple[OutboundFile, ...]] = []
-    for kind, group in groupby(files, lambda file: _TOGETHER.get(file.kind)):
-        some = list(group)
-        size = ALBUM if kind else 1
-        albums += [tuple(some[at : at + size]) for at in range(0, len(some), size)]
+    for kinds, group in groupby(files, kinds_of):
+        members = list(group)
+        size = limits.album_files if kinds else 1
+        albums += [tuple(members[at : at + size]) for at in range(0, len(members), size)]
     return albums
-
-
-def _units(text: str) -> int:
-    """Return the length in UTF-16 code units, as platforms count; most emoji have two."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2

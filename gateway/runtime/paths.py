@@ -96,6 +96,11 @@ class DataDir:
         return self.root / "logs"
 
     @property
+    def channels(self) -> Path:
+        """Folder with a folder for each channel that stores files of its own, such as keys."""
+        return self.root / "channels"
+
+    @property
     def audit(self) -> Path:
         return self.root / "audit"
 

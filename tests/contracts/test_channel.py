@@ -2,24 +2,46 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from agent.proxies.outbound import HttpSessions
 from gateway.channels.api import ApiChannel
-from gateway.channels.base import Ambiguous, Channel, NotSent, NoViewer, SendError
+from gateway.channels.base import (
+    Ambiguous,
+    Channel,
+    NotSent,
+    NoViewer,
+    SendError,
+    SupportsApprovals,
+    SupportsMedia,
+)
+from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.rate_limiter import RateLimiter
+from gateway.channels.spec import ChannelContext, ChannelSpec
+from gateway.channels.state import InMemoryChannelState
 from gateway.channels.telegram.channel import TelegramChannel
 from gateway.channels.telegram.settings import TelegramSettings
+from gateway.channels.telegram.spec import SPEC as TELEGRAM
+from gateway.config.channel_section import ChannelSection
 from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
-from gateway.core.messages import CONSOLE, OutboundMessage, OutboundPart, Route
+from gateway.core.messages import (
+    CONSOLE,
+    Button,
+    OutboundFile,
+    OutboundMessage,
+    OutboundPart,
+    Route,
+)
 from gateway.core.records import Delivered
 from gateway.core.token_routes import API
 from gateway.store.errors import StoreBusy
@@ -44,13 +66,16 @@ class Stand:
     """A channel with its platform.
 
     `deliver` lets a person write, `received` returns the platform's messages; a channel without a
-    platform delivers nothing. `unreachable` is the channel without a server.
+    platform delivers nothing. `unreachable` is the channel without a server. `spec` defines the
+    channel, and `section` has the settings that reach the platform.
     """
 
     channel: Channel
     received: Callable[[], Awaitable[list[str]]]
     deliver: Callable[[str], Awaitable[Any]] | None = None
     unreachable: Channel | None = None
+    spec: ChannelSpec[Any] | None = None
+    section: ChannelSection = field(default_factory=ChannelSection)
 
 
 @contextmanager
@@ -108,6 +133,8 @@ async def telegram() -> AsyncIterator[Stand]:
                 received,
                 lambda text: bot_api.user_says(int(CHAT), text),
                 unreachable,
+                TELEGRAM,
+                TELEGRAM.section(token=SecretStr(TOKEN), base_url=bot_api.url),
             )
         finally:
             await channel.aclose()
@@ -137,6 +164,8 @@ async def echo() -> AsyncIterator[Stand]:
             received,
             deliver,
             package.EchoChannel(nobody),
+            package.SPEC,
+            section,
         )
 
 
@@ -149,9 +178,16 @@ async def stand(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
         yield stand
 
 
+@pytest.fixture(params=[name for name in STANDS if name not in (CONSOLE, API)])
+async def packaged(request: pytest.FixtureRequest) -> AsyncIterator[Stand]:
+    """Yield a channel with a spec."""
+    async with STANDS[request.param]() as stand:
+        yield stand
+
+
 @asynccontextmanager
-async def running(stand: Stand, accept: Callable[..., Awaitable[None]]) -> AsyncIterator[None]:
-    task = asyncio.create_task(stand.channel.run(accept))
+async def running(channel: Channel, accept: Callable[..., Awaitable[None]]) -> AsyncIterator[None]:
+    task = asyncio.create_task(channel.run(accept))
     try:
         yield
     finally:
@@ -165,6 +201,111 @@ def with_platform(stand: Stand) -> Callable[[str], Awaitable[Any]]:
     if stand.deliver is None:
         pytest.skip("its messages come through the control socket or the server")
     return stand.deliver
+
+
+@asynccontextmanager
+async def opened(
+    stand: Stand, folder: Path, cursors: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[Channel, ChannelContext[Any]]]:
+    """Open the channel as a gateway does, with the cursors of its last batch."""
+    assert stand.spec is not None
+
+    async def load_cursors(account: str, not_before: float = 0.0) -> Mapping[str, str]:
+        return cursors or {}
+
+    async with AsyncExitStack() as stack:
+        http = HttpSessions({})
+        stack.push_async_callback(http.aclose)
+        context = ChannelContext(
+            section=stand.section,
+            state=InMemoryChannelState(),
+            cursors=load_cursors,
+            places=ChatSettingsIndex(),
+            stack=stack,
+            http=http,
+            own_folder=folder / "channels" / stand.spec.name,
+        )
+        (channel,) = await stand.spec.open(context)
+        yield channel, context
+
+
+async def next_batch(channel: Channel) -> Batch:
+    """Run the channel until a batch with messages is stored."""
+    stored: asyncio.Queue[Batch] = asyncio.Queue()
+
+    async def accept(name: str, account: str, batch: Batch) -> None:
+        if batch.messages:
+            stored.put_nowait(batch)
+
+    async with running(channel, accept), asyncio.timeout(20):
+        return await stored.get()
+
+
+async def test_spec_opens_the_channel(packaged: Stand, tmp_path: Path) -> None:
+    async with opened(packaged, tmp_path) as (channel, _):
+        assert (channel.name, channel.account) == (packaged.channel.name, packaged.channel.account)
+
+
+async def test_reopened_channel_continues_after_its_last_batch(
+    packaged: Stand, tmp_path: Path
+) -> None:
+    deliver = with_platform(packaged)
+    await deliver("One")
+    async with opened(packaged, tmp_path) as (channel, _):
+        first = await next_batch(channel)
+    assert [message.content for message in first.messages] == ["One"]
+    for name, value in first.cursors.items():
+        assert isinstance(name, str)
+        assert isinstance(value, str)
+    await deliver("Two")
+    async with opened(packaged, tmp_path, first.cursors) as (channel, _):
+        contents = [message.content for message in (await next_batch(channel)).messages]
+    # A platform that was not told of the first batch may repeat it.
+    assert contents[-1] == "Two" or contents == ["One"]
+
+
+async def test_files_of_a_channel_are_private(packaged: Stand, tmp_path: Path) -> None:
+    async with opened(packaged, tmp_path) as (_, context):
+        assert context.data_folder.is_relative_to(tmp_path)
+        assert context.data_folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_limits_of_files_agree(stand: Stand) -> None:
+    channel = with_files(stand)
+    limits = channel.file_limits
+    assert 0 < limits.photo_bytes <= limits.file_bytes
+    assert limits.album_files > 1 if limits.album_kinds else limits.album_files == 1
+    kinds = [kind for group in limits.album_kinds for kind in group]
+    assert len(kinds) == len(set(kinds))
+
+
+async def test_largest_album_with_the_longest_caption_is_taken(stand: Stand) -> None:
+    channel = with_files(stand)
+    limits = channel.file_limits
+    caption = "x" * limits.caption.size
+    assert limits.caption.allows(caption)
+    for number, kinds in enumerate(limits.album_kinds):
+        files = tuple(
+            OutboundFile(f"{n}.txt", text="x", kind=min(kinds), size_bytes=1)
+            for n in range(limits.album_files)
+        )
+        part = OutboundPart(caption, files=files)
+        assert await channel.send_files(message(stand.channel, part, number))
+
+
+async def test_largest_button_is_taken(stand: Stand) -> None:
+    channel = stand.channel
+    if not isinstance(channel, SupportsApprovals):
+        pytest.skip("it has no buttons")
+    button = Button("Yes", "x" * channel.button_limits.data_bytes)
+    part = OutboundPart("Sure?", buttons=(button,) * channel.button_limits.count)
+    assert await stand.channel.send(message(stand.channel, part))
+
+
+def with_files(stand: Stand) -> SupportsMedia:
+    if not isinstance(stand.channel, SupportsMedia):
+        pytest.skip("it does not send files")
+    return stand.channel
 
 
 def test_name_and_account_are_words(stand: Stand) -> None:
@@ -212,7 +353,7 @@ async def test_message_arrives_with_what_names_it(stand: Stand) -> None:
         batches.put_nowait((channel, account, batch))
 
     await deliver("Hello")
-    async with running(stand, accept), asyncio.timeout(20):
+    async with running(stand.channel, accept), asyncio.timeout(20):
         while True:
             channel, account, batch = await batches.get()
             if batch.messages:
@@ -240,7 +381,7 @@ async def test_message_that_could_not_be_stored_comes_again(stand: Stand) -> Non
         arrived.set()
 
     await deliver("Hello")
-    async with running(stand, accept), asyncio.timeout(20):
+    async with running(stand.channel, accept), asyncio.timeout(20):
         await arrived.wait()
     assert event_ids[0] == event_ids[1]
 
@@ -249,5 +390,5 @@ async def test_run_ends_when_it_is_cancelled(stand: Stand) -> None:
     async def accept(channel: str, account: str, batch: Batch) -> None:
         raise AssertionError("nobody wrote")
 
-    async with running(stand, accept):
+    async with running(stand.channel, accept):
         pass

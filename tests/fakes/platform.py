@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from gateway.channels.base import Accept, MessageNotFound, PreviewContent, SendError, Streaming
 from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
+from gateway.core.platform_limits import ButtonLimits, FileLimits, TextLimit
 
 LIMIT = 1000
+FILE_LIMITS = FileLimits(file_bytes=1_000, photo_bytes=1_000, caption=TextLimit(900, "utf16"))
+BUTTON_LIMITS = ButtonLimits(data_bytes=64, count=10)
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
@@ -40,6 +43,7 @@ class Platform:
     """A `Channel`; `chats` is the visible content, `calls` the requests in order."""
 
     name = "chat"
+    button_limits = BUTTON_LIMITS
 
     def __init__(self, account: str = "bot") -> None:
         self.account = account
@@ -182,7 +186,7 @@ def _part(markdown: str) -> OutboundPart:
 class CarryingPlatform(Platform):
     """A `Platform` that carries files; it records the names of sent files."""
 
-    file_limit_bytes = 1_000
+    file_limits = FILE_LIMITS
 
     async def send_files(self, message: OutboundMessage) -> str:
         names = ", ".join(file.name for file in message.content.files)

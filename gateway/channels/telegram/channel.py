@@ -34,6 +34,7 @@ from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Media, OutboundFile, OutboundMessage, OutboundPart, Route
+from gateway.core.platform_limits import ButtonLimits, FileLimits
 from gateway.core.records import Trace
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class TelegramChannel:
     """
 
     name = "telegram"
+    # https://core.telegram.org/bots/api#inlinekeyboardbutton
+    button_limits = ButtonLimits(data_bytes=64, count=100)
 
     def __init__(
         self,
@@ -151,8 +154,8 @@ class TelegramChannel:
         return await self._sender.send(message)
 
     @property
-    def file_limit_bytes(self) -> int:
-        return self._client.file_limit_bytes
+    def file_limits(self) -> FileLimits:
+        return self._settings.file_limits
 
     async def send_files(self, message: OutboundMessage) -> str:
         """Send files with a caption, several as an album, after waiting unless admitted.

@@ -8,6 +8,7 @@ from agent.proxies.outbound import OutboundProxy
 from agent.records import frozen
 from gateway.channels.base import Streaming
 from gateway.channels.telegram.spec import OFFICIAL_SERVER, account_of
+from gateway.core.platform_limits import FileLimits, TextLimit
 from gateway.core.records import MenuCommand, Trace
 
 
@@ -106,6 +107,22 @@ class TelegramSettings:
             "expected the token that @BotFather gave for this bot"
         )
         return sentence, "Set telegram.token or KORE_TELEGRAM_TOKEN, then restart."
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """Limits of the Bot API server: core.telegram.org/bots/api#sending-files"""
+        return FileLimits(
+            file_bytes=(50 if self.root == OFFICIAL_SERVER else 2000) * 2**20,
+            photo_bytes=10 * 2**20,
+            # Telegram allows 1024; the rest is for the note of a repeat.
+            caption=TextLimit(900, "utf16"),
+            album_files=10,
+            album_kinds=(
+                frozenset({"photo", "video"}),
+                frozenset({"document"}),
+                frozenset({"audio"}),
+            ),
+        )
 
     @property
     def silence_s(self) -> float:

@@ -15,7 +15,7 @@ from agent.i18n import plural, t
 from agent.security.files.folder_tree import TreeWalk, copy_tree, scratch_folder
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import MarkLevel
-from gateway.cli.backup_archive import BESIDE, DATABASE, WORKSPACE, unpack_backup
+from gateway.cli.backup_archive import BESIDE, CHANNELS, DATABASE, WORKSPACE, unpack_backup
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import print_json, size
 from gateway.cli.service_link import NotRunning, open_service, settings_to_copy
@@ -146,6 +146,9 @@ def _pack(
                     packed.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
             packing = ZipWriter(packed)
+            if home.channels.is_dir():
+                _pack_channels(home.channels, packing)
+                names.append(CHANNELS)
             # A backup must not include itself.
             own = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
@@ -166,6 +169,16 @@ def _pack(
     finally:
         part.unlink(missing_ok=True)
     return names, packing.left_out
+
+
+def _pack_channels(folder: Path, packing: ZipWriter) -> None:
+    """Pack the files of channels; links are skipped."""
+    with open_folder_beneath(folder.resolve(), flags=LISTED) as root:
+        walk = TreeWalk(root)
+        for member in walk:
+            if member.is_file:
+                packing.add(member, CHANNELS)
+        packing.left_out += walk.left_out
 
 
 def _pack_workspace(
@@ -243,6 +256,11 @@ def run_restore(args: argparse.Namespace) -> int:
         now = _put_database(parts / DATABASE, settings, previous)
         if not args.database_only and (parts / WORKSPACE).is_dir():
             previous += _put_folder(parts / WORKSPACE, settings.agent.workspace, marks)
+        if not args.database_only and (parts / CHANNELS).is_dir():
+            # If a kill leaves no such folder, the next start takes the new one as complete.
+            home.channels.mkdir(mode=0o700, exist_ok=True)
+            previous += _put_folder(parts / CHANNELS, home.channels, {})
+            home.channels.chmod(0o700)
     if args.json:
         print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
         return 0
@@ -329,24 +347,26 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[
     return previous
 
 
-def _put_folder(source: Path, workspace: Path, marks: Mapping[str, MarkLevel] | None) -> list[str]:
-    """Replace the workspace by the one of the backup; return the path of the previous one."""
+def _put_folder(source: Path, folder: Path, marks: Mapping[str, MarkLevel] | None) -> list[str]:
+    """Replace a folder by the one of the backup; return the path of the previous one."""
     previous = []
-    new_folder = workspace.with_name(f".{workspace.name}.restore-{_stamp()}")
+    new_folder = folder.with_name(f".{folder.name}.restore-{_stamp()}")
     try:
-        workspace.parent.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         copy_tree(source, new_folder)
         put_marks(new_folder, marks)
-        if workspace.exists():
-            aside = workspace.with_name(f"{workspace.name}.before-restore-{_stamp()}")
-            workspace.rename(aside)
+        if folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
+        elif folder.exists():
+            aside = folder.with_name(f"{folder.name}.before-restore-{_stamp()}")
+            folder.rename(aside)
             previous.append(str(aside))
-        new_folder.rename(workspace)
+        new_folder.rename(folder)
         if marks is None:
-            print(_unknown_marks(workspace), file=sys.stderr)
+            print(_unknown_marks(folder), file=sys.stderr)
     except OSError as exc:
         raise KoreError(
-            t("{path} could not be replaced: {reason}", path=workspace, reason=exc)
+            t("{path} could not be replaced: {reason}", path=folder, reason=exc)
         ) from exc
     return previous
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.config.schema import Settings
+from gateway.config.sections import Section
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -58,6 +59,16 @@ def load_offer(name: str, entry: "EntryPoint") -> Any:
         return entry.load()
     except _ERRORS as exc:
         raise _not_loaded(name, exc) from exc
+
+
+def package_section(name: str) -> "type[Section] | None":
+    """Return the section of a package's channel; None for other packages.
+
+    Raises `ConfigError`.
+    """
+    entry = channel_packages().get(name)
+    section = None if entry is None else getattr(load_offer(name, entry), "section", None)
+    return section if isinstance(section, type) and issubclass(section, Section) else None
 
 
 def python_store(settings: Settings) -> Any:

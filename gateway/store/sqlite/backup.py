@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -122,18 +123,23 @@ def put_in_place(copy: Path, path: Path) -> Path | None:
     return aside
 
 
-def discard_unfinished(path: Path, home: Path, workspace: Path) -> None:
-    """Finish or remove the remains of a killed restore.
+def discard_unfinished(path: Path, home: Path, folders: Sequence[Path]) -> None:
+    """Finish or remove the remains of a killed restore of the database and the folders.
 
     No process may have the database open.
     """
-    halves = sorted(workspace.parent.glob(f".{workspace.name}.restore-*"))
-    if halves and not workspace.exists():
-        # The old workspace was moved aside already, so the new one is complete.
-        halves.pop().rename(workspace)
-    for folder in (*home.glob(".restore-*"), *halves):
-        if not remove_folder(folder):
-            log.warning("%s is left over from an interrupted restore and cannot be removed", folder)
+    remains = list(home.glob(".restore-*"))
+    for folder in folders:
+        halves = sorted(folder.parent.glob(f".{folder.name}.restore-*"))
+        if halves and not folder.exists():
+            # The old folder was moved aside already, so the new one is complete.
+            halves.pop().rename(folder)
+        remains += halves
+    for remnant in remains:
+        if not remove_folder(remnant):
+            log.warning(
+                "%s is left over from an interrupted restore and cannot be removed", remnant
+            )
     for end in ("", "-wal", "-shm", "-journal"):
         path.with_name(f"{path.name}.restore{end}").unlink(missing_ok=True)
 

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from agent.errors import ConfigError
-from agent.proxies.outbound import open_session, proxy_for, read_proxy
+from agent.proxies.outbound import HttpSessions, open_session, proxy_for, read_proxy
 from tests.fakes.model import ModelServer
 from tests.fakes.outbound_proxy import HttpProxy, SocksProxy
 
@@ -137,3 +137,26 @@ async def test_a_refusal_of_a_socks_proxy_is_aiohttps_error(model_server: ModelS
     ):
         with pytest.raises(aiohttp.ClientProxyConnectionError):
             await session.get("http://models.example/v1/models")
+
+
+async def test_sessions_are_shared_by_requests_through_one_proxy() -> None:
+    sessions = HttpSessions({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "near.example"})
+    far = sessions.session_for("https://far.example/a")
+    near = sessions.session_for("https://near.example/a")
+    assert far is sessions.session_for("https://other.example/b")
+    assert near is sessions.session_for("https://far.example/c", proxy="none")
+    assert near is sessions.session_for("http://127.0.0.1:1/")
+    assert far is not near
+    await sessions.aclose()
+    assert far.closed
+    assert near.closed
+
+
+async def test_shared_session_goes_through_the_proxy(model_server: ModelServer) -> None:
+    async with HttpProxy(model_server.port) as server:
+        sessions = HttpSessions({"HTTP_PROXY": server.url})
+        url = "http://models.example/v1/models"
+        async with sessions.session_for(url).get(url) as response:
+            assert response.status == 200
+        await sessions.aclose()
+    assert server.targets == [url]

@@ -10,14 +10,14 @@ from agent.types import ToolCall, assistant
 from gateway.channels.base import ChatUnreachable
 from gateway.core.messages import OutboundMessage
 from gateway.store.repositories.conversations import sessions
-from tests.fakes.platform import Platform
+from tests.fakes.platform import FILE_LIMITS, Platform
 from tests.gateway.parts import chat_message, running
 
 
 class Carrying(Platform):
     """`Platform` that accepts files and records a caption as its text."""
 
-    file_limit_bytes = 1_000
+    file_limits = FILE_LIMITS
 
     async def send_files(self, message: OutboundMessage) -> str:
         self.names = [file.name for file in message.content.files]

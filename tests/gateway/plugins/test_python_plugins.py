@@ -15,8 +15,10 @@ from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.registry import open_channels
 from gateway.channels.table import allowed_senders
 from gateway.config import Settings
+from gateway.config.diff import update
 from gateway.config.foreign.python_plugins import python_store, python_tools
 from gateway.config.load import load_settings
+from gateway.runtime.paths import DataDir
 from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.cli.kore import kore
 
@@ -146,12 +148,13 @@ def test_what_cannot_be_used_is_one_sentence(on_path: None, name: str, words: st
 
 async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
-    places = ChatSettingsIndex({}, {})
+    home, places = DataDir(tmp_path), ChatSettingsIndex({}, {})
     async with AsyncExitStack() as stack:
         stack.push_async_callback(database.close)
 
         async def channels(**plugins: dict[str, Any]) -> list[Any]:
-            return await open_channels(settings(**plugins), database, stack, places, menu=())
+            given = settings(**plugins)
+            return await open_channels(given, home, database, stack, places, menu=())
 
         assert await channels() == []
         (channel,) = await channels(weather={"allow_from": ["7"], "token": "t"})
@@ -163,6 +166,45 @@ async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path)
     way = ("weather", "main")
     assert allowed_senders(settings(weather={"allow_from": ["7"]}), [way])[way] == ("7",)
     assert allowed_senders(settings(weather={}), [way])[way] == ()
+
+
+def test_people_of_a_package_change_at_once_and_other_keys_wait(on_path: None) -> None:
+    running = settings(weather={"allow_from": ["7"], "city": "Oslo"}, cellar={"file": "a"})
+    loaded = settings(weather={"allow_from": ["8"], "city": "Rome"}, attic={"file": "a"})
+    diff = update(running, loaded)
+    assert diff.changed_keys == ("python_plugins.weather.allow_from",)
+    assert diff.restart_keys == (
+        "python_plugins.attic",
+        "python_plugins.cellar",
+        "python_plugins.weather.city",
+    )
+    way = ("weather", "main")
+    assert allowed_senders(diff.settings, [way])[way] == ("8",)
+    assert diff.settings.python_plugins["weather"]["city"] == "Oslo"
+    assert diff.settings.python_plugins.keys() == {"weather", "cellar"}
+    assert update(diff.settings, loaded).restart_keys == diff.restart_keys
+
+
+def test_people_of_a_further_account_change_at_once(on_path: None) -> None:
+    def account(person: str) -> Settings:
+        return settings(weather={"accounts": [{"name": "b", "allow_from": [person]}]})
+
+    diff = update(account("7"), account("8"))
+    assert diff.changed_keys == ("python_plugins.weather.accounts",)
+    way = ("weather", "b")
+    assert allowed_senders(diff.settings, [way])[way] == ("8",)
+
+
+def test_removed_key_of_a_package_waits(on_path: None) -> None:
+    diff = update(settings(weather={"city": "Oslo"}), settings(weather={}))
+    assert diff.restart_keys == ("python_plugins.weather.city",)
+    assert diff.settings.python_plugins == {"weather": {"city": "Oslo"}}
+
+
+def test_settings_of_a_tool_package_wait(on_path: None) -> None:
+    diff = update(settings(single={"city": "Oslo"}), settings(single={}))
+    assert (diff.changed_keys, diff.restart_keys) == ((), ("python_plugins.single",))
+    assert diff.settings.python_plugins == {"single": {"city": "Oslo"}}
 
 
 def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:

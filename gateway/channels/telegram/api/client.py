@@ -83,12 +83,6 @@ class TelegramClient:
 
         await fetch(self._settings, self._sends, media, into, limit_bytes)
 
-    @property
-    def file_limit_bytes(self) -> int:
-        from gateway.channels.telegram.api.upload import limit_of
-
-        return limit_of(self._settings)
-
     async def send_message(self, parameters: Mapping[str, Any]) -> int:
         """Send a message and return its id; the library would parse the whole message for that.
 

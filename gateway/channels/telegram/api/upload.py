@@ -17,20 +17,13 @@ from agent.text.visible import escape_line
 from gateway.channels.base import MessageRefused
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, message_id_of
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.channels.telegram.spec import OFFICIAL_SERVER
 from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundFile, OutboundPart
 
-OFFICIAL_LIMIT_BYTES = 50 * 2**20
-OWN_LIMIT_BYTES = 2000 * 2**20
 # Slower uploads are aborted and repeated.
 _SLOWEST_BYTES_S = 50_000
 # Descriptions of a file that Telegram cannot show as the kind it was sent as.
 _NOT_SHOWN = re.compile(r"PHOTO_|IMAGE_|VIDEO_|photo|wrong file type|too big", re.IGNORECASE)
-
-
-def limit_of(settings: TelegramSettings) -> int:
-    return OFFICIAL_LIMIT_BYTES if settings.root == OFFICIAL_SERVER else OWN_LIMIT_BYTES
 
 
 async def send_files(

@@ -70,6 +70,8 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     kore("config", "set", "http.port", "0", home=home)
     (home / "workspace" / "run.sh").write_text("#!/bin/sh\n")
     (home / "workspace" / "run.sh").chmod(0o755)
+    (home / "channels" / "matrix" / "keys").mkdir(parents=True)
+    (home / "channels" / "matrix" / "keys" / "device").write_text("of the backup")
     done = kore("backup", target, "--json", home=home)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -101,6 +103,35 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     assert (workspace / "AGENT.md").read_text() == "changed"
     say(home, "and on")
     assert not list(home.glob(".restore-*"))
+
+
+@only_sqlite
+def test_files_of_channels_come_back_and_the_present_ones_are_kept(
+    backed_up: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, target = tmp_path / "h", backed_up[1]
+    for round_number in range(2):
+        done = kore("restore", target, "--yes", "--json", home=home)
+        assert done.returncode == 0, done.stderr
+        kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
+        asides = [path for path in kept if path.name.startswith("channels.")]
+        assert len(asides) == round_number
+        device = home / "channels" / "matrix" / "keys" / "device"
+        assert device.read_text() == "of the backup"
+        assert (home / "channels").stat().st_mode & 0o777 == 0o700
+        device.write_text("used")
+    assert (asides[0] / "matrix" / "keys" / "device").read_text() == "used"
+
+
+@only_sqlite
+def test_half_copied_files_of_channels_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    say(home, "here")
+    (home / "channels").mkdir()
+    (home / ".channels.restore-1" / "matrix").mkdir(parents=True)
+    say(home, "and on")
+    assert not (home / ".channels.restore-1").exists()
+    assert list((home / "channels").iterdir()) == []
 
 
 @pytest.fixture(scope="module")

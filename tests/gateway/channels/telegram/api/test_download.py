@@ -136,5 +136,5 @@ async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
 
 async def test_nothing_connects_before_it_is_needed() -> None:
     channel = TelegramChannel(QUICK, gate=RateLimiter(None))
-    assert channel.file_limit_bytes == 50 * MEGABYTE
+    assert channel.file_limits.file_bytes == 50 * MEGABYTE
     await channel.aclose()
