@@ -182,7 +182,7 @@ class Agent(Generic[DepsT]):
                 own += code.tools()
                 names = self._builtin_names
                 own = [tool for tool in own if names is None or tool.name in names]
-                ways = [HandoffTool(one) for one in self.handoffs_by_name.values()]
+                ways = [HandoffTool(handoff) for handoff in self.handoffs_by_name.values()]
                 if self.skills is not None and names is None:
                     from agent.skills.tool import SkillTool
 
@@ -250,8 +250,8 @@ class Agent(Generic[DepsT]):
     def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]:
         """Handoffs to other agents, by name. Raises `ConfigError` for a duplicate name."""
         ways: dict[str, Handoff[Any]] = {}
-        for one in self.handoffs:
-            way: Handoff[Any] = one if isinstance(one, Handoff) else Handoff(one)
+        for handoff in self.handoffs:
+            way: Handoff[Any] = handoff if isinstance(handoff, Handoff) else Handoff(handoff)
             if way.agent.name in (self.name, *ways):
                 raise ConfigError(t("two agents have the name {name}", name=way.agent.name))
             ways[way.agent.name] = way
@@ -491,10 +491,10 @@ class Agent(Generic[DepsT]):
 
         This includes the agents in `handoffs`.
         """
-        for one in reachable(self) if self.handoffs else [self]:
-            if one is not self:
-                await one.toolbox.aclose()
-                await one.models.aclose()
+        for agent in reachable(self) if self.handoffs else [self]:
+            if agent is not self:
+                await agent.toolbox.aclose()
+                await agent.models.aclose()
         if "watches" in vars(self):
             self.watches.close()
         if self.has_tools:

@@ -236,9 +236,9 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     if not isinstance(options, Sequence):
         return ()
     return tuple(
-        (_short(one.get("title") or one["const"]), one["const"])
-        for one in options
-        if isinstance(one, Mapping) and "const" in one
+        (_short(option.get("title") or option["const"]), option["const"])
+        for option in options
+        if isinstance(option, Mapping) and "const" in option
     )[:_MOST_CHOICES]
 
 

@@ -24,19 +24,19 @@ class ParallelResults:
 
     @property
     def usage(self) -> Usage:
-        return sum((one.usage for one in self.results if one is not None), Usage())
+        return sum((result.usage for result in self.results if result is not None), Usage())
 
     @property
     def cost_usd(self) -> float | None:
         """Cost of the successful runs; None if the cost of any is unknown."""
-        costs = [one.cost_usd for one in self.results if one is not None]
+        costs = [result.cost_usd for result in self.results if result is not None]
         return None if None in costs else sum(filter(None, costs))
 
     def all(self) -> tuple[Result, ...]:
         """Return every result. Raises the first error, if there is one."""
         for place in sorted(self.errors):
             raise self.errors[place]
-        return tuple(one for one in self.results if one is not None)
+        return tuple(result for result in self.results if result is not None)
 
 
 async def run_parallel(

@@ -182,7 +182,7 @@ def _fail(span: trace.Span, kind: str) -> None:
 
 
 def _messages(messages: Sequence[Message]) -> str:
-    return json.dumps([_message(one) for one in messages], ensure_ascii=False)
+    return json.dumps([_message(message) for message in messages], ensure_ascii=False)
 
 
 def _message(message: Message) -> dict[str, Any]:

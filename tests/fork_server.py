@@ -177,11 +177,11 @@ def start(
     with open(os.devnull, "r+b") as nothing:
         files = [
             nothing.fileno()
-            if one == subprocess.DEVNULL
-            else one
-            if isinstance(one, int)
-            else one.fileno()
-            for one in (stdin, stdout, stderr)
+            if item == subprocess.DEVNULL
+            else item
+            if isinstance(item, int)
+            else item.fileno()
+            for item in (stdin, stdout, stderr)
         ]
         return _server().start(
             list(map(str, words)),
@@ -336,8 +336,8 @@ def _serve() -> list[str]:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # An object collected later must not close a descriptor that has been reused.
-        for one in (requests, wakes, waking, *ends.values()):
-            one.detach()
+        for item in (requests, wakes, waking, *ends.values()):
+            item.detach()
         _become(fds[:3], cwd, env, new_session=new_session)
         return [str(word) for word in words]
 

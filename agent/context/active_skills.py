@@ -40,7 +40,7 @@ def leaving_skills(
     goal: int,
 ) -> tuple[AttachedFile, ...]:
     """Return the skill texts that no remaining message contains, shortened to the skill limit."""
-    texts = {one.path: one.text for one in earlier if one.path.startswith(SKILL)}
+    texts = {file.path: file.text for file in earlier if file.path.startswith(SKILL)}
     for name, text in skill_texts(leaving):
         texts.pop(f"{SKILL}{name}", None)
         texts[f"{SKILL}{name}"] = text

@@ -51,7 +51,7 @@ class EditedFiles:
 
     def paths(self, messages: Sequence[Message], earlier: Sequence[AttachedFile]) -> list[str]:
         """Return the paths edited in `messages`, newest first, then the paths of `earlier`."""
-        failed = {one.tool_call_id for one in messages if one.is_error}
+        failed = {message.tool_call_id for message in messages if message.is_error}
         paths = [
             path
             for message in reversed(messages)
@@ -59,7 +59,7 @@ class EditedFiles:
             if call.id not in failed
             for path in self._paths_of(call)
         ]
-        paths += [one.path for one in earlier if not one.path.startswith(SKILL)]
+        paths += [file.path for file in earlier if not file.path.startswith(SKILL)]
         return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:

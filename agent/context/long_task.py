@@ -38,7 +38,10 @@ def describe_progress(folder: Path) -> str:
     features = features_of(folder)
     if features is None:
         return ""
-    lines = [f"[{'x' if one.passes else ' '}] {one.description[:_LINE_CHARS]}" for one in features]
+    lines = [
+        f"[{'x' if feature.passes else ' '}] {feature.description[:_LINE_CHARS]}"
+        for feature in features
+    ]
     first_open = next((n for n, one in enumerate(features) if not one.passes), 0)
     # If the list is too long, completed features are omitted first: the next open ones matter.
     start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
@@ -49,7 +52,7 @@ def describe_progress(folder: Path) -> str:
     return render_prompt(
         "long_mode",
         plan=plan_of(folder),
-        passing=sum(one.passes for one in features),
+        passing=sum(feature.passes for feature in features),
         total=len(features),
         checklist="\n".join(excerpt),
         progress=render_prompt("long_progress", text=progress) if progress else "",

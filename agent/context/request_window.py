@@ -54,7 +54,7 @@ class RequestWindow:
         conversation = self.conversation
         attached = conversation.summary.files if conversation.summary else ()
         texts = [skill for _, skill in skill_texts(conversation.messages[self._dropped :])]
-        return text in (*texts, *(one.text for one in attached))
+        return text in (*texts, *(file.text for file in attached))
 
     def sent_messages(self) -> tuple[Sequence[Message], int]:
         """Return the messages of the newest request and the number of the first."""

@@ -199,7 +199,7 @@ class Workspace:
             return False
         names = way[len(self._prefix) :].split("/")
         ways = ("/".join(names[: n + 1]) for n in range(len(names)))
-        return ".." in names or any(os.path.islink(self._prefix + one) for one in ways)
+        return ".." in names or any(os.path.islink(self._prefix + name) for name in ways)
 
 
 def _memory_notice(memory: Path) -> str:

@@ -169,14 +169,14 @@ class _TrimHistory:
     def _shorten(self, index: int) -> None:
         """Reach the goal by omitting the middle of the longest texts."""
         indices = self._indices(index)
-        texts = {one: _text_tokens(self._trimmed[one]) for one in indices}
+        texts = {number: _text_tokens(self._trimmed[number]) for number in indices}
         fixed = self._total - sum(texts.values())
         cap = level(texts.values(), self._goal - fixed)
         for one, tokens in texts.items():
             if tokens > cap:
                 self._trimmed[one] = _shorten_longest(self._messages[one], cap)
                 self._sizes[one] = estimate(self._trimmed[one])
-        self._total = sum(self._sizes[one] for one in indices)
+        self._total = sum(self._sizes[number] for number in indices)
 
 
 def level(sizes: Iterable[int], room: int) -> int:

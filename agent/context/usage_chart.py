@@ -65,13 +65,13 @@ def files_table(files: Sequence[FocusedFile], folder: Path, messages: int) -> st
         return ""
     rows = [
         (
-            _short_path(one.path, folder),
-            t("evicted") if one.is_evicted else f"{one.tokens:,}",
-            plural(messages - one.message, "{n} message ago", "{n} messages ago")
-            if one.message < messages
+            _short_path(file.path, folder),
+            t("evicted") if file.is_evicted else f"{file.tokens:,}",
+            plural(messages - file.message, "{n} message ago", "{n} messages ago")
+            if file.message < messages
             else t("just now"),
         )
-        for one in files[:MOST_FILES]
+        for file in files[:MOST_FILES]
     ]
     columns = [max(display_width(row[at]) for row in rows) for at in range(2)]
     lines = [t("files, the one used last first:")]

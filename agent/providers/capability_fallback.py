@@ -251,15 +251,17 @@ class CapabilityFallback:
         omitted = memory.parts | self._always_omitted | trial
         messages = request.messages
         if self._memory.refused_parts:
-            messages = [self._without_refused(one) for one in messages]
+            messages = [self._without_refused(message) for message in messages]
         if omitted:
             if PICTURES in omitted:
-                messages = [_unseen(one) for one in messages]
+                messages = [_unseen(message) for message in messages]
             elif NEWEST_PICTURES in omitted:
                 newest = _newest_pictured(messages)
-                messages = [_unseen(one) if one is newest else one for one in messages]
+                messages = [
+                    _unseen(message) if message is newest else message for message in messages
+                ]
             if THOUGHTS in omitted:
-                messages = [_without_thoughts(one) for one in messages]
+                messages = [_without_thoughts(message) for message in messages]
             if THINKING in omitted:
                 request = replace(request, options=without_thinking(request.options))
             if fields := omitted - _NOT_FIELDS:
@@ -308,8 +310,8 @@ class CapabilityFallback:
                     continue
                 if isinstance(event, Reply):
                     pending = buffer.release()
-                    for one in self._convert_reply(request, event, pending, memory, in_words):
-                        yield one
+                    for delta in self._convert_reply(request, event, pending, memory, in_words):
+                        yield delta
                     continue
                 yield event
 
@@ -378,22 +380,24 @@ def _written_as_text(model: str, *, is_native_set: bool) -> str:
 
 
 def _parts(request: ModelRequest) -> Iterator[Part]:
-    return (part for one in request.messages for part in one.content)
+    return (part for message in request.messages for part in message.content)
 
 
 def _has_pictures(request: ModelRequest) -> bool:
     # Runs over the whole conversation for every request; this is the cheapest way.
-    return Image in {type(part) for one in request.messages for part in one.content}
+    return Image in {type(part) for message in request.messages for part in message.content}
 
 
 def _pictures_of_question(request: ModelRequest) -> list[int]:
     """Return hashes of the pictures in the newest user message."""
-    question = next((one for one in reversed(request.messages) if one.role == "user"), None)
-    return [hash(one.data) for one in _images(question)] if question is not None else []
+    question = next(
+        (message for message in reversed(request.messages) if message.role == "user"), None
+    )
+    return [hash(image.data) for image in _images(question)] if question is not None else []
 
 
 def _newest_pictured(messages: Sequence[Message]) -> Message | None:
-    return next((one for one in reversed(messages) if _images(one)), None)
+    return next((message for message in reversed(messages) if _images(message)), None)
 
 
 def _pictures_of(request: ModelRequest, *, newest: bool) -> Iterator[Part]:

@@ -90,10 +90,10 @@ class EmbeddingClient:
     def _read(self, reply: bytes, count: int) -> list["Vector[float]"]:
         try:
             entries = sorted(json.loads(reply)["data"], key=lambda one: int(one["index"]))
-            vectors = [_unit(array("f", one["embedding"])) for one in entries]
+            vectors = [_unit(array("f", entry["embedding"])) for entry in entries]
         except (ValueError, KeyError, TypeError, OverflowError):
             raise self._odd() from None
-        if len(vectors) != count or len({len(one) for one in vectors}) != 1:
+        if len(vectors) != count or len({len(vector) for vector in vectors}) != 1:
             raise self._odd()
         return vectors
 

@@ -77,7 +77,7 @@ class ModelSettings:
     def _check_structures(self) -> None:
         stops = self.stop_sequences
         if stops is not None and (
-            isinstance(stops, str) or not all(isinstance(one, str) and one for one in stops)
+            isinstance(stops, str) or not all(isinstance(stop, str) and stop for stop in stops)
         ):
             raise _bad("stop_sequences", t("a list of strings"), stops)
         if not isinstance(self.extra_body, Mapping):
@@ -96,16 +96,16 @@ class ModelSettings:
         if other is None:
             return self
         own = {
-            one.name: value
-            for one in fields(self)
-            if (value := getattr(self, one.name)) is not None
+            attribute.name: value
+            for attribute in fields(self)
+            if (value := getattr(self, attribute.name)) is not None
         }
         own["extra_body"] = {**other.extra_body, **self.extra_body}
         return replace(other, **own)
 
     def options(self) -> dict[str, Any]:
         """Return the settings for `ModelRequest.options`."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         if not self.extra_body:
             del values["extra_body"]
         if self.stop_sequences is not None:

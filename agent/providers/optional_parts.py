@@ -260,7 +260,9 @@ def optional_groups(
 def _groups(
     request: ModelRequest, provider: object, *, may_omit_tools: bool
 ) -> Iterator[frozenset[str]]:
-    pictured = sum(any(isinstance(p, Image) for p in one.content) for one in request.messages)
+    pictured = sum(
+        any(isinstance(p, Image) for p in message.content) for message in request.messages
+    )
     if pictured > 1:
         yield frozenset({NEWEST_PICTURES})
     if pictured:

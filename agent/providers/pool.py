@@ -150,8 +150,13 @@ class ModelPool:
         server = (config.model, config.api_base, config.api)
         memory = self._memories.setdefault(server, ServerMemory())
         return [
-            ModelCandidate(open_provider(one, memory=memory), config.model_id, _account(one), rank)
-            for one in config.by_key()
+            ModelCandidate(
+                open_provider(model_config, memory=memory),
+                config.model_id,
+                _account(model_config),
+                rank,
+            )
+            for model_config in config.by_key()
         ]
 
     def check(self, name: str) -> ModelConfig:
@@ -168,7 +173,7 @@ class ModelPool:
         """Return the model of a profile; return any other name unchanged."""
         if any(config.name == name for config in self.known) or name in self._open:
             return name
-        return next((self.profile(one) for one in PROFILES if one == name), name)
+        return next((self.profile(profile) for profile in PROFILES if profile == name), name)
 
     def keys(self) -> frozenset[str]:
         """Return all secrets: configured keys, vendor keys in `environ`, and header values."""
@@ -198,7 +203,7 @@ class ModelPool:
 
 def _accounts(config: ModelConfig) -> list[KeyRef]:
     """Return an account for each key of a resolved model, or one account without a key."""
-    return [_account(one) for one in config.by_key()]
+    return [_account(model_config) for model_config in config.by_key()]
 
 
 def _account(config: ModelConfig) -> KeyRef:

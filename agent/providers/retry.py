@@ -192,9 +192,13 @@ class RetryingProvider:
         asked_s = error.retry_after_s
         wait_s = self._backoff_s(attempt.failures[n]) if asked_s is None else asked_s
         others = [
-            one for one in self._open(attempt) if one != n and not self._remaining_s(attempt, one)
+            number
+            for number in self._open(attempt)
+            if number != n and not self._remaining_s(attempt, number)
         ]
-        sibling = any(self._candidates[one].rank == self._candidates[n].rank for one in others)
+        sibling = any(
+            self._candidates[number].rank == self._candidates[n].rank for number in others
+        )
         if again and not sibling and (wait_s <= _PREFERRED_MODEL_WAIT_S or not others):
             if asked_s is None:
                 return wait_s

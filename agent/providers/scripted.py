@@ -90,7 +90,7 @@ def reply_events(request: ModelRequest, message: Message) -> Iterator[ModelEvent
     reply_chars = (
         len(message.text) + len(thinking) + sum(len(call.raw) for call in message.tool_calls)
     )
-    prompt_chars = len(request.system) + sum(len(one.text) for one in request.messages)
+    prompt_chars = len(request.system) + sum(len(item.text) for item in request.messages)
     reason = "tool_calls" if message.tool_calls else "stop"
     yield Reply(message, Usage(-(-prompt_chars // 4), -(-reply_chars // 4)), reason)
 

@@ -81,8 +81,8 @@ def _refuse(constant: str) -> float:
 
 def _is_deep(value: object, levels: int) -> bool:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    deeper = (one for one in inner if isinstance(one, dict | list))
-    return levels == 0 or any(_is_deep(one, levels - 1) for one in deeper)
+    deeper = (item for item in inner if isinstance(item, dict | list))
+    return levels == 0 or any(_is_deep(item, levels - 1) for item in deeper)
 
 
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, strict=False)

@@ -31,7 +31,7 @@ async def message_of(prompt: Prompt, allow: Allow = is_public) -> Message:
         return prompt
     if isinstance(prompt, str):
         return Message("user", (Text(prompt),))
-    return Message("user", tuple([await _part(one, allow) for one in prompt]))
+    return Message("user", tuple([await _part(item, allow) for item in prompt]))
 
 
 async def _part(part: PromptPart, allow: Allow) -> Part:

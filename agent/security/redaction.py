@@ -116,7 +116,7 @@ class Redactor:
             open_end = text[match.start() :]
             # The first two characters rule out nearly every position; the last one has only one
             # character.
-            if any(one.startswith(open_end) for one in self._by_start.get(open_end[:2], ())):
+            if any(item.startswith(open_end) for item in self._by_start.get(open_end[:2], ())):
                 return match.start()
         return len(text)
 
@@ -135,7 +135,7 @@ class Redactor:
 
     @cached_property
     def _spellings(self) -> tuple["_Spelling", ...]:
-        spellings = (one for value in self._values for one in _spellings(value))
+        spellings = (spelling for value in self._values for spelling in _spellings(value))
         return tuple(sorted(spellings, key=len, reverse=True))
 
     @cached_property
@@ -155,7 +155,7 @@ class Redactor:
         patterns: list[str] = []
         for value in sorted(self._values, key=lambda value: (-len(value), value)):
             patterns += map(re.escape, sorted(set(_forms(value)), key=len, reverse=True))
-            patterns += [one.pattern for one in _spellings(value)]
+            patterns += [spelling.pattern for spelling in _spellings(value)]
         # The first character rules out most positions.
         return re.compile(f"(?={self._first_letters})(?:{'|'.join(patterns)})")
 
@@ -272,7 +272,7 @@ class _Spelling:
             if len(escape) == 1:
                 both = (escape, escape.upper())
                 nexts = (second, *others, *map(str.upper, others))
-                starts.update(one + each[0] for one in both for each in nexts)
+                starts.update(text + each[0] for text in both for each in nexts)
         return starts
 
     def startswith(self, text: str) -> bool:

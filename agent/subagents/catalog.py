@@ -112,7 +112,9 @@ class SubagentCatalog:
 
     def load(self, root: Path | None = None) -> dict[str, SubagentDefinition]:
         """Return the agents by name, the nearest of each; `root` is the conversation's folder."""
-        by_name = {one.name: one for one in built_in()}
+        by_name = {
+            subagent_definition.name: subagent_definition for subagent_definition in built_in()
+        }
         cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
             before, files = self._cache.get(source.folder, {}), _CachedFiles()
@@ -134,9 +136,12 @@ class SubagentCatalog:
             if files:
                 cache[source.folder] = files
         # Replaced as a whole, since loads may overlap in threads. Recently used folders remain.
-        others = [one for one in self._cache.items() if one[0] not in cache]
+        others = [item for item in self._cache.items() if item[0] not in cache]
         self._cache = dict([*others, *cache.items()][-_MOST_FOLDERS:])
-        by_name.update((one.name, one) for one in self._definitions)
+        by_name.update(
+            (subagent_definition.name, subagent_definition)
+            for subagent_definition in self._definitions
+        )
         return by_name
 
     def _is_strange(self, path: Path, level: MarkLevel) -> bool:
@@ -192,7 +197,7 @@ class SubagentCatalog:
 def built_in() -> tuple[SubagentDefinition, ...]:
     """Return the agents that ship with Kore."""
     folder = Path(__file__).parent.parent / "prompts" / "agents"
-    files = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=str)
+    files = sorted((path for path in folder.iterdir() if path.name.endswith(".md")), key=str)
     return tuple(
         read_definition(file.read_bytes(), file.name.removesuffix(".md"), BUILT_IN)
         for file in files

@@ -61,7 +61,11 @@ class SubagentDefinition:
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":
         """Return the definition from `asdict` data, also through JSON and from other versions."""
-        values = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+        values = {
+            attribute.name: data[attribute.name]
+            for attribute in fields(cls)
+            if attribute.name in data
+        }
         for name in ("tools", "without", "skills", "remarks"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
@@ -132,7 +136,7 @@ class _Fields:
             return None
         if not isinstance(value, list):
             value = _SPLIT.split(str(value))
-        return [word for one in value if (word := str(one).strip(_AROUND))]
+        return [word for item in value if (word := str(item).strip(_AROUND))]
 
     def tools(self, *names: str) -> tuple[str, ...] | None:
         """Return canonical names, without scopes such as `Bash(git:*)`; None for all tools."""

@@ -127,7 +127,7 @@ class HandoffTool(Generic[InputT]):
 
 def remove_all_tools(messages: Sequence[Message]) -> list[Message]:
     """Return the conversation without tool calls and results, for use as an `input_filter`."""
-    words = [one for one in messages if one.role != "tool" and not one.tool_calls]
+    words = [message for message in messages if message.role != "tool" and not message.tool_calls]
     while words and words[-1].role == "assistant":
         del words[-1]
     return words

@@ -97,7 +97,9 @@ class InProcessSubagents:
             number, _Resumable(call.session, definition, model, messages, task.exposure.taint)
         )
         replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
-        text = next((one for one in reversed(replies) if one), result.text or "It said nothing.")
+        text = next(
+            (reply for reply in reversed(replies) if reply), result.text or "It said nothing."
+        )
         text = profile.result_text(definition.name, number, text)
         failed = result.stopped is not None
         report = f"{text}\n{note}" if note else text

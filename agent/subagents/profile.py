@@ -49,7 +49,7 @@ def as_profile(
         model, note = model_for(agent.models, None, definition, None)
         if note:
             agent.models.tell(note)
-    most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+    most = [item for item in (definition.max_turns, task.max_iterations) if item is not None]
     task.exposure.taint |= taint_of(definition)
     return replace(
         task,
@@ -128,12 +128,12 @@ def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     """Return the trusted agents for the tool's description; built-in agents by name alone."""
     from agent.subagents.definition import BUILT_IN
 
-    text = ", ".join(one.name for one in agents.values() if one.source == BUILT_IN)
-    for one in agents.values():
-        if one.source == BUILT_IN or not one.trusted:
+    text = ", ".join(agent.name for agent in agents.values() if agent.source == BUILT_IN)
+    for agent in agents.values():
+        if agent.source == BUILT_IN or not agent.trusted:
             continue
-        summary = " ".join(one.description.split())[:_SUMMARY_CHARS]
-        entry = f", {one.name} ({summary})" if summary else f", {one.name}"
+        summary = " ".join(agent.description.split())[:_SUMMARY_CHARS]
+        entry = f", {agent.name} ({summary})" if summary else f", {agent.name}"
         if len(text) + len(entry) > _ROSTER_CHARS:
             return f"{text}, …"
         text += entry

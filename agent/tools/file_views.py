@@ -170,7 +170,7 @@ class FileViews:
                 views.files.update(views.pending_stamps)
                 reported, views.pending_stamps = views.pending_stamps, {}
                 views.reported_views += [
-                    self._stale_view(session, *one) for one in reported.items()
+                    self._stale_view(session, *item) for item in reported.items()
                 ]
                 del views.reported_views[:-FILES]
 

@@ -99,7 +99,7 @@ def _add_zone(value: Any) -> Any:
         case datetime() if value.tzinfo is None:
             return value.astimezone()
         case list():
-            return [_add_zone(one) for one in value]
+            return [_add_zone(item) for item in value]
         case dict():
             return {key: _add_zone(one) for key, one in value.items()}
     return value

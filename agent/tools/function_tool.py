@@ -180,10 +180,10 @@ def _split_images(value: Any) -> tuple[tuple[Image, ...], Any]:
     """Split a function's result into pictures and the rest: text or any other value."""
     if isinstance(value, Image):
         return (value,), None
-    if not isinstance(value, list | tuple) or not any(isinstance(one, Image) for one in value):
+    if not isinstance(value, list | tuple) or not any(isinstance(item, Image) for item in value):
         return (), value
-    images = tuple(one for one in value if isinstance(one, Image))
-    rest = [one for one in value if not isinstance(one, Image)]
+    images = tuple(item for item in value if isinstance(item, Image))
+    rest = [item for item in value if not isinstance(item, Image)]
     return images, rest[0] if len(rest) == 1 else rest or None
 
 

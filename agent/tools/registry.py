@@ -154,7 +154,7 @@ class ToolRegistry:
     def output(self, session: str, id: str, position: int) -> TaskOutput | None:
         """Return the output of a background task after a position; None if it does not exist."""
         outputs = (tool.output(session, id, position) for tool in self._lingering)
-        return next((one for one in outputs if one is not None), None)
+        return next((task_output for task_output in outputs if task_output is not None), None)
 
     async def facts(self, session: str) -> list[str]:
         """Return facts for the beginning of a turn: background work and changed files.

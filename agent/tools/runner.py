@@ -394,7 +394,9 @@ def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:
         result,
         for_model=clean(result.for_model),
         for_user=None if result.for_user is None else clean(result.for_user),
-        artifacts=tuple(replace(one, content=clean(one.content)) for one in result.artifacts),
+        artifacts=tuple(
+            replace(artifact, content=clean(artifact.content)) for artifact in result.artifacts
+        ),
         ends_with=None if result.ends_with is None else clean(result.ends_with),
     )
 

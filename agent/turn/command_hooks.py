@@ -255,7 +255,7 @@ def _answer_in(out: str, taint: frozenset[Taint], *, is_plain: bool) -> HookAnsw
         specific.get("permissionDecisionReason"),
         answer.get("reason"),
     )
-    reason = next((one for one in reasons if isinstance(one, str) and one), None)
+    reason = next((item for item in reasons if isinstance(item, str) and item), None)
     reason = reason or t("the hook gave no reason")
     words = specific.get("additionalContext")
     return HookAnswer(

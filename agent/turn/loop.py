@@ -370,7 +370,7 @@ class AgentLoop:
         from agent.turn.output_links import OutputLinks
 
         messages = (*self._said_before, *self._new)
-        texts = [one.text for one in messages if one.role == "assistant"]
+        texts = [message.text for message in messages if message.role == "assistant"]
         return OutputLinks(exposure, filter(None, (*texts, *self._voided)))
 
     async def _request(self) -> ModelRequest:
@@ -385,7 +385,7 @@ class AgentLoop:
             call.tools,
             call.temperature,
             call.max_tokens,
-            self._call.request_options(has_called=any(one.tool_calls for one in self._new)),
+            self._call.request_options(has_called=any(message.tool_calls for message in self._new)),
         )
 
     async def _execute(self, *, resumed: bool = False) -> None:

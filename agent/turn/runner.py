@@ -385,7 +385,7 @@ def _has_handed_over(messages: Sequence[Message], toolbox: ToolRegistry) -> bool
     """Return whether a file was sent to the person; the turn then needs no further text."""
     calls = (call for message in messages for call in message.tool_calls)
     sent = {call.id for call in calls if toolbox.traits(call.name).purpose == "delivery"}
-    return any(one.tool_call_id in sent and not one.is_error for one in messages)
+    return any(message.tool_call_id in sent and not message.is_error for message in messages)
 
 
 def _check_tool_choice(name: str | None, tools: Sequence[ToolSpec]) -> None:

@@ -169,7 +169,7 @@ class ToolExecutor:
         verdict = self._guard.check(call, result, may_change=self._may_change(call))
         if verdict != "fine":
             result = replace(result, for_model=f"{result.for_model}\n\n{load_prompt('repeated')}")
-        diffs = [one.path for one in result.artifacts if one.kind == "diff"]
+        diffs = [artifact.path for artifact in result.artifacts if artifact.kind == "diff"]
         touched = [*diffs, *context.changes.changed_paths]
         # Record the result before it is stored, so that a stop in between does not lose it.
         self._keep(call, result)
@@ -219,9 +219,9 @@ class ToolExecutor:
             paths = await self.changes.unreported(paths)
         for path in paths:
             await self._outlet.emit(events.FileChanged(path, "tool"))
-        for one in stale:
-            if (path := str(one.path)) not in touched and await self._is_unreported(path):
-                await self._outlet.emit(events.FileChanged(path, one.by))
+        for stale_view in stale:
+            if (path := str(stale_view.path)) not in touched and await self._is_unreported(path):
+                await self._outlet.emit(events.FileChanged(path, stale_view.by))
             await self._outlet.emit(events.ContextInvalidated(path, (self._runner.agent,)))
 
     async def _is_unreported(self, path: str) -> bool:
@@ -248,7 +248,9 @@ def _resulted(
 def _with_news(result: ToolResult, stale: Sequence[StaleView]) -> ToolResult:
     """Return the result with a note for the model on files that changed since it saw them."""
     for_user = result.for_model if result.for_user is None else result.for_user
-    for_model = f"{result.for_model}\n\n[{describe_stale_files([one.path for one in stale])}]"
+    for_model = (
+        f"{result.for_model}\n\n[{describe_stale_files([stale_view.path for stale_view in stale])}]"
+    )
     return replace(result, for_model=for_model, for_user=for_user)
 
 

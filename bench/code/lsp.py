@@ -82,7 +82,7 @@ async def _figures(
 def _services(
     server: LspServerSettings, folder: Path
 ) -> tuple[CodeServices, RegistryDefaults, ToolSettings]:
-    without = frozenset(one.name for one in KNOWN_SERVERS if one.name != server.name)
+    without = frozenset(other.name for other in KNOWN_SERVERS if other.name != server.name)
     (home := folder.parent / "home").mkdir(exist_ok=True)
     options = SandboxOptions(toolchains=find_toolchains(Path.home()))
     tools = ToolSettings(sandbox=select_sandbox(options, home).sandbox)

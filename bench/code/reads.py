@@ -31,9 +31,9 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         model = ScriptedProvider(_script(folder, whole))
         agent = Agent(model, workspace=folder, builtin_tools=["read_file"])
         await agent.run("Read what you need, as often as you need it.")
-        results = [one for one in model.requests[-1].messages if one.role == "tool"]
+        results = [message for message in model.requests[-1].messages if message.role == "tool"]
         assert len(results) == READINGS, f"{len(results)} results instead of {READINGS}"
-        sent = sum(estimate_text(one.text) for one in results)
+        sent = sum(estimate_text(result.text) for result in results)
         note = f"{len(_FILES)} files, {READINGS // _CHANGED_EVERY} changes in between"
         return [
             Figure("40 readings", "tokens", sent, bare=sum(whole), goal=sum(whole) / 2, note=note)

@@ -104,7 +104,7 @@ async def _visits(context: "BrowserContext", address: str) -> list[Figure]:
     for _ in range(VISITS):
         plain.append(await _visit(context, address + _PLAIN, "pre"))
         ours.append(await _visit(context, address, ".composer textarea"))
-    paints, usable, sizes = (list(one) for one in zip(*ours, strict=True))
+    paints, usable, sizes = (list(item) for item in zip(*ours, strict=True))
     bare = [paint for paint, _, _ in plain]
     return [
         _sampled("web: first paint", "ms", paints, bare, goal=FIRST_PAINT_MS),
@@ -237,4 +237,7 @@ async def _heap_mb(page: "Page") -> float:
     await meter.send("HeapProfiler.collectGarbage")
     metrics = (await meter.send("Performance.getMetrics"))["metrics"]
     await meter.detach()
-    return next(float(one["value"]) for one in metrics if one["name"] == "JSHeapUsedSize") / 2**20
+    return (
+        next(float(metric["value"]) for metric in metrics if metric["name"] == "JSHeapUsedSize")
+        / 2**20
+    )

@@ -53,7 +53,7 @@ async def _converse(
     began = [0.0 for _ in stages]
     for n in range(WARM_UPS + TURNS):
         if n == WARM_UPS:
-            began = [one.cpu_ms() for one in running]
+            began = [item.cpu_ms() for item in running]
         for i, stage in enumerate(stages):
             elapsed_ms, since[i] = await stage.turn_ms(OWNER, f"message {n}", since[i])
             if n >= WARM_UPS:

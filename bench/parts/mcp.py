@@ -111,7 +111,11 @@ async def _calls() -> Figure:
         async with Client(parameters, mode="legacy", cache=None) as client:
             try:
                 await servers.load()
-                tool = next(one for one in servers.mcp_tools() if one.definition.name == "echo")
+                tool = next(
+                    mcp_tool
+                    for mcp_tool in servers.mcp_tools()
+                    if mcp_tool.definition.name == "echo"
+                )
                 arguments = {"text": "x" * 200}
                 call = ToolCall("1", tool.name, arguments, json.dumps(arguments))
                 environment = ToolEnvironment("s", folder, folder / "MEMORY.md", owner=True)

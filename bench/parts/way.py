@@ -38,8 +38,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     taken = await trace("hi")
     modules = {module for calls in taken["calls"] for module in calls}
     switches = sum(len(calls) - 1 for calls in taken["calls"])
-    work = [one for one in taken["statements"] if not _FRAME.match(one)]
-    jobs = sum(1 for one in taken["statements"] if _JOB.match(one))
+    work = [statement for statement in taken["statements"] if not _FRAME.match(statement)]
+    jobs = sum(1 for statement in taken["statements"] if _JOB.match(statement))
     return [
         Figure("modules that a plain message enters", "", len(modules), goal=GOAL_MODULES),
         Figure("switches between them", "", switches),

@@ -68,7 +68,7 @@ async def _carried(name: str, bus: str | None, store: str) -> list[Figure]:
     ):
         latencies, _ = await _receive(bus, store, size, rate, paced)
         label = f"{name}: {kind}, {rate}/s"
-        figures.append(sampled(label, "ms", [one / 1e6 for one in latencies]))
+        figures.append(sampled(label, "ms", [latency / 1e6 for latency in latencies]))
         _, taken_s = await _receive(bus, store, size, 0, count)
         figures.append(Figure(f"{name}: {kind}, all at once", "/s", count / taken_s))
     return figures

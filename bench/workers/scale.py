@@ -182,7 +182,9 @@ async def _paced(stage: Stage) -> list[float]:
         said[n] = await stage.say(chat, f"paced {n}")
         await asyncio.sleep(max(0.0, began + (n + 1) * PACED_S - time.monotonic()))
     answers, _ = await stage.answers(since, PACED)
-    return [(one["time"] - said[int(one["text"].rpartition(" ")[2])]) * 1000 for one in answers]
+    return [
+        (answer["time"] - said[int(answer["text"].rpartition(" ")[2])]) * 1000 for answer in answers
+    ]
 
 
 async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
@@ -203,9 +205,9 @@ async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
     taken: list[float] = []
     while len(taken) < turns:
         answers, since = await stage.answers(since)
-        for one in answers:
-            taken.append((one["time"] - said[int(one["text"].rpartition(" ")[2])]) * 1000)
-        await say([one["chat_id"] for one in answers])
+        for answer in answers:
+            taken.append((answer["time"] - said[int(answer["text"].rpartition(" ")[2])]) * 1000)
+        await say([answer["chat_id"] for answer in answers])
     return taken
 
 
@@ -227,7 +229,7 @@ class _Probe:
         cpu_ms = {"model": model.cpu_ms(), "bot API": bot.cpu_ms(), "front": self.front.cpu_ms()}
         if self.has_workers:
             children = _children(self.front.process.pid)
-            cpu_ms["workers"] = sum(_cpu_ms(one) for one in children)
+            cpu_ms["workers"] = sum(_cpu_ms(child) for child in children)
         done: dict[str, float] = {}
         if self.server is not None and self.address is not None:
             postmaster = int((self.server.data / "postmaster.pid").read_text().splitlines()[0])

@@ -172,10 +172,12 @@ class Simulation:
         self._change(WARM_UP_S + length_s, 0)
         queues = {
             "front": [self._front],
-            "worker": [one.cpu for one in self._workers],
+            "worker": [worker.cpu for worker in self._workers],
             "PostgreSQL": [self._postgres],
         }
-        waited = {name: sum(one.waited_s for one in queue) for name, queue in queues.items()}
+        waited = {
+            name: sum(servers.waited_s for servers in queue) for name, queue in queues.items()
+        }
         return Outcome(
             turns_s=len(self._waits_ms) / length_s,
             in_flight=self._area_s / length_s,
@@ -184,7 +186,9 @@ class Simulation:
             busy={
                 name: min(
                     1.0,
-                    sum(one.busy_s for one in queue) / sum(one.count for one in queue) / length_s,
+                    sum(servers.busy_s for servers in queue)
+                    / sum(item.count for item in queue)
+                    / length_s,
                 )
                 for name, queue in queues.items()
             },
@@ -193,7 +197,7 @@ class Simulation:
                 "room": self._waited_s / length_s,
             },
             wait_s={
-                name: waited[name] / sum(one.visits for one in queue)
+                name: waited[name] / sum(servers.visits for servers in queue)
                 for name, queue in queues.items()
             },
         )
@@ -203,7 +207,7 @@ class Simulation:
         self._waits_ms: list[float] = []
         self._took_s = self._waited_s = self._area_s = 0.0
         self._changed_at = now
-        for servers in (self._front, self._postgres, *(one.cpu for one in self._workers)):
+        for servers in (self._front, self._postgres, *(worker.cpu for worker in self._workers)):
             servers.forget()
 
     def _run_until(self, end: float) -> None:

@@ -56,18 +56,18 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments.name = arguments.name or f"kore-{arguments.model}"
     arguments.repos = arguments.repos or arguments.predictions.parent / "repos"
     arguments.config = arguments.config or _config()
-    done = {one["instance_id"] for one in _read(arguments.predictions, missing_ok=True)}
+    done = {item["instance_id"] for item in _read(arguments.predictions, missing_ok=True)}
     left = [
-        one
-        for one in _read(arguments.instances)
-        if one["instance_id"] not in done
-        and (not arguments.only or one["instance_id"] in arguments.only)
+        item
+        for item in _read(arguments.instances)
+        if item["instance_id"] not in done
+        and (not arguments.only or item["instance_id"] in arguments.only)
     ]
-    for repo in sorted({one["repo"] for one in left}):
+    for repo in sorted({item["repo"] for item in left}):
         clone(repo, arguments)
     failures = 0
     with ThreadPoolExecutor(arguments.parallel) as pool:
-        runs = {pool.submit(predict, one, arguments): one for one in left}
+        runs = {pool.submit(predict, item, arguments): item for item in left}
         for run in as_completed(runs):
             name = runs[run]["instance_id"]
             try:

@@ -82,7 +82,9 @@ async def complete(body: Mapping[str, Any], model: str | None, replies: Replies)
         if messages[-1].role == "user":
             step = await caller.ask(messages[-1])
         else:
-            step = await caller.answer({str(one.tool_call_id): one.text for one in messages[new:]})
+            step = await caller.answer(
+                {str(message.tool_call_id): message.text for message in messages[new:]}
+            )
     replies.add(step.message)
     return _completion(step, str(body.get("model") or model))
 
@@ -100,20 +102,20 @@ def _settings(body: Mapping[str, Any]) -> ModelSettings:
 
 def _conversation(quoted: Any, replies: Replies) -> tuple[str, list[Message]]:
     """Return the instructions at the beginning, and the messages that follow."""
-    if not isinstance(quoted, list) or not all(isinstance(one, Mapping) for one in quoted):
+    if not isinstance(quoted, list) or not all(isinstance(item, Mapping) for item in quoted):
         raise ConfigError("messages: expected a list of messages")
     instructions: list[str] = []
     messages: list[Message] = []
-    for one in quoted:
-        role, content = one.get("role"), (Text(_text(one.get("content"))),)
+    for item in quoted:
+        role, content = item.get("role"), (Text(_text(item.get("content"))),)
         if role in ("system", "developer") and not messages:
             instructions.append(content[0].text)
         elif role in ("system", "developer", "user"):
             messages.append(Message("user", content))
         elif role == "tool":
-            messages.append(Message("tool", content, tool_call_id=str(one.get("tool_call_id"))))
+            messages.append(Message("tool", content, tool_call_id=str(item.get("tool_call_id"))))
         elif role == "assistant":
-            calls = tuple(map(_call, one.get("tool_calls") or ()))
+            calls = tuple(map(_call, item.get("tool_calls") or ()))
             said = content if content[0].text else ()
             messages.append(replies.find(Message("assistant", said, calls)))
         else:

@@ -221,15 +221,15 @@ class PairingService:
     def _list_people(self, tx: Transaction, now: float) -> str:
         people = self.people(tx, now)
         lines = [
-            t("{name} ({id}) wants to talk to me", name=one["name"], id=one["id"])
-            for one in people["asking"]
+            t("{name} ({id}) wants to talk to me", name=person["name"], id=person["id"])
+            for person in people["asking"]
         ]
-        for one in people["paired"]:
+        for person in people["paired"]:
             lines.append(
                 t(
-                    "{name} ({id}) is the owner" if one["owner"] else "{name} ({id}) is paired",
-                    name=one["name"],
-                    id=one["id"],
+                    "{name} ({id}) is the owner" if person["owner"] else "{name} ({id}) is paired",
+                    name=person["name"],
+                    id=person["id"],
                 )
             )
         usage = t("Available: {commands}.", commands=_USAGE)

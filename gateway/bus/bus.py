@@ -129,7 +129,9 @@ class MessageBus:
             return set()
         takes = self._link.scope.takes
         arrived = Counter(message.session_key for message in batch.messages)
-        others = Counter(one.session_key for one in result.new_messages if not takes(one))
+        others = Counter(
+            message.session_key for message in result.new_messages if not takes(message)
+        )
         return {
             lane
             for lane, count in others.items()

@@ -89,7 +89,9 @@ class CommandRunner:
             if channel is not None
             else ()
         )
-        buttons = tuple(replace(one, label=self._renderer.clean(one.label)) for one in choices)
+        buttons = tuple(
+            replace(choice, label=self._renderer.clean(choice.label)) for choice in choices
+        )
         text = self._commands.carry_out(tx, claim, now)
         self._store_answer(tx, claim, text, buttons)
 

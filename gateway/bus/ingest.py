@@ -127,12 +127,12 @@ class Ingestor:
         """
         # Ignore messages of people without access, except those addressed to the bot.
         entries = [
-            self._entry(one)
-            for one in batch.messages
-            if not (one.kind == "overheard" or one.follows)
-            or (one.follows and self._access.is_allowed(one))
+            self._entry(message)
+            for message in batch.messages
+            if not (message.kind == "overheard" or message.follows)
+            or (message.follows and self._access.is_allowed(message))
         ]
-        overheard = [one for one in batch.messages if one.kind == "overheard"]
+        overheard = [message for message in batch.messages if message.kind == "overheard"]
         try:
             while True:
                 now = time.time()

@@ -37,7 +37,7 @@ def stop_lane(
     Work that has not begun is withdrawn: in the chat, messages before the event `before`.
     """
     at_work = jobs.lanes_at_work(tx, lane)
-    tasks = [task for one in (lane, *at_work) for task in subagent_tasks.below(tx, one)]
+    tasks = [task for text in (lane, *at_work) for task in subagent_tasks.below(tx, text)]
     # Messages behind a job's turn get their own answer, as behind any other turn.
     result = StopResult(turns.request_stop(tx, lane, "" if at_work else before))
     if result.stopping == "running":

@@ -121,7 +121,7 @@ async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
 @call(scope="read")
 async def list_commands(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
     """List chat commands and skills, which begin with a slash: `name`, `summary`."""
-    commands = [{"name": one.name, "summary": t(one.summary)} for one in menu()]
+    commands = [{"name": command.name, "summary": t(command.summary)} for command in menu()]
     if ctx.agent.skills is None:
         return commands
     skills = await asyncio.to_thread(ctx.agent.skills.load, ctx.agent.workspace.folder)

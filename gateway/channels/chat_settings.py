@@ -53,7 +53,7 @@ class ChatSettingsIndex:
             return entries[0] if entries else NOWHERE
         first = {
             part.name: next(
-                (v for one in entries if (v := getattr(one, part.name)) is not None), None
+                (v for entry in entries if (v := getattr(entry, part.name)) is not None), None
             )
             for part in fields(ChatSettings)
         }

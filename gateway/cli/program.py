@@ -93,10 +93,10 @@ class Parser(argparse.ArgumentParser):
         if self.unknown and message.startswith("unrecognized arguments"):
             more = t("; {hint}", hint=t(self.unknown))
         if message.startswith("the following arguments are required"):
-            for one in self._actions:
-                name = str(one.metavar or one.dest)
-                if one.choices and not one.option_strings and message.endswith(f" {name}"):
-                    subcommands = ", ".join(map(str, one.choices))
+            for action in self._actions:
+                name = str(action.metavar or action.dest)
+                if action.choices and not action.option_strings and message.endswith(f" {name}"):
+                    subcommands = ", ".join(map(str, action.choices))
                     message = t("choose a subcommand: {known}", known=subcommands)
 
         usage = t("see `{command} --help`", command=self.prog)

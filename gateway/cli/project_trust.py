@@ -96,7 +96,7 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
         )
     with file_lock(file):
         configured = editing.inside(editing.content_of(file, editing.text_of(file)), _KEY)
-        folders = [str(one) for one in configured] if isinstance(configured, list) else []
+        folders = [str(item) for item in configured] if isinstance(configured, list) else []
         updated = update(folders)
         if updated == folders:
             return False

@@ -52,10 +52,10 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
     lines += [
         t(
             "Waiting for your answer to question {n}: {title}",
-            n=one.number,
-            title=escape_markdown(one.title),
+            n=question.number,
+            title=escape_markdown(question.title),
         )
-        for one in approvals.open_questions(tx, call.message.session_key)
+        for question in approvals.open_questions(tx, call.message.session_key)
     ]
     if call.is_owner:
         lines += [
@@ -72,7 +72,7 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
         out = chats.unreachable_chats(tx)
         if out:
             unreachable = ", ".join(
-                f"{one['chat']} ({one['reason']})" for one in out[:_MAX_UNREACHABLE]
+                f"{mapping['chat']} ({mapping['reason']})" for mapping in out[:_MAX_UNREACHABLE]
             )
             more = " …" if len(out) > _MAX_UNREACHABLE else ""
             lines.append(
@@ -84,7 +84,7 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
 def _model_line(call: CommandCall, name: str) -> str:
     """Return the model line, with the model behind a configured name such as "default"."""
     models = call.services.agent.models.known
-    entry = next((one.model for one in models if one.name == name != one.model), None)
+    entry = next((model.model for model in models if model.name == name != model.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")
 
 
@@ -97,10 +97,10 @@ async def answer_agents(call: CommandCall) -> str:
     services = call.services
     agents = await asyncio.to_thread(services.agent.subagents.load, call.folder)
     lines = []
-    for one in list(agents.values())[:_MAX_AGENTS]:
-        summary = escape_markdown(summary_of(one)[:120])
-        where = f" ({escape_markdown(origin(one))})" if call.is_owner else ""
-        lines.append(f"- {code(one.name)}{where}: {summary}")
+    for agent in list(agents.values())[:_MAX_AGENTS]:
+        summary = escape_markdown(summary_of(agent)[:120])
+        where = f" ({escape_markdown(origin(agent))})" if call.is_owner else ""
+        lines.append(f"- {code(agent.name)}{where}: {summary}")
     if len(agents) > _MAX_AGENTS:
         lines.append(t("… and {found} more: `kore agents list`", found=len(agents) - _MAX_AGENTS))
     return "\n".join([*lines, "", t("Ask me to give one of them a task.")])
@@ -131,7 +131,12 @@ def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
 @chat_command("deny", "deny what I ask, and say why", group=PERMISSIONS, position=40, at_once=True)
 def answer_help(call: CommandCall, tx: Transaction) -> str:
     return "\n\n".join(
-        "\n".join([f"**{t(group)}**", *(f"/{one.name} - {t(one.summary)}" for one in commands)])
+        "\n".join(
+            [
+                f"**{t(group)}**",
+                *(f"/{command.name} - {t(command.summary)}" for command in commands),
+            ]
+        )
         for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
         if group is not None
     )
@@ -147,9 +152,9 @@ def answer_tools(call: CommandCall, tx: Transaction) -> str:
     """List the tools of the agent that answers this message."""
     speaks, tools = profile_for(call.message), call.services.agent.toolbox.specs()
     lines = [
-        f"- {code(one.name)}: {escape_markdown(beginning(one.description))}"
-        for one in tools
-        if speaks is None or speaks.chooses(one.name)
+        f"- {code(tool.name)}: {escape_markdown(beginning(tool.description))}"
+        for tool in tools
+        if speaks is None or speaks.chooses(tool.name)
     ]
     return "\n".join([*lines, "", t("`/mode` sets what runs without asking.")])
 

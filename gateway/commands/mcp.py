@@ -19,7 +19,7 @@ async def answer_mcp(call: CommandCall) -> str:
     word, _, rest = call.argument.partition(" ")
     name, _, address = rest.strip().partition(" ")
     if word in ("", "list"):
-        return "\n".join(_server_line(servers, one) for one in servers.names)
+        return "\n".join(_server_line(servers, text) for text in servers.names)
     if word not in ("login", "logout") or not name:
         return t("`/mcp login NAME`, `/mcp login NAME ADDRESS`, `/mcp logout NAME`.")
     message = call.message

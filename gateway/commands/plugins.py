@@ -49,9 +49,9 @@ def _list(plugins: dict[str, InstalledPlugin]) -> str:
     if not plugins:
         return t("There are no plugins. `kore plugin install` adds one on Kore's machine.")
     return "\n".join(
-        f"- {code(one.name)} {escape_markdown(one.version)} ({state_of(one)}): "
-        f"{escape_markdown(one.description[:_SUMMARY_CHARS])}"
-        for one in plugins.values()
+        f"- {code(plugin.name)} {escape_markdown(plugin.version)} ({state_of(plugin)}): "
+        f"{escape_markdown(plugin.description[:_SUMMARY_CHARS])}"
+        for plugin in plugins.values()
     )
 
 

@@ -227,7 +227,7 @@ async def answer_agent(call: CommandCall) -> str:
         session_choices = await services.database.transact(choices.load, call.session)
         own = session_choices.get(choices.AGENT)
     now_chosen = code(own or audience.agent or MAIN)
-    names = ", ".join(code(one) for one in (MAIN, *list(agents)[:_MAX_AGENTS]))
+    names = ", ".join(code(agent) for agent in (MAIN, *list(agents)[:_MAX_AGENTS]))
     if not name:
         return t(
             "{agent} answers here. `/agent NAME` changes it: {names}.",
@@ -283,7 +283,7 @@ def answer_queue(call: CommandCall, tx: Transaction) -> str:
     name = call.argument.casefold()
     if not name:
         return "\n".join([*_waiting_lines(call, tx), "", *_queue_mode_lines(mode)])
-    new_mode = next((one for one in get_args(QueueMode) if one == name), None)
+    new_mode = next((argument for argument in get_args(QueueMode) if argument == name), None)
     if new_mode is None:
         names = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
         return t(
@@ -381,7 +381,7 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
         return t("The terminal always shows the steps; `/verbose` is for chats.")
     session_level = _choices_of(call, tx).get(choices.TRACE)
     name = call.argument.casefold()
-    level = next((one for one in get_args(Trace) if one == name), None)
+    level = next((argument for argument in get_args(Trace) if argument == name), None)
     if level is None:
         head = t(
             "Detail below answers: `{level}`. `/verbose NAME` changes it:",
@@ -414,8 +414,8 @@ async def answer_style(call: CommandCall) -> str:
         if not styles:
             return t("There are no output styles. `output-styles/NAME.md` in Kore's folder is one.")
         lines = [
-            f"- {code(one.name)}: {escape_markdown(one.description)}"
-            for one in list(styles.values())[:_MAX_NAMES]
+            f"- {code(item.name)}: {escape_markdown(item.description)}"
+            for item in list(styles.values())[:_MAX_NAMES]
         ]
         current = code(choice or _OFF)
         head = t("Output style: {style}. `/style NAME` changes it, `/style off`:", style=current)

@@ -30,7 +30,7 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
         return _kill(call, session or "", name.strip())
     subagents = store.latest(tx, call.message.session_key, _MAX_SUBAGENTS)
     subagent_lines = list(_subagent_lines(call, subagents))
-    if any(one.state == "running" for one in subagents):
+    if any(subagent.state == "running" for subagent in subagents):
         subagent_lines.append(t("`/stop NUMBER` stops a sub-agent; `/stop` stops everything."))
     if not tasks:
         nothing = t("No background tasks in this conversation.")
@@ -44,13 +44,13 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
 
 def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Iterator[str]:
     """Yield lines about this chat's sub-agents: running ones, and the latest ended ones."""
-    for one in subagents:
-        took = (one.ended_at or call.now) - one.asked_at
-        state = t(_STATES.get(one.state, one.state))
-        if one.is_background:
+    for subagent in subagents:
+        took = (subagent.ended_at or call.now) - subagent.asked_at
+        state = t(_STATES.get(subagent.state, subagent.state))
+        if subagent.is_background:
             state = t("{state} in the background", state=state)
-        name = f"{escape_markdown(one.agent)} ({one.id})"
-        yield f"- {name} {_title(one.title)}: {state}, {took:.0f} s"
+        name = f"{escape_markdown(subagent.agent)} ({subagent.id})"
+        yield f"- {name} {_title(subagent.title)}: {state}, {took:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:

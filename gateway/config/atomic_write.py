@@ -94,7 +94,7 @@ def remove_unfinished(folder: Path, name: str | None = None) -> None:
         rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.new", re.DOTALL
     )
     with suppress(OSError):
-        for left in [one for one in os.listdir(folder) if pattern.fullmatch(one)]:
+        for left in [text for text in os.listdir(folder) if pattern.fullmatch(text)]:
             with suppress(OSError):
                 _remove_abandoned(folder / left)
 

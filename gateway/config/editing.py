@@ -67,7 +67,7 @@ def path_of(key: str, content: Any, *, ours: bool) -> Path_:
         _check_known(path)
     for n, part in enumerate(path):
         if isinstance(content, list) and not part.isdecimal():
-            names = [_name(one) for one in content]
+            names = [_name(item) for item in content]
             if part not in names:
                 entry_names = tuple(filter(None, names))
                 more = guess(part, entry_names) if entry_names else ""

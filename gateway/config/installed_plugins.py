@@ -90,7 +90,8 @@ class InstalledPlugins:
         path = self.folder / FILE
         try:
             return {
-                str(one["name"]): _plugin(one) for one in json.loads(path.read_bytes())["plugins"]
+                str(plugin["name"]): _plugin(plugin)
+                for plugin in json.loads(path.read_bytes())["plugins"]
             }
         except FileNotFoundError:
             return {}
@@ -100,7 +101,7 @@ class InstalledPlugins:
             ) from None
 
     def enabled(self) -> list[InstalledPlugin]:
-        return [one for one in self.load().values() if one.is_enabled]
+        return [plugin for plugin in self.load().values() if plugin.is_enabled]
 
     def places(self, kind: str) -> list[tuple[str, Path]]:
         """Return the folders of a kind of all enabled plugins, each with its plugin's name.
@@ -108,27 +109,27 @@ class InstalledPlugins:
         Kinds are skills, commands and agents.
         """
         return [
-            (one.name, self.folder / one.folder / place)
-            for one in self.enabled()
-            for place in getattr(one, kind)
+            (plugin.name, self.folder / plugin.folder / place)
+            for plugin in self.enabled()
+            for place in getattr(plugin, kind)
         ]
 
     def hooks(self) -> list[HookSource]:
         """Return the hooks of all enabled plugins."""
         sources = []
-        for one in self.enabled():
-            if one.hooks:
-                origin = t("plugin {name}", name=one.name)
-                table, _ = hooks_in({"hooks": one.hooks}, origin)
-                variables = {name[2:-1]: value for name, value in self._roots(one).items()}
+        for plugin in self.enabled():
+            if plugin.hooks:
+                origin = t("plugin {name}", name=plugin.name)
+                table, _ = hooks_in({"hooks": plugin.hooks}, origin)
+                variables = {name[2:-1]: value for name, value in self._roots(plugin).items()}
                 # Without secrets, because the variables of a hook become part of its command line.
-                variables |= _variables(one.options)
+                variables |= _variables(plugin.options)
                 sources.append(HookSource(origin, table, variables, is_own=False))
         return sources
 
     def hook_folders(self) -> tuple[Path, ...]:
         """Return the copies of enabled plugins that have hooks."""
-        return tuple(self.folder / one.folder for one in self.enabled() if one.hooks)
+        return tuple(self.folder / plugin.folder for plugin in self.enabled() if plugin.hooks)
 
     def _roots(self, plugin: InstalledPlugin) -> Mapping[str, str]:
         """Return the placeholders for a plugin's own folders."""
@@ -147,12 +148,12 @@ class InstalledPlugins:
         Raises `ConfigError`.
         """
         servers: dict[str, Mapping[str, Any]] = {}
-        for one in self.enabled():
-            roots, answers = self._roots(one), self._answers(one) if one.servers else {}
+        for plugin in self.enabled():
+            roots, answers = self._roots(plugin), self._answers(plugin) if plugin.servers else {}
             placeholders = {
                 f"${{user_config.{key}}}": _text(value) for key, value in answers.items()
             }
-            for name, server in one.servers.items():
+            for name, server in plugin.servers.items():
                 # Answers never become a part of shell code.
                 values = roots if _is_shell(server) else {**roots, **placeholders}
                 definition = _filled(server, values)
@@ -162,7 +163,7 @@ class InstalledPlugins:
                         _filled(own, {**roots, **placeholders}) if isinstance(own, Mapping) else {}
                     )
                     definition = {**definition, "env": {**_variables(answers), **env}}
-                servers[_server_name(one.name, name)] = definition
+                servers[_server_name(plugin.name, name)] = definition
         return servers
 
     def language_servers(self) -> dict[str, tuple[Path, Mapping[str, Any]]]:
@@ -171,12 +172,12 @@ class InstalledPlugins:
         Each has the plugin's copy and its description of the server.
         """
         return {
-            _server_name(one.name, name): (
-                self.folder / one.folder,
-                _filled(server, self._roots(one)),
+            _server_name(plugin.name, name): (
+                self.folder / plugin.folder,
+                _filled(server, self._roots(plugin)),
             )
-            for one in self.enabled()
-            for name, server in one.languages.items()
+            for plugin in self.enabled()
+            for name, server in plugin.languages.items()
             if isinstance(server, Mapping)
         }
 
@@ -186,12 +187,12 @@ class InstalledPlugins:
         Raises `ConfigError`.
         """
         reaches: dict[str, ArgumentReach] = {}
-        for one in self.enabled():
-            answers = self._answers(one).values() if one.servers else ()
-            data = self.folder / "data" / one.name
+        for plugin in self.enabled():
+            answers = self._answers(plugin).values() if plugin.servers else ()
+            data = self.folder / "data" / plugin.name
             places = (data, *(Path(each) for each in map(str, answers) if each.startswith("/")))
-            reach = ArgumentReach(self.folder / one.folder, places)
-            reaches |= {_server_name(one.name, name): reach for name in one.servers}
+            reach = ArgumentReach(self.folder / plugin.folder, places)
+            reaches |= {_server_name(plugin.name, name): reach for name in plugin.servers}
         return reaches
 
     def _answers(self, plugin: InstalledPlugin) -> Mapping[str, Any]:
@@ -235,7 +236,7 @@ def _is_shell(server: Mapping[str, Any]) -> bool:
 
 
 def _plugin(row: Mapping[str, Any]) -> InstalledPlugin:
-    names = {one.name for one in fields(InstalledPlugin)}
+    names = {attribute.name for attribute in fields(InstalledPlugin)}
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in row.items()
@@ -253,5 +254,5 @@ def _filled(value: Any, roots: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
         return {key: _filled(one, roots) for key, one in value.items()}
     if isinstance(value, Sequence):
-        return [_filled(one, roots) for one in value]
+        return [_filled(item, roots) for item in value]
     return value

@@ -95,7 +95,7 @@ def section_in(annotation: Any) -> type[Section] | None:
 
 def own_setting(info: FieldInfo) -> Setting:
     """Return the annotation of a field itself, without what it inherits."""
-    return next((one for one in info.metadata if isinstance(one, Setting)), _UNANNOTATED)
+    return next((item for item in info.metadata if isinstance(item, Setting)), _UNANNOTATED)
 
 
 def _steps(path: Sequence[str]) -> Iterator[tuple[Setting, Any]]:
@@ -125,7 +125,7 @@ def _fields(section: type[Section]) -> Iterator[FieldInfo]:
 
 def _entry(annotation: Any) -> Any:
     """Return the type of an entry of a list or a map; None for other types."""
-    arguments = [one for one in get_args(annotation) if one is not Ellipsis]
+    arguments = [argument for argument in get_args(annotation) if argument is not Ellipsis]
     return arguments[-1] if get_origin(annotation) in (tuple, dict) else None
 
 
@@ -151,11 +151,11 @@ def _annotation(key: Key) -> Any:
 def _literals(annotation: Any) -> list[str]:
     origin = get_origin(annotation)
     if origin is Literal:
-        return [str(one) for one in get_args(annotation)]
+        return [str(argument) for argument in get_args(annotation)]
     if origin is Annotated:
         return _literals(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
-        return [one for part in get_args(annotation) for one in _literals(part)]
+        return [literal for part in get_args(annotation) for literal in _literals(part)]
     return []
 
 

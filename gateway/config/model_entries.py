@@ -64,7 +64,7 @@ def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
         if lack.loc[:2] == ("model_list", n)
     }
     key = entry.api_key.get_secret_value() if entry.api_key else None
-    keys = tuple(one.get_secret_value() for one in entry.api_keys)
+    keys = tuple(api_key.get_secret_value() for api_key in entry.api_keys)
     return ModelConfig(
         name=entry.model_name,
         model=entry.model,

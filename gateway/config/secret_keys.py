@@ -150,7 +150,7 @@ def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
             return STARS
         case str() if "://" in value:  # may contain a password
             return mask_text(value)
-        case list() if path[-1:] == ("args",) and all(isinstance(one, str) for one in value):
+        case list() if path[-1:] == ("args",) and all(isinstance(item, str) for item in value):
             return starred_words(value)
         case list():
             return [masked(item, (*path, str(n))) for n, item in enumerate(value)]

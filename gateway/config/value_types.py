@@ -75,7 +75,7 @@ def _vendor_model(text: str) -> str:
 
 def _names(value: Any) -> Any:
     listed = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(one, str) and one for one in listed):
+    if not all(isinstance(item, str) and item for item in listed):
         raise ValueError(t('a name, or a list of names such as ["a", "b"]'))
     return value
 

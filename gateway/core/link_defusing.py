@@ -40,8 +40,8 @@ def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> Outb
     return OutboundPart(
         text,
         entities,
-        tuple(Button(defuse_line(one.label), one.data) for one in part.buttons),
-        tuple(_file(one) for one in part.files),
+        tuple(Button(defuse_line(button.label), button.data) for button in part.buttons),
+        tuple(_file(file) for file in part.files),
     )
 
 
@@ -55,7 +55,7 @@ def defuse_line(text: str) -> str:
 
 def plain_part(part: OutboundPart) -> OutboundPart:
     """Return the part without formatting; text in code is not a link then, either."""
-    spans = _characters(part.text, [one for one in part.entities if one.type in _CODE])
+    spans = _characters(part.text, [entity for entity in part.entities if entity.type in _CODE])
     text = part.text
     for start, end in reversed(_merge_spans(spans)):
         text = f"{text[:start]}{defuse_line(text[start:end])}{text[end:]}"
@@ -75,13 +75,13 @@ def _file(file: OutboundFile) -> OutboundFile:
 
 
 def _entities(part: OutboundPart) -> tuple[Entity, ...]:
-    looks = [one for one in part.entities if one.type in _LOOKS]
+    looks = [entity for entity in part.entities if entity.type in _LOOKS]
     text = part.text
-    for start, end in _characters(text, [one for one in looks if one.type in _CODE]):
+    for start, end in _characters(text, [look for look in looks if look.type in _CODE]):
         text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
     at = _units(part.text)
     links = [(at[start], at[end]) for start, end in _addresses(text)]
-    pieces = [piece for one in looks for piece in _outside(one, links)]
+    pieces = [piece for look in looks for piece in _outside(look, links)]
     code = [Entity("code", start, end - start) for start, end in links]
     return tuple(sorted([*pieces, *code], key=lambda one: (one.offset, -one.length)))
 
@@ -104,7 +104,8 @@ def _characters(text: str, entities: Iterable[Entity]) -> list[_Span]:
     index = {unit: number for number, unit in enumerate(_units(text))}
     last = len(text)
     return [
-        (index.get(one.offset, 0), index.get(one.offset + one.length, last)) for one in entities
+        (index.get(entity.offset, 0), index.get(entity.offset + entity.length, last))
+        for entity in entities
     ]
 
 

@@ -157,12 +157,12 @@ class MessageOptions:
         for name in ("allowed_tools", "disallowed_tools"):
             if name in data:
                 values[name] = tuple(data[name]) if isinstance(data[name], list) else ()
-        values["run"] = tuple(one for one in _list(data, "run") if isinstance(one, dict))
-        values["taint"] = tuple(one for one in _list(data, "taint") if one in get_args(Taint))
+        values["run"] = tuple(item for item in _list(data, "run") if isinstance(item, dict))
+        values["taint"] = tuple(item for item in _list(data, "taint") if item in get_args(Taint))
         values["speakers"] = tuple(
-            Sender(**_matching_fields(Sender, one))
-            for one in _list(data, "speakers")
-            if isinstance(one, dict) and isinstance(one.get("id"), str)
+            Sender(**_matching_fields(Sender, item))
+            for item in _list(data, "speakers")
+            if isinstance(item, dict) and isinstance(item.get("id"), str)
         )
         return cls(**values)
 
@@ -289,7 +289,7 @@ class InboundMessage:
         )
 
     def to_json(self) -> str:
-        media = [_values(one) for one in self.media]
+        media = [_values(attachment) for attachment in self.media]
         values = {"sender": _values(self.sender), "media": media, "options": self.options.to_json()}
         return dumps(_values(self) | values)
 
@@ -299,7 +299,7 @@ class InboundMessage:
         data = json.loads(text)
         # A later version of Kore may have stored fields that this version does not know.
         values = _matching_fields(cls, data)
-        media = tuple(Media(**_matching_fields(Media, one)) for one in data["media"])
+        media = tuple(Media(**_matching_fields(Media, attachment)) for attachment in data["media"])
         return cls(
             **{
                 **values,
@@ -324,7 +324,9 @@ def derive_report(  # noqa: PLR0913 - as `derive`
 ) -> InboundMessage:
     """Return a report of background work for all people whose `messages` began it."""
     last = messages[-1]
-    speakers = {one.sender.id: one.sender for message in messages for one in message.speakers}
+    speakers = {
+        speaker.sender.id: speaker.sender for message in messages for speaker in message.speakers
+    }
     return last.derive(
         kind,
         event_id,
@@ -333,7 +335,7 @@ def derive_report(  # noqa: PLR0913 - as `derive`
         options=replace(
             last.options.lasting,
             session=session,
-            speakers=tuple(one for one in speakers.values() if one != last.sender),
+            speakers=tuple(speaker for speaker in speakers.values() if speaker != last.sender),
             taint=taint,
         ),
         task=task,

@@ -97,7 +97,7 @@ def readable(messages: Sequence[Message]) -> str:
         pictures = [description for part in message.content if (description := _picture(part))]
         if message.role in ("user", "assistant") and (message.text or pictures):
             parts.append(f"## {'You' if message.role == 'user' else 'Kore'}")
-            parts += [f"> picture: {one}" for one in pictures]
+            parts += [f"> picture: {picture}" for picture in pictures]
             parts += [message.text] if message.text else []
         parts += [f"> {call.name} {code(call.raw)}" for call in message.tool_calls]
         if message.role == "tool" and message.is_error:
@@ -173,10 +173,10 @@ def _foreign(
 ) -> TranscriptLine:
     """Return messages in the form of the Anthropic API, as KodaX stores them."""
     accepted = (
-        one
+        acceptable
         for message in messages
         for part_message in _messages_of(message)
-        for one in _acceptable_messages(part_message)
+        for acceptable in _acceptable_messages(part_message)
     )
     return TranscriptLine(tuple(accepted), raw, seconds(facts.get(_AT)))
 
@@ -186,7 +186,9 @@ def _messages_of(message: Mapping[str, Any]) -> list[Message]:
     if role not in ("user", "assistant"):
         return []
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    items = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    items = (
+        [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+    )
     parts = tuple(part for block in items if (part := _part(block)) is not None)
     calls = tuple(_call(block) for block in items if block.get("type") == "tool_use")
     results = [_result(block) for block in items if block.get("type") == "tool_result"]
@@ -255,7 +257,7 @@ def _result(block: Mapping[str, Any]) -> Message:
     content = block.get("content")
     texts = [content] if isinstance(content, str) else []
     if isinstance(content, list):
-        texts = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
+        texts = [item["text"] for item in content if isinstance(item, dict) and "text" in item]
     text = safe_text("\n".join(map(str, texts)))
     is_error = block.get("is_error") is True
     return Message("tool", (Text(text),), (), str(block.get("tool_use_id", "")), is_error)

@@ -69,7 +69,10 @@ def _articles(messages: Sequence[Message]) -> Iterator[str]:
             continue
         who = "you" if message.role == "user" else "kore"
         results = _results(messages[at + 1 :]) if message.tool_calls else {}
-        inner = [*_parts(message), *(_call(one, results.get(one.id)) for one in message.tool_calls)]
+        inner = [
+            *_parts(message),
+            *(_call(call, results.get(call.id)) for call in message.tool_calls),
+        ]
         if not inner:
             continue
         # The replies of one turn are grouped together.
@@ -90,7 +93,7 @@ def _results(following: Sequence[Message]) -> Mapping[str | None, Message]:
     Ids are unique in a reply only; some vendors use them again in the next one.
     """
     results = takewhile(lambda one: one.role == "tool", following)
-    return {one.tool_call_id: one for one in results}
+    return {result.tool_call_id: result for result in results}
 
 
 def _parts(message: Message) -> Iterator[str]:
@@ -108,7 +111,7 @@ def _parts(message: Message) -> Iterator[str]:
 
 
 def _call(call: ToolCall, result: Message | None) -> str:
-    subject = next((str(one) for one in (call.arguments or {}).values()), "")
+    subject = next((str(argument) for argument in (call.arguments or {}).values()), "")
     line = f"<b>{_text(call.name)}</b> {_text(' '.join(subject.split())[:120])}"
     if result is not None and result.is_error:
         line += f' <span class="bad">{_text(t("failed"))}</span>'

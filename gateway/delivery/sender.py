@@ -191,7 +191,7 @@ class OutboxSender:
     def _retry_channel(self, channel: Channel) -> None:
         """Retry the failed messages of a channel whose platform responds again."""
         prefix = f"{channel.name}:{channel.account}:"
-        for lane in [one for one in self._routes if one.startswith(prefix)]:
+        for lane in [route for route in self._routes if route.startswith(prefix)]:
             if self._group is not None and lane not in self._limited:
                 self._group.create_task(self.retry_now(lane), name=f"retry of {lane}")
 

@@ -178,7 +178,7 @@ class QueuedFanout(ABC):
                 await self._filled.wait()
                 self._frames = self._cut(self._take_batch(), limit_bytes)
         # Frames built for a connection that accepted larger ones.
-        self._unsent = [one for one in self._unsent if len(one[1]) <= limit_bytes]
+        self._unsent = [item for item in self._unsent if len(item[1]) <= limit_bytes]
 
     def _take_batch(self) -> dict[Topic, list[bytes]]:
         batch: dict[Topic, list[bytes]] = {}

@@ -125,8 +125,8 @@ class MediaDownloader:
 
         async def accepted(channel: str, account: str, batch: Batch) -> None:
             await accept(channel, account, batch)
-            if any(one.media or one.album for one in batch.messages):
-                self._has_early_updates |= any(one.follows for one in batch.messages)
+            if any(message.media or message.album for message in batch.messages):
+                self._has_early_updates |= any(message.follows for message in batch.messages)
                 self.notify()
 
         return accepted

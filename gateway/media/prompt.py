@@ -14,21 +14,23 @@ _LOUD = frozenset({"voice", "audio", "video_note", "video"})
 
 def attachment_parts(messages: Sequence[InboundMessage]) -> list[Part]:
     """Return a line for each file, place or contact, and the pictures, loaded when shown."""
-    lines = "\n".join(_line(media) for one in messages for media in one.media)
+    lines = "\n".join(_line(media) for message in messages for media in message.media)
     return [*_pictures(messages), *([Context(lines)] if lines else [])]
 
 
 def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     """Return the taint of the attachments: untrusted if any may contain text of other people."""
-    strange = any(media.kind not in _OWN or media.quoted for one in messages for media in one.media)
+    strange = any(
+        media.kind not in _OWN or media.quoted for message in messages for media in message.media
+    )
     return UNTRUSTED if strange else NOTHING
 
 
 def _pictures(messages: Sequence[InboundMessage]) -> Iterator[ImageFile]:
-    for one in messages:
-        for media in one.media:
+    for message in messages:
+        for media in message.media:
             # An edit changes the caption; the picture was shown with the original message.
-            if media.digest and media.path and not (one.edited and not media.quoted):
+            if media.digest and media.path and not (message.edited and not media.quoted):
                 yield ImageFile(media.path, media.media_type or "", media.digest)
 
 

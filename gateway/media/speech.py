@@ -90,7 +90,7 @@ class SpeechService:
             return False
         if tts.replies == "private" and messages[-1].private:
             return True
-        return any(media.kind in _SPOKEN for one in messages for media in one.media)
+        return any(media.kind in _SPOKEN for message in messages for media in message.media)
 
     async def _send(self, reply: SpokenReply) -> None:
         data = await self._speak(reply.text)

@@ -49,10 +49,10 @@ def offers(
     for name in uses:
         names.setdefault(name, "named")
     for vendor in VENDORS.values():
-        if vendor.default_model and any(environ.get(one) for one in vendor.key_variables):
+        if vendor.default_model and any(environ.get(variable) for variable in vendor.key_variables):
             names.setdefault(f"{vendor.name}/{vendor.default_model}", "environment")
-    for one in local:
-        names.setdefault(f"ollama/{one}", "ollama")
+    for text in local:
+        names.setdefault(f"ollama/{text}", "ollama")
     return [
         _offer(name, source, uses.get(name, ()), configured, environ)
         for name, source in names.items()

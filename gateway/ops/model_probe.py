@@ -86,7 +86,7 @@ async def _talk(provider: Provider, config: ModelConfig, trial: ProbeResult) -> 
     if not intact:
         error = f"it called the tool, but with {call.raw[:80]!r} in place of {_WORD!r}"
         trial = replace(trial, error=error, code="bad-tool-call")
-    results = (Message("tool", (Text("pong"),), tool_call_id=one.id) for one in reply.tool_calls)
+    results = (Message("tool", (Text("pong"),), tool_call_id=item.id) for item in reply.tool_calls)
     await _reply(provider, replace(request, messages=(question, reply, *results)), began)
     return replace(trial, ok=intact, tool_call=intact, answer_s=time.monotonic() - began)
 

@@ -129,7 +129,7 @@ class ProjectChanges:
             done = reversal.carry_out(secrets.token_hex(16), request.direction, moves)
             paths = done.paths("done" if is_redo else "undone")
             text = report.describe(done, request.direction, root) or t("Done.")
-            names = [str(one.relative_to(root)) for one in paths if one.is_relative_to(root)]
+            names = [str(path.relative_to(root)) for path in paths if path.is_relative_to(root)]
             return {"text": text, "paths": names}
 
         return await _explained(lambda: file_io.in_thread(work))

@@ -110,7 +110,7 @@ class ProjectFiles:
         """
         file = self.find(self.call(place), path)
         document, data = self._read(file)
-        theirs, mine = (one.replace("\r\n", "\n") for one in (document.text, text))
+        theirs, mine = (name.replace("\r\n", "\n") for name in (document.text, text))
         return {"diff": diff(escape_line(path), theirs, mine), "digest": _digest(data)}
 
     def write_file(self, call: CallContext, path: str, text: str, digest: str) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ class _Copying:
         if not path.is_relative_to(self.root) or path in around or not path.exists():
             return False
         inner = path.relative_to(self.root)
-        return not any(_is_of_tools(one) for one in (inner, *inner.parents))
+        return not any(_is_of_tools(parent) for parent in (inner, *inner.parents))
 
     def _file(self, path: Path, relative: Path) -> None:
         self._add(path.stat().st_size)

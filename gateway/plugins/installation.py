@@ -102,7 +102,7 @@ class PluginInstaller:
         """
         manifest = review.manifest
         target = self._folder / "cache" / f"{manifest.name}-{review.digest[:16]}"
-        secret = {one.key for one in manifest.options if one.is_secret}
+        secret = {option.key for option in manifest.options if option.is_secret}
         texts = {
             secret_name(manifest.name, key): str(value)
             for key, value in (answers or {}).items()
@@ -169,14 +169,14 @@ class PluginInstaller:
         """
         options: dict[str, Value] = {}
         secrets: list[str] = []
-        for one in questions:
-            if one.is_secret:
-                if one.key in answers or (before and one.key in before.secret_options):
-                    secrets.append(one.key)
-            elif one.key in answers:
-                options[one.key] = answers[one.key]
-            elif before and one.key in before.options:
-                options[one.key] = before.options[one.key]
+        for question in questions:
+            if question.is_secret:
+                if question.key in answers or (before and question.key in before.secret_options):
+                    secrets.append(question.key)
+            elif question.key in answers:
+                options[question.key] = answers[question.key]
+            elif before and question.key in before.options:
+                options[question.key] = before.options[question.key]
         return options, tuple(secrets)
 
     def _keep(self, review: PluginReview, target: Path) -> None:
@@ -207,7 +207,9 @@ class PluginInstaller:
             plugin = _find(plugins, name)
             _check_unneeded(plugins, name)
             del plugins[name]
-            is_shared = plugin.folder in {one.folder for one in plugins.values()}
+            is_shared = plugin.folder in {
+                installed_plugin.folder for installed_plugin in plugins.values()
+            }
         if not is_shared:
             shutil.rmtree(self._folder / plugin.folder, ignore_errors=True)
         names = [secret_name(name, key) for key in plugin.secret_options]
@@ -216,7 +218,7 @@ class PluginInstaller:
 
     def missing(self, manifest: PluginManifest) -> list[str]:
         """Return required plugins that are not enabled, as NAME or NAME@MARKET."""
-        used = {one.name for one in self.installed.enabled()}
+        used = {plugin.name for plugin in self.installed.enabled()}
         return [name for name in manifest.dependencies if name.partition("@")[0] not in used]
 
     def known_answers(self, name: str) -> frozenset[str]:
@@ -276,9 +278,9 @@ class PluginInstaller:
 
 def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:
     others = [
-        one.name
-        for one in plugins.values()
-        if one.is_enabled and name in {need.partition("@")[0] for need in one.dependencies}
+        plugin.name
+        for plugin in plugins.values()
+        if plugin.is_enabled and name in {need.partition("@")[0] for need in plugin.dependencies}
     ]
     if others:
         raise PluginError(

@@ -46,16 +46,16 @@ class PluginManager:
 
     def list_plugins(self) -> Sequence[Mapping[str, Any]]:
         """Return the plugins with their parts; `rows` are label and text."""
-        return [_facts(one) for one in self._installer.installed.load().values()]
+        return [_facts(plugin) for plugin in self._installer.installed.load().values()]
 
     def list_markets(self) -> Sequence[Mapping[str, Any]]:
-        return [market_facts(one) for one in self._markets.load()]
+        return [market_facts(market) for market in self._markets.load()]
 
     def search(self, words: str, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return entries of all markets that match the words; all entries for no words."""
         installed = self._installer.installed.load()
         entries = self._markets.search(words)[: max(0, min(limit, _MOST_ENTRIES))]
-        return [_entry(one, installed) for one in entries]
+        return [_entry(entry, installed) for entry in entries]
 
     def look_at(self, source: str, ref: str, *, is_update: bool) -> Mapping[str, Any]:
         """Fetch a plugin and show it without keeping it. Raises `PluginError`."""
@@ -139,7 +139,8 @@ class PluginManager:
             "is_current": before is not None and before.digest == review.digest,
             "needs": self._needs(review),
             "options": [
-                {**asdict(one), "is_known": one.key in answered} for one in manifest.options
+                {**asdict(option), "is_known": option.key in answered}
+                for option in manifest.options
             ],
         }
 

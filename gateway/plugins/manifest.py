@@ -146,17 +146,20 @@ def _inside(folder: Path, name: str, kind: str) -> str:
 
 def _named_commands(commands: Mapping[str, Any]) -> tuple[list[str], bool]:
     """Return the files of named commands, and whether any command has no file."""
-    sources = [one.get("source") if isinstance(one, dict) else one for one in commands.values()]
-    files = [one for one in sources if isinstance(one, str)]
+    sources = [
+        command.get("source") if isinstance(command, dict) else command
+        for command in commands.values()
+    ]
+    files = [source for source in sources if isinstance(source, str)]
     return files, len(files) < len(sources)
 
 
 def _dependencies(value: Any) -> tuple[str, ...]:
     """Return dependencies as NAME or NAME@MARKET."""
     names = []
-    for one in value if isinstance(value, list) else [] if value is None else [value]:
+    for item in value if isinstance(value, list) else [] if value is None else [value]:
         name, market = (
-            (one.get("name"), one.get("marketplace")) if isinstance(one, dict) else (one, "")
+            (item.get("name"), item.get("marketplace")) if isinstance(item, dict) else (item, "")
         )
         if not isinstance(name, str) or not name:
             raise PluginError(t("dependencies: expected a list of names"))

@@ -138,10 +138,10 @@ class Markets:
         """Return a plugin by NAME or NAME@MARKET, and its market's folder. Raises `PluginError`."""
         plugin, _, market = name.partition("@")
         matches = [
-            (entry, one.folder)
-            for one in self.load()
-            for entry in one.entries
-            if entry.name == plugin and market in ("", one.name)
+            (entry, item.folder)
+            for item in self.load()
+            for entry in item.entries
+            if entry.name == plugin and market in ("", item.name)
         ]
         if not matches:
             raise PluginError(
@@ -198,7 +198,9 @@ def read_market(folder: Path, source: Source) -> Market:
     metadata = data.get("metadata")
     top = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
     is_own = is_local(source)
-    entries = (_entry(name, one, str(top), is_own) for one in plugins if isinstance(one, dict))
+    entries = (
+        _entry(name, plugin, str(top), is_own) for plugin in plugins if isinstance(plugin, dict)
+    )
     return Market(name, source, folder, tuple(entries))
 
 
@@ -266,5 +268,5 @@ def _searchable(entry: MarketEntry) -> str:
     words = [entry.name.replace("-", " "), entry.description, str(entry.raw.get("category") or "")]
     for key in ("keywords", "tags"):
         value = entry.raw.get(key)
-        words += [str(one) for one in value] if isinstance(value, list) else []
+        words += [str(item) for item in value] if isinstance(value, list) else []
     return " ".join(words)

@@ -67,19 +67,19 @@ def answers_of(
 
     Raises `PluginError` for an answer without a question, and for a missing required answer.
     """
-    unknown = sorted(texts.keys() - {one.key for one in options})
+    unknown = sorted(texts.keys() - {option.key for option in options})
     if unknown:
         raise PluginError(t("the plugin does not ask for {key}", key=unknown[0][:80]))
     answers: dict[str, Value] = {}
-    for one in options:
-        if text := texts.get(one.key, "").strip():
-            answers[one.key] = one.value_of(text)
-        elif one.key in before:
+    for option in options:
+        if text := texts.get(option.key, "").strip():
+            answers[option.key] = option.value_of(text)
+        elif option.key in before:
             continue
-        elif one.default is not None:
-            answers[one.key] = one.default
-        elif one.is_required:
-            raise PluginError(t("the plugin needs a value for {key}", key=one.key))
+        elif option.default is not None:
+            answers[option.key] = option.default
+        elif option.is_required:
+            raise PluginError(t("the plugin needs a value for {key}", key=option.key))
     return answers
 
 

@@ -87,7 +87,7 @@ def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
 
 def market_facts(market: "Market") -> dict[str, Any]:
     """Return a market for programs."""
-    problems = {one.name: one.problem for one in market.entries if one.problem}
+    problems = {entry.name: entry.problem for entry in market.entries if entry.problem}
     return {
         "name": market.name,
         "plugins": len(market.entries),
@@ -121,7 +121,7 @@ def _parts(plugin: PluginManifest | InstalledPlugin, files: Collection[str] = ()
         (t("skills"), several(_names(plugin.skills, files, "SKILL.md"))),
         (t("commands"), several(_names(plugin.commands, files))),
         (t("agents"), several(_names(plugin.agents, files))),
-        (t("MCP servers"), ", ".join(_server(*one) for one in plugin.servers.items())),
+        (t("MCP servers"), ", ".join(_server(*server) for server in plugin.servers.items())),
         (t("hooks"), ", ".join(_hooks(plugin.hooks))),
         (t("output styles"), several(plugin.styles)),
         (t("needs"), ", ".join(plugin.dependencies)),

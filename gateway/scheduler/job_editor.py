@@ -144,7 +144,7 @@ def find(tx: Transaction, context: JobContext, message: InboundMessage, number: 
         reachable_jobs = jobs.listed(tx, None, None)
     else:
         reachable_jobs = visible(tx, context, message)
-    job = next((one for one in reachable_jobs if one.id == number), None)
+    job = next((job for job in reachable_jobs if job.id == number), None)
     if job is None:
         raise KoreError(t("there is no job {job} here", job=number))
     if job.principal != message.principal and not context.access.is_owner(message):

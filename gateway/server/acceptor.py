@@ -80,11 +80,11 @@ class ConnectionAcceptor:
 
     def _make_room(self) -> bool:
         """Close the least important connection; return False if all belong to the owner."""
-        connection = self._ranks.least(one.transport for one in self._server.connections)
+        connection = self._ranks.least(handler.transport for handler in self._server.connections)
         if connection is not None:
             connection.abort()
             return True
-        handshake = next((one for one in self._handshakes if not one.cancelling()), None)
+        handshake = next((task for task in self._handshakes if not task.cancelling()), None)
         if handshake is not None:
             handshake.cancel()
         return handshake is not None

@@ -49,7 +49,11 @@ class ConnectionRanks:
         `connections` are in order of arrival. The oldest without a token comes first, then the
         oldest with a role's token, then the oldest with another token.
         """
-        open_ = [one for one in connections if one is not None and not one.is_closing()]
+        open_ = [
+            connection
+            for connection in connections
+            if connection is not None and not connection.is_closing()
+        ]
         first = min(open_, key=self._rank, default=None)
         return None if first is None or self._rank(first) == _ADMIN else first
 

@@ -218,8 +218,8 @@ async def _accepting(
             start(acceptor.accept(sockets))
             yield
     finally:
-        for one in sockets:
-            one.close()
+        for item in sockets:
+            item.close()
 
 
 async def _listen(address: ListenAddress) -> list[socket.socket]:
@@ -234,8 +234,8 @@ async def _listen(address: ListenAddress) -> list[socket.socket]:
             place = (place[0], sockets[0].getsockname()[1], *place[2:]) if sockets else place
             sockets.append(_listening_socket(family, kind, protocol, place))
     except OSError as exc:
-        for one in sockets:
-            one.close()
+        for item in sockets:
+            item.close()
         # The errno of a resolver error is not an operating system error number.
         number = None if isinstance(exc, socket.gaierror) else exc.errno
         raise ConfigError(

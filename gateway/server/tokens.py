@@ -178,7 +178,7 @@ class TokenFile:
         invalid.
         """
         try:
-            return next((one.role for one in self.list() if one.name == name), None)
+            return next((token.role for token in self.list() if token.name == name), None)
         except ConfigError:
             # The server reports this error to every client.
             return None

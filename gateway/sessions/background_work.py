@@ -87,18 +87,18 @@ class BackgroundWork:
         """Return the sub-agents of a session: running ones, and the latest ended ones."""
         return [
             TaskInfo(
-                f"agent-{one.id}",
+                f"agent-{subagent_task.id}",
                 "agent",
-                one.title,
-                one.state,
-                one.state == "running",
-                one.asked_at,
-                one.ended_at,
-                _last_step(tx, one.session),
-                one.agent,
-                one.session,
+                subagent_task.title,
+                subagent_task.state,
+                subagent_task.state == "running",
+                subagent_task.asked_at,
+                subagent_task.ended_at,
+                _last_step(tx, subagent_task.session),
+                subagent_task.agent,
+                subagent_task.session,
             )
-            for one in subagent_tasks.of_session(tx, session, _MOST_AGENTS)
+            for subagent_task in subagent_tasks.of_session(tx, session, _MOST_AGENTS)
         ]
 
     def lane_of_agent(self, tx: Transaction, session: str, number: str) -> str | None:

@@ -72,7 +72,7 @@ def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[
     if not rows or rows[0][0] != seq:
         return ()
     reply, *others = (message for _, _, message in rows)
-    tool_call = next((one for one in reply.tool_calls if one.id == call), None)
+    tool_call = next((item for item in reply.tool_calls if item.id == call), None)
     result = _good_result(call, others)
     if tool_call is None or result is None:
         return ()

@@ -60,13 +60,13 @@ class SessionServers:
         configured = self._configured()
         names = () if configured is None else configured.names
         all_settings = tuple(map(_settings_of, servers))
-        settings = tuple(one for one in all_settings if one.name not in names)
-        clashes = [_clash(one.name) for one in all_settings if one.name in names]
+        settings = tuple(setting for setting in all_settings if setting.name not in names)
+        clashes = [_clash(setting.name) for setting in all_settings if setting.name in names]
         if len(all_settings) > _MOST_SERVERS:
             text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
             raise KoreError(text)
-        for one in servers:
-            self._learn((*secrets_in_map(one.env), *secrets_in_map(one.headers)))
+        for server in servers:
+            self._learn((*secrets_in_map(server.env), *secrets_in_map(server.headers)))
         # Each call brings the people to ask. Homes and logs go with the servers.
         mcp_settings = McpSettings(settings, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())

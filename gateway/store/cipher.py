@@ -104,7 +104,7 @@ SEALED = (
     ),
 )
 # By `table.name`. A text sealed under another name would be lost at the next change of keys.
-SEALED_COLUMNS = {f"{one.table}.{name}": one for one in SEALED for name in one.columns}
+SEALED_COLUMNS = {f"{sealed.table}.{name}": sealed for sealed in SEALED for name in sealed.columns}
 
 
 class Cipher:

@@ -101,11 +101,11 @@ def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
 
 def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
     """Report rows that were changed outside of Kore in the log and in the audit log."""
-    for one in broken:
-        row = f"the row {one.key} of {one.table}"
+    for seal in broken:
+        row = f"the row {seal.key} of {seal.table}"
         reason = f"{row} was not written by Kore as it is, and is not used"
         log.error("%s", reason)
-        params = {"table": one.table, "key": one.key}
+        params = {"table": seal.table, "key": seal.key}
         audit_outbox.put(tx, AuditNote(time.time(), "seal", reason, params, allowed=False))
 
 
@@ -186,7 +186,7 @@ def _fits(cipher: Cipher, mark: str) -> bool:
 
 def _is_empty(tx: Transaction, tables: Collection[str]) -> bool:
     return not any(
-        tx.one(f"SELECT EXISTS (SELECT 1 FROM {one.table})")[0]
-        for one in SEALED
-        if one.table in tables
+        tx.one(f"SELECT EXISTS (SELECT 1 FROM {sealed.table})")[0]
+        for sealed in SEALED
+        if sealed.table in tables
     )

@@ -89,12 +89,12 @@ class TerminalRegistry:
             "user": pwd.getpwuid(os.geteuid()).pw_name,
             "terminals": [
                 {
-                    "id": one.id,
-                    "folder": str(one.folder),
-                    "started_at": one.started_at,
-                    "exit_code": one.exit_code,
+                    "id": terminal.id,
+                    "folder": str(terminal.folder),
+                    "started_at": terminal.started_at,
+                    "exit_code": terminal.exit_code,
                 }
-                for one in self._terminals.values()
+                for terminal in self._terminals.values()
             ],
         }
 

@@ -88,7 +88,7 @@ class Terminal:
     @property
     def _lag(self) -> int:
         """Lag of the fastest follower; a new follower has none."""
-        positions = [one.position for one in self._followers if one.position >= 0]
+        positions = [follower.position for follower in self._followers if follower.position >= 0]
         return self._last - max(positions) if positions else 0
 
     def write(self, text: str) -> None:

@@ -98,7 +98,7 @@ class CommandReports:
         self._has_pending.set()
 
     async def _tell(self, ended: _Ended) -> None:
-        commands = [one for one in ended.commands if one.is_news]
+        commands = [command for command in ended.commands if command.is_news]
         in_a_row = self._in_a_row.get(ended.session, 0)
         if not commands or in_a_row >= MOST_IN_A_ROW:
             return

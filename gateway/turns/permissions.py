@@ -125,7 +125,9 @@ class TurnPermissions:
 
         def asking() -> ApprovalContext:
             # If the turn also answers another person, the request names that person.
-            others = (one for one in _speakers(messages) if not self.access.is_owner(one))
+            others = (
+                speaker for speaker in _speakers(messages) if not self.access.is_owner(speaker)
+            )
             return ApprovalContext(
                 turn, next(others, messages[-1]), session, self.working_dir(last)
             )
@@ -266,7 +268,11 @@ class CombinedPolicy:
 
     def _ruled(self) -> list[InboundMessage]:
         """Return the messages of all senders without full access."""
-        return [one for one in _speakers(self.messages) if not self.rules.has_full_access(one)]
+        return [
+            speaker
+            for speaker in _speakers(self.messages)
+            if not self.rules.has_full_access(speaker)
+        ]
 
 
 def _full_access(options: MessageOptions) -> FullAccessPolicy:

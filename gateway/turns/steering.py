@@ -55,7 +55,10 @@ class Steering:
             # In a burst: a command comes first, or messages are not joined here.
             self._accepts_burst = not burst
             return []
-        if any(is_said(one) and not self.is_untrusted(one) for one in steered_messages.messages):
+        if any(
+            is_said(message) and not self.is_untrusted(message)
+            for message in steered_messages.messages
+        ):
             await self.database.transact(sessions.renew_bits, claim.session)
         # Before the model reads any of the messages.
         claim.messages.extend(steered_messages.messages)
@@ -64,5 +67,7 @@ class Steering:
 
     def _taint(self, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
         taint = UNTRUSTED if any(map(self.is_untrusted, messages)) else NOTHING
-        marks = [name for one in messages if one.is_report for name in one.options.taint]
+        marks = [
+            name for message in messages if message.is_report for name in message.options.taint
+        ]
         return taint | taint_of_text(",".join(marks)) | shown_taint(messages)

@@ -67,7 +67,7 @@ class RelayedEvents(EventHub):
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, []
-        self._send(EventsHint(self._number, tuple(_to_json(*one) for one in gathered)))
+        self._send(EventsHint(self._number, tuple(_to_json(*item) for item in gathered)))
 
     def _add(self, lane: str, what: WatchEvent | Mapping[str, Any]) -> None:
         self._gathered.append((lane, what))
@@ -86,9 +86,9 @@ class EventReceiver:
         self._turns: dict[str, tuple[int, ExitStack]] = {}
 
     def receive(self, hint: EventsHint) -> None:
-        for one in hint.events:
+        for event in hint.events:
             try:
-                self._show(hint.worker, one)
+                self._show(hint.worker, event)
             except (KoreError, LookupError, TypeError, ValueError, AttributeError) as exc:
                 # Sent by a newer version during an upgrade. The result is stored at the end anyway.
                 log.debug("an event of worker %d cannot be shown: %s", hint.worker, exc)

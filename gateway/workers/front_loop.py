@@ -108,14 +108,16 @@ class FrontLoop:
             **facts,
             "reaped": self._reaped_count,
             "hints_dropped": self._fanout.dropped_count
-            + sum(int(one["hints_dropped"] or 0) for one in facts["alive"]),
+            + sum(int(worker["hints_dropped"] or 0) for worker in facts["alive"]),
         }
 
     def _read_status(self, tx: Transaction) -> dict[str, Any]:
         oldest_at = open_work.oldest_at(tx)
         return {
-            "alive": [_worker_facts(one) for one in self._table.alive(tx)],
-            "ended": [_worker_facts(one) for one in self._table.ended(tx, _SHOWN_S)],
+            "alive": [_worker_facts(worker_info) for worker_info in self._table.alive(tx)],
+            "ended": [
+                _worker_facts(worker_info) for worker_info in self._table.ended(tx, _SHOWN_S)
+            ],
             "lease_s": self._lease_s,
             "lanes_waiting": len(open_work.lanes(tx)),
             "oldest_waiting_s": 0.0 if oldest_at is None else max(0.0, time.time() - oldest_at),
@@ -142,14 +144,14 @@ class FrontLoop:
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._note_look()
         self._tell_of_workers(bool(alive))
-        self._leaving &= {one.number for one in alive}
+        self._leaving &= {worker_info.number for worker_info in alive}
         self._link.room = {
-            one.number: int(one.state.get("room", 0))
-            for one in alive
-            if one.number not in self._leaving
+            worker_info.number: int(worker_info.state.get("room", 0))
+            for worker_info in alive
+            if worker_info.number not in self._leaving
         }
         self._reaped_count += len(ended)
-        self._receiver.keep_only({one.number for one in alive})
+        self._receiver.keep_only({worker_info.number for worker_info in alive})
         for number, name in ended:
             log.warning("worker %d (%s) has died: others go on with its turns", number, name)
         if ended:
@@ -171,7 +173,7 @@ class FrontLoop:
         """End connections of workers that were silent for a lease or no longer count."""
         names = {self._table.name_of(tx, number) for number in self._table.ended_with_turns(tx)}
         if not self._is_patient(time.monotonic()):
-            names |= {one.name for one in self._table.silent(tx, self._lease_s)}
+            names |= {worker_info.name for worker_info in self._table.silent(tx, self._lease_s)}
         for name in names:
             self._table.end_connections(tx, name)
 
@@ -180,9 +182,9 @@ class FrontLoop:
     ) -> tuple[list[str], list[tuple[int, str]], Sequence[WorkerInfo]]:
         is_patient = self._is_patient(time.monotonic())
         silent = () if is_patient else self._table.silent(tx, self._lease_s)
-        for one in silent:
-            self._table.end(tx, one.number)
-        ended = [(one.number, one.name) for one in silent]
+        for worker_info in silent:
+            self._table.end(tx, worker_info.number)
+        ended = [(worker_info.number, worker_info.name) for worker_info in silent]
         numbers = {number for number, _ in ended}
         # Include workers that had no time to suspend their turns.
         ended += [
@@ -197,7 +199,7 @@ class FrontLoop:
             usage.forget_reservations(tx, number)
             lanes += claims.recover(tx, number)
         self._table.forget_old(tx)
-        return [one for one in lanes if one is not None], ended, self._table.alive(tx)
+        return [lane for lane in lanes if lane is not None], ended, self._table.alive(tx)
 
     def _is_patient(self, now: float) -> bool:
         """Return whether silent workers still get time after the server was away.

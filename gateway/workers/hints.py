@@ -137,8 +137,9 @@ def decode(message: bytes) -> Hint | None:
 
 
 def _is_sound(hint: Hint) -> bool:
-    if isinstance(hint, EventsHint) and not all(isinstance(one, dict) for one in hint.events):
+    if isinstance(hint, EventsHint) and not all(isinstance(event, dict) for event in hint.events):
         return False
     return all(
-        type(getattr(hint, one.name)) is (get_origin(one.type) or one.type) for one in fields(hint)
+        type(getattr(hint, field.name)) is (get_origin(field.type) or field.type)
+        for field in fields(hint)
     )

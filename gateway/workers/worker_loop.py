@@ -158,7 +158,7 @@ class WorkerLoop:
         await self._bus.isolate()
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in lanes}
         random.shuffle(lanes)
-        for lane in [one for one in lanes if self._is_due(one, workers)][:_MOST]:
+        for lane in [text for text in lanes if self._is_due(text, workers)][:_MOST]:
             self._take(lane)
 
     def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
@@ -175,7 +175,7 @@ class WorkerLoop:
         if workers is None:
             return None, [], []
         # The front passes on the lanes beyond the limit, and these make room for them.
-        lanes = [one for one in open_work.lanes(tx, _MOST_READ) if not open_work.is_console(one)]
+        lanes = [lane for lane in open_work.lanes(tx, _MOST_READ) if not open_work.is_console(lane)]
         return workers, lanes, open_work.stopped_lanes(tx, self._number)
 
     def _receive(self, message: bytes) -> None:

@@ -205,5 +205,5 @@ async def expect_no_task_left() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
     await asyncio.sleep(0)
-    left = {one for one in asyncio.all_tasks() - before if not one.done()}
+    left = {item for item in asyncio.all_tasks() - before if not item.done()}
     assert not left

@@ -76,7 +76,7 @@ def rounds(draw: st.DrawFn, *, most: int = 6, longest: int = 1500) -> list[Messa
         for _ in range(draw(st.integers(0, 3))):
             ids = [f"c{n}" for n in range(draw(st.integers(0, 3)))]
             raw = json.dumps({"x": "y" * draw(st.integers(0, 20))})
-            planned = tuple(ToolCall(one, "tool", json.loads(raw), raw) for one in ids)
+            planned = tuple(ToolCall(id_, "tool", json.loads(raw), raw) for id_ in ids)
             messages.append(Message("assistant", (Text(text()),), planned))
-            messages += [Message("tool", (Text(text()),), (), one) for one in ids]
+            messages += [Message("tool", (Text(text()),), (), id_) for id_ in ids]
     return messages

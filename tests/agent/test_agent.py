@@ -720,7 +720,7 @@ def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
         for _ in range(20):
             agent, gate = Agent("offline/echo", workspace=tmp_path), threading.Barrier(4)
             found = [threads.submit(toolbox_id, agent, gate) for _ in range(4)]
-            assert len({one.result() for one in found}) == 1
+            assert len({item.result() for item in found}) == 1
 
 
 async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path) -> None:
@@ -736,8 +736,8 @@ async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path)
         settings = AgentSettings(project=True)
         agent, model = scripted(["done"], folder, history=history, settings=settings)
         await agent.run("hi", session="s")
-        asked = [one for one in model.requests[-1].messages if one.role == "user"][-1]
-        told.append("\n".join(one.text for one in asked.content if isinstance(one, Context)))
+        asked = [message for message in model.requests[-1].messages if message.role == "user"][-1]
+        told.append("\n".join(item.text for item in asked.content if isinstance(item, Context)))
         assert {"lsp", "outline"} < {tool.name for tool in model.requests[-1].tools}
     first, second, third = told
     assert "main.py (8 B)" in first

@@ -38,9 +38,9 @@ async def test_a_tool_reaches_the_dependencies_of_its_run(tmp_path: Path) -> Non
     agent = kore.Agent(model, workspace=tmp_path, tools=[price], deps_type=Shop)
     first = await agent.run("tea?", session="a", deps=Shop({"tea": 3}))
     second = await agent.run("tea?", session="b", deps=Shop({"tea": 4}))
-    texts = [one.messages[1].text for one in (first, second)]
+    texts = [item.messages[1].text for item in (first, second)]
     assert texts == ["3 EUR, asked in a by main", "4 EUR, asked in b by main"]
-    (spec,) = [one for one in model.requests[0].tools if one.name == "price"]
+    (spec,) = [tool for tool in model.requests[0].tools if tool.name == "price"]
     assert list(spec.parameters["properties"]) == ["article"]
 
 
@@ -67,7 +67,7 @@ async def test_a_conversation_begins_with_initial_messages(tmp_path: Path) -> No
     begin = [user("I am Ada."), assistant("Hello, Ada.")]
     await agent.run("Who am I?", session="s", initial_messages=begin)
     await agent.run("And now?", session="s", initial_messages=begin)
-    first, second = ([one.text for one in request.messages] for request in model.requests)
+    first, second = ([message.text for message in request.messages] for request in model.requests)
     assert first == ["I am Ada.", "Hello, Ada.", "Who am I?"]
     assert second == [*first, "Ada.", "And now?"]
 
@@ -107,11 +107,11 @@ async def test_many_runs_keep_order_bound_and_errors_apart(tmp_path: Path) -> No
     model = Crowd(2)
     prompts = ["a", "no", "c", "d", "no", "f"]
     done = await kore.parallel(prompts, model=model, workspace=tmp_path, limit=2)
-    assert [one and one.text for one in done.results] == ["a", None, "c", "d", None, "f"]
+    assert [result and result.text for result in done.results] == ["a", None, "c", "d", None, "f"]
     assert sorted(done.errors) == [1, 4]
     assert model.most == 2
-    assert done.usage.output == sum(one.usage.output for one in done.results if one)
-    assert len({one.session_id for one in done.results if one}) == 4
+    assert done.usage.output == sum(result.usage.output for result in done.results if result)
+    assert len({result.session_id for result in done.results if result}) == 4
     with pytest.raises(kore.ConfigError):
         done.all()
 
@@ -134,7 +134,7 @@ async def test_inputs_are_taken_only_as_they_are_needed(tmp_path: Path) -> None:
     seen: list[int] = []
     agent = kore.Agent(ScriptedProvider([look(n) for n in range(3)]), workspace=tmp_path)
     done = await agent.parallel(prompts(), limit=1)
-    assert [one.text for one in done.all()] == ["0", "1", "2"]
+    assert [item.text for item in done.all()] == ["0", "1", "2"]
     assert seen == [1, 2, 3]
 
 

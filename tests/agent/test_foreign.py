@@ -130,7 +130,7 @@ def _side_by_side(agent: Agent) -> list[str]:
         return (await agent.run("again")).text
 
     with ThreadPoolExecutor(2) as pool:
-        return [one.result() for one in [pool.submit(lambda: asyncio.run(ask())) for _ in "ab"]]
+        return [item.result() for item in [pool.submit(lambda: asyncio.run(ask())) for _ in "ab"]]
 
 
 _TWICE = """

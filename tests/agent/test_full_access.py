@@ -85,7 +85,7 @@ async def test_it_lifts_a_policy_and_keeps_its_record(tmp_path: Path) -> None:
     permissions = Permissions(DenyAll(), audit=trail)
     (text,) = await _results(tmp_path, model, approve=permissions, full_access=True)
     assert text.startswith("ran")
-    assert [(one.tool, one.allowed) for one in trail.entries] == [("exec", True)]
+    assert [(entry.tool, entry.allowed) for entry in trail.entries] == [("exec", True)]
     assert "(full-access)" in trail.entries[0].reason
 
 

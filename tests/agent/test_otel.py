@@ -35,7 +35,7 @@ class Traces:
         return sorted(self.exporter.get_finished_spans(), key=lambda one: one.start_time or 0)
 
     def span_named(self, name: str) -> ReadableSpan:
-        (span,) = [one for one in self.spans() if one.name == name]
+        (span,) = [item for item in self.spans() if item.name == name]
         return span
 
 
@@ -68,16 +68,16 @@ async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None
         result = await agent.run("what is there?", session="s")
     spans = traces.spans()
     names = ["request", "invoke_agent scout", "chat scripted", "execute_tool look", "chat scripted"]
-    assert [one.name for one in spans] == names
+    assert [span.name for span in spans] == names
     request, turn, first, tool, second = spans
     assert turn.parent is not None
     assert request.context is not None
     assert turn.parent.span_id == request.context.span_id
-    for one in (first, tool, second):
-        assert one.parent is not None
+    for item in (first, tool, second):
+        assert item.parent is not None
         assert turn.context is not None
-        assert one.parent.span_id == turn.context.span_id
-    kinds = [one.kind for one in spans[1:]]
+        assert item.parent.span_id == turn.context.span_id
+    kinds = [span.kind for span in spans[1:]]
     assert kinds == [SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.INTERNAL, SpanKind.CLIENT]
     assert dict(turn.attributes or {}) == {
         "gen_ai.operation.name": "invoke_agent",
@@ -104,7 +104,7 @@ async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None
         "gen_ai.tool.description": "Look somewhere.",
     }
     # Spans contain no text of the conversation.
-    assert "door" not in "".join(one.to_json() for one in spans)
+    assert "door" not in "".join(span.to_json() for span in spans)
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
@@ -117,11 +117,11 @@ async def test_content_is_recorded_when_it_is_asked_for(
     content = True if by == "argument" else None
     agent = agent_of(model, tmp_path, traces, content=content, instructions="Be kind.")
     await agent.run(["what?", kore.Image("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9))])
-    second = [one for one in traces.spans() if one.name.startswith("chat")][1]
+    second = [span for span in traces.spans() if span.name.startswith("chat")][1]
     asked_for = dict(second.attributes or {})
     assert "Be kind." in str(asked_for["gen_ai.system_instructions"])
     messages = json.loads(str(asked_for["gen_ai.input.messages"]))
-    assert [one["role"] for one in messages] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
     assert [part["type"] for part in messages[0]["parts"]] == ["text", "blob"]
     (part,) = messages[1]["parts"]
     assert part == {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"place": "door"}}
@@ -138,13 +138,13 @@ async def test_failures_are_marked_and_not_quoted(tmp_path: Path, traces: Traces
     model = ScriptedProvider([calls(call("look", place="nowhere")), RateLimited("secret words")])
     with pytest.raises(kore.ProviderError):
         await agent_of(model, tmp_path, traces).run("?")
-    kinds = {one.name: (one.attributes or {}).get("error.type") for one in traces.spans()}
+    kinds = {span.name: (span.attributes or {}).get("error.type") for span in traces.spans()}
     assert kinds["execute_tool look"] == "tool"
     assert kinds["invoke_agent main"] == "rate-limited"
     last = traces.spans()[-1]
     assert (last.name, last.status.status_code) == ("chat scripted", StatusCode.ERROR)
     assert (last.attributes or {})["error.type"] == "rate-limited"
-    assert "secret" not in "".join(one.to_json() for one in traces.spans())
+    assert "secret" not in "".join(span.to_json() for span in traces.spans())
 
 
 async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, traces: Traces) -> None:
@@ -155,7 +155,7 @@ async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, trac
     agent = agent_of(model, tmp_path, traces, subagents=[poet], handoffs=[billing])
     with traces.provider.get_tracer("program").start_as_current_span("request"):
         await agent.run("?")
-    by_id = {one.context.span_id: one for one in traces.spans() if one.context}
+    by_id = {span.context.span_id: span for span in traces.spans() if span.context}
 
     def above(name: str) -> str:
         parent = traces.span_named(name).parent
@@ -164,7 +164,7 @@ async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, trac
     assert above("invoke_agent poet") == "execute_tool task"
     assert above("execute_tool task") == "invoke_agent main"
     assert above("invoke_agent billing") == "request"
-    assert len({one.context.trace_id for one in traces.spans() if one.context}) == 1
+    assert len({span.context.trace_id for span in traces.spans() if span.context}) == 1
 
 
 async def test_a_vendor_goes_by_the_name_of_the_conventions(

@@ -119,7 +119,7 @@ def test_nothing_is_set_deleted_or_added() -> None:
 
 
 def test_the_tools_for_dataclasses_take_it() -> None:
-    assert [one.name for one in fields(Named)] == ["x", "y", "tags", "seen", "name"]
+    assert [item.name for item in fields(Named)] == ["x", "y", "tags", "seen", "name"]
     assert asdict(Named(1)) == {"x": 1, "y": 2, "tags": [], "seen": {}, "name": ""}
     assert replace(Named(1, name="a"), y=7) == Named(1, 7, name="a")
     match Point(3, 4):

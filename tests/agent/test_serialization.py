@@ -159,7 +159,7 @@ def test_a_message_of_a_newer_version_is_read() -> None:
     message = Message("assistant", (Thinking("hm", "sig"), Text("x")), (call,))
     data = message_to_json(message) | {"mood": "good"}
     data["content"] = [part | {"mood": "good"} for part in data["content"]]
-    data["tool_calls"] = [one | {"mood": "good"} for one in data["tool_calls"]]
+    data["tool_calls"] = [tool_call | {"mood": "good"} for tool_call in data["tool_calls"]]
     assert message_from_json(data) == message
 
 

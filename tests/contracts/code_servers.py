@@ -111,7 +111,7 @@ class CodeCalls:
 
 def known_server(name: str) -> LspServerSettings:
     """Return the settings of a server that Kore knows; skip the test if it is not installed."""
-    (server,) = (one for one in KNOWN_SERVERS if one.name == name)
+    (server,) = (item for item in KNOWN_SERVERS if item.name == name)
     if find_server_program(server, ()) is None:
         pytest.skip(f"language server {name} is not installed")
     return server
@@ -148,7 +148,7 @@ async def code_calls(folder: Path, settings: LspSettings) -> AsyncIterator[CodeC
 def only(name: str, **changes: Any) -> LspSettings:
     """Return settings with one server that Kore knows; skip the test if it is not installed."""
     server = known_server(name)
-    without = frozenset(one.name for one in KNOWN_SERVERS if one.name != server.name)
+    without = frozenset(item.name for item in KNOWN_SERVERS if item.name != server.name)
     return LspSettings(without=without, **changes)
 
 
@@ -156,7 +156,7 @@ def stand_in(*behaviours: str, **changes: Any) -> LspSettings:
     """Return settings with the fake (tests/fakes/lsp_server.py) as the only server, for .txt."""
     script = str(PROJECTS.parents[1] / "fakes" / "lsp_server.py")
     command = (sys.executable, script, *behaviours)
-    without = frozenset(one.name for one in KNOWN_SERVERS)
+    without = frozenset(item.name for item in KNOWN_SERVERS)
     server = LspServerSettings("stand-in", command, (".txt",))
     return LspSettings(servers=(server,), without=without, **changes)
 

@@ -92,7 +92,9 @@ async def main(url: str, given: Mapping[str, Any]) -> int:
         try:
             await servers.refresh("conformance")
             tools = {tool.definition.name: tool for tool in servers.mcp_tools()}
-            calls = [(one["name"], one["arguments"]) for one in given.get("toolCalls", ())]
+            calls = [
+                (toolcall["name"], toolcall["arguments"]) for toolcall in given.get("toolCalls", ())
+            ]
             calls = calls or [(name, sample(tool.parameters)) for name, tool in tools.items()]
             work = (use(tools[name], args, folder) for name, args in calls if name in tools)
             ends = await asyncio.gather(*work, return_exceptions=True)

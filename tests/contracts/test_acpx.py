@@ -78,5 +78,7 @@ async def test_a_server_that_acpx_names_is_used(acpx: str, tmp_path: Path) -> No
         options = ("--mcp-config", str(servers), "--approve-all")
         text = await run(acpx, setup, *options, "exec", "say it")
         assert "[done] end_turn" in text
-        results = [one for one in model.requests[-1].body["messages"] if one["role"] == "tool"]
+        results = [
+            message for message in model.requests[-1].body["messages"] if message["role"] == "tool"
+        ]
         assert "over here" in results[-1]["content"]

@@ -259,7 +259,7 @@ async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
 
 async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> None:
     (question,) = (
-        one for one in QUESTIONS[project_of(calls)] if one.operation == "workspace_symbols"
+        item for item in QUESTIONS[project_of(calls)] if item.operation == "workspace_symbols"
     )
     lines = await calls.lines("workspace_symbols", query=question.symbol)
     assert any(question.answer in line for line in lines), lines
@@ -292,7 +292,9 @@ async def test_what_others_change_on_the_disk_is_known(calls: CodeCalls) -> None
     path.write_text(path.read_text().replace(change.old, change.new))
     line = change.report.removeprefix(dependent).lstrip(":")
     async with asyncio.timeout(30):
-        while not any(one.startswith(line) for one in await calls.lines("diagnostics", dependent)):
+        while not any(
+            item.startswith(line) for item in await calls.lines("diagnostics", dependent)
+        ):
             await asyncio.sleep(0.1)
 
 

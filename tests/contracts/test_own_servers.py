@@ -67,7 +67,7 @@ async def test_a_server_that_wants_the_other_name_gets_it_from_its_first_refusal
     model_server.mind = strict  # type: ignore[assignment]
     for text in ("one", "two"):
         assert await reply_of(models, user(text)) == f"echo: {text}"
-    limits = [one.body.get("max_completion_tokens") for one in model_server.requests]
+    limits = [request.body.get("max_completion_tokens") for request in model_server.requests]
     assert limits == [None, 50, 50]
 
 
@@ -76,7 +76,7 @@ async def test_a_chat_template_that_fails_on_null_gets_text(
 ) -> None:
     def template(body: Mapping[str, Any]) -> ReplyScript:
         """llama.cpp: https://github.com/ggml-org/llama.cpp, `common_chat_msgs_parse_oaicompat`."""
-        if any(one.get("content") is None for one in body["messages"]):
+        if any(message.get("content") is None for message in body["messages"]):
             return refusal(500, "Failed to parse messages: content is null")
         return ReplyScript(text="fine")
 

@@ -97,7 +97,7 @@ PARTS: dict[str, tuple[Callable[[bytes], bool], tuple[str, ...]]] = {
     "prompt_cache_key": (_is_field("prompt_cache_key"), NATIVE),
     "metadata": (_is_field("metadata"), NATIVE),
 }
-ROWS = [(part, one) for part, (_, formats) in PARTS.items() for one in formats]
+ROWS = [(part, format_) for part, (_, formats) in PARTS.items() for format_ in formats]
 
 
 @dataclass

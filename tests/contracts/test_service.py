@@ -645,9 +645,11 @@ async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
 
 @covers("list_agents", "list_models", "list_commands", "call_model")
 async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
-    commands = {one["name"]: one["summary"] for one in await real_service.list_commands()}
+    commands = {
+        command["name"]: command["summary"] for command in await real_service.list_commands()
+    }
     assert commands["compact"]
-    assert "explore" in {one["name"] for one in await real_service.list_agents()}
+    assert "explore" in {agent["name"] for agent in await real_service.list_agents()}
     assert await real_service.list_models()
     call = ModelCall("default", "be brief", (user("hi"),))
     async with asyncio.timeout(DEADLINE_S), real_service.call_model(call) as events:
@@ -687,7 +689,7 @@ async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) ->
         await real_service.choose_model(session, "nothing-like-it")
     with pytest.raises(KoreError):
         await real_service.choose_mode("20990101_000000", "plan")
-    assert len([one for one in await real_service.list_models() if one["default"]]) == 1
+    assert len([model for model in await real_service.list_models() if model["default"]]) == 1
 
 
 @covers("serve_editor", "answer_editor")
@@ -718,7 +720,7 @@ async def test_servers_of_an_editor_that_fail_are_told(real_service: Service) ->
 
 @covers("list_costs", "describe_config", "read_log", "list_audit")
 async def test_what_is_written_down_is_read(real_service: Service) -> None:
-    assert [one["calls"] for one in await real_service.list_costs(2)] == [0, 0]
+    assert [cost["calls"] for cost in await real_service.list_costs(2)] == [0, 0]
     assert (await real_service.describe_config())["agent"]["model"] == "offline/echo"
     assert await real_service.read_log(5) == []
     assert await real_service.list_audit(5) == []
@@ -745,7 +747,7 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
     (entry,) = await real_service.list_folder(place, "notes")
     assert (entry["name"], entry["is_folder"], entry["size"]) == ("a.txt", False, 4)
     assert entry["changed_at"] > 0
-    folders = [one["name"] for one in await real_service.list_folder(place) if one["is_folder"]]
+    folders = [item["name"] for item in await real_service.list_folder(place) if item["is_folder"]]
     assert "notes" in folders
     changed = await real_service.write_file(place, "notes/a.txt", "two\n", made["digest"])
     assert await real_service.read_file(place, "notes/a.txt") == changed
@@ -785,11 +787,11 @@ async def test_files_are_moved_deleted_and_taken_back(real_service: Service) -> 
         with pytest.raises(KoreError):
             await real_service.delete_path(place, path)
     entries = await real_service.list_audit(50)
-    own = [one for one in entries if one["tool"] == "kore:file"]
-    operations = [one["params"]["operation"] for one in own if one["allowed"]]
+    own = [entry for entry in entries if entry["tool"] == "kore:file"]
+    operations = [item["params"]["operation"] for item in own if item["allowed"]]
     assert operations[-4:] == ["delete", "move", "write", "make folder"]
     callers = {"local user", "token contract", "token local"}
-    assert {one["params"]["who"] for one in own} <= callers
+    assert {item["params"]["who"] for item in own} <= callers
 
 
 @covers(
@@ -900,7 +902,7 @@ async def test_the_policy_is_asked_about_calls(real_service: Service) -> None:
     command = {"command": "sudo rm x; ls"}
     verdict = await real_service.check_policy("exec", command, mode="auto", channel="telegram")
     assert verdict["decision"] == "deny"
-    assert {"all", "ls", "sudo rm x"} == {one["part"] for one in verdict["verdicts"]}
+    assert {"all", "ls", "sudo rm x"} == {item["part"] for item in verdict["verdicts"]}
     new = {"path": "notes.txt", "content": "x"}
     assert (await real_service.check_policy("write_file", new))["decision"] == "allow"
     planned = await real_service.check_policy("write_file", new, mode="plan")
@@ -920,7 +922,7 @@ async def test_the_policy_is_asked_about_calls(real_service: Service) -> None:
         with pytest.raises(KoreError):
             await real_service.check_policy(tool, arguments, role)
     facts = await real_service.list_roles()
-    roles = {one["name"]: one for one in facts["roles"]}
+    roles = {role["name"]: role for role in facts["roles"]}
     assert roles["guest"]["tools"]["web_fetch"] == {"allow": True, "ask": True}
     assert facts["assigned"] == {}
 
@@ -934,7 +936,7 @@ async def test_a_setting_is_checked_and_changed(real_service: Service) -> None:
     changed = await real_service.change_setting("agent.max_iterations", "7", checked["proposal"])
     assert changed["effect"] == "restart"
     facts = await real_service.list_settings()
-    (row,) = (one for one in facts["settings"] if one["key"] == "agent.max_iterations")
+    (row,) = (setting for setting in facts["settings"] if setting["key"] == "agent.max_iterations")
     assert (row["value"], row["own"], row["from"]) == (7, 7, facts["file"])
     with pytest.raises(KoreError, match=r"agent\.max_iterations"):
         await real_service.check_setting("agent.max_iterations", "many")

@@ -85,9 +85,13 @@ async def test_details_of_reasoning_go_back_to_openrouter_alone(shop: Shop) -> N
     shop.replies = [ReplyScript(reasoning="hm", details=DETAILS, tool_calls=CALLS)]
     first = await shop.reply(user("hi"))
     await shop.reply(user("hi"), first, *results(first))
-    replies = [one for one in shop.server.requests[-1].body["messages"] if "tool_calls" in one]
+    replies = [
+        message for message in shop.server.requests[-1].body["messages"] if "tool_calls" in message
+    ]
     wanted = [DETAILED] if shop.vendor == "openrouter" else []
-    assert [one["reasoning_details"] for one in replies if "reasoning_details" in one] == wanted
+    assert [
+        reply["reasoning_details"] for reply in replies if "reasoning_details" in reply
+    ] == wanted
     assert shop.refused == 0
 
 

@@ -32,7 +32,7 @@ def objection(vendor: str, body: Body) -> ReplyScript | None:
 
 
 def _replies(body: Body) -> list[Mapping[str, Any]]:
-    return [one for one in body["messages"] if one["role"] == "assistant"]
+    return [message for message in body["messages"] if message["role"] == "assistant"]
 
 
 def _strict(body: Body) -> str | None:
@@ -88,10 +88,12 @@ def _gemini(body: Body) -> str | None:
 
 
 def _openrouter(body: Body) -> str | None:
-    if any(one.get("tool_calls") and "reasoning_details" not in one for one in _replies(body)):
+    if any(
+        reply.get("tool_calls") and "reasoning_details" not in reply for reply in _replies(body)
+    ):
         return None
-    sent = [one["reasoning_details"] for one in _replies(body) if "reasoning_details" in one]
-    return None if all(one == DETAILED for one in sent) else "Invalid signature in thinking block"
+    sent = [reply["reasoning_details"] for reply in _replies(body) if "reasoning_details" in reply]
+    return None if all(item == DETAILED for item in sent) else "Invalid signature in thinking block"
 
 
 def _never(body: Body) -> str | None:

@@ -56,12 +56,12 @@ class LongWorkLoop:
             if gateway is not None and gateway.returncode is not None:
                 gateway = await place.serve()
             if (place.work / "feature_list.json").exists():
-                assert [one["description"] for one in place.mind.features()] == FEATURES
+                assert [feature["description"] for feature in place.mind.features()] == FEATURES
         assert code == 0, f"ended with {code}"
-        assert all(one["passes"] for one in place.mind.features())
+        assert all(feature["passes"] for feature in place.mind.features())
         assert not list(place.home.glob("long/*.json"))
         _, listed = await place.run_verb("sessions", "list", "--json")
-        assert "running" not in {one["status"] for one in json.loads(listed)}, listed
+        assert "running" not in {load["status"] for load in json.loads(listed)}, listed
         if gateway is not None:
             gateway.terminate()
             await gateway.communicate()

@@ -167,9 +167,9 @@ class WorkerLoop:
                 owner = PressingOwner(self._api, self._order.seed)
                 pressing = self._group.create_task(owner.run(), name="the owner presses")
                 keeping = self._group.create_task(self._keep_front(), name="the gateway")
-                for one in self._workers:
-                    self._group.create_task(one.run(), name="a worker")
-                await self._until(lambda: all(one.is_at_work for one in self._workers))
+                for item in self._workers:
+                    self._group.create_task(item.run(), name="a worker")
+                await self._until(lambda: all(item.is_at_work for item in self._workers))
                 while self._account.kills < self._order.kills:
                     await self._ask((self._account.kills + 1) / self._order.kills)
                     await asyncio.sleep(self._chance.uniform(0, _LATEST_S))
@@ -178,31 +178,31 @@ class WorkerLoop:
                 pressing.cancel()
                 self._account.questions = len(owner.pressed)
         finally:
-            for process in (self._front, *(one.process for one in self._workers)):
+            for process in (self._front, *(item.process for item in self._workers)):
                 if process.runs:
                     process.signal(signal.SIGKILL)
                     await process.exit_code()
 
     async def _finish(self, keeping: "asyncio.Task[None]") -> None:
         """Wait for all answers, then check that every process ends as expected."""
-        await self._until(lambda: not any(one.is_disturbed for one in self._workers))
+        await self._until(lambda: not any(item.is_disturbed for item in self._workers))
         everything = {job.number for job in self._jobs}
         await self._until(lambda: self._ledger.done() >= everything)
         await self._front.idle()
-        await self._until(lambda: all(one.has_joined for one in self._workers))
+        await self._until(lambda: all(item.has_joined for item in self._workers))
         # The front gateway declares the last killed workers dead.
         await self._until(lambda: len(self._rows("worker", "id", is_ended=0)) == WORKERS)
         self._account.steered = self._steered()
-        for one in self._workers:
-            one.is_over = True
-            one.send(signal.SIGTERM)
-        await self._until(lambda: not any(one.process.runs for one in self._workers))
+        for item in self._workers:
+            item.is_over = True
+            item.send(signal.SIGTERM)
+        await self._until(lambda: not any(item.process.runs for item in self._workers))
         keeping.cancel()
         await self._front.stop()
         self._account.remains = self._remains()
-        for one in self._workers:
-            self._account.ends.update(one.ends)
-        for process in (self._front, *(one.process for one in self._workers)):
+        for item in self._workers:
+            self._account.ends.update(item.ends)
+        for process in (self._front, *(item.process for item in self._workers)):
             process.check_clean()
 
     def _remains(self) -> list[str]:
@@ -305,7 +305,9 @@ class WorkerLoop:
         free: list[KeptWorker] = []
 
         def find() -> bool:
-            free[:] = [one for one in self._workers if not one.is_disturbed and one.process.runs]
+            free[:] = [
+                item for item in self._workers if not item.is_disturbed and item.process.runs
+            ]
             return bool(free)
 
         await self._until(find)

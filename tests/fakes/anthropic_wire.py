@@ -170,7 +170,7 @@ def _about_messages(messages: list[Any]) -> str | None:
 
 def _about_last_reply(messages: list[Any]) -> str | None:
     """Return an error unless a model with a thinking budget began its turn with a thought."""
-    replies = [one["content"] for one in messages if one["role"] == "assistant"]
+    replies = [message["content"] for message in messages if message["role"] == "assistant"]
     kinds = [block["type"] for block in replies[-1]] if replies else []
     if "tool_use" in kinds and not kinds[0].endswith("thinking"):
         return f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`."

@@ -101,10 +101,10 @@ class BotFiles:
         else:
             kind = METHODS[method]
             media = [{"type": kind, "media": params.get(kind), "caption": params.get("caption")}]
-        for one in media:
-            if utf16_units(one.get("caption") or "") > CAPTION_UNITS:
+        for item in media:
+            if utf16_units(item.get("caption") or "") > CAPTION_UNITS:
                 raise bad_request("message caption is too long")
-        return [(self._taken(one, params), one.get("caption") or "") for one in media]
+        return [(self._taken(item, params), item.get("caption") or "") for item in media]
 
     def _taken(self, one: Mapping[str, Any], params: Mapping[str, Any]) -> SentFile:
         source = one["media"]

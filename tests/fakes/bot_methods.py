@@ -262,7 +262,7 @@ class BotMethods:
         message_id = integer(params, "message_id") or 0
         if self._chats.get(chat_id, message_id) is None:
             raise bad_request("message to react not found")
-        shown = [one["emoji"] for one in structure(params, "reaction") or []]
+        shown = [item["emoji"] for item in structure(params, "reaction") or []]
         self._chats.reactions[chat_id, message_id] = shown
         told = "".join(shown)
         self._record(Effect("setMessageReaction", chat_id, text=told, message_id=message_id))

@@ -59,7 +59,7 @@ class Editor:
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
     ) -> Any:
-        self.questions.append((tool_call, [one.option_id for one in options]))
+        self.questions.append((tool_call, [option.option_id for option in options]))
         if self.wait_at_question is not None:
             self.wait_at_question.set()
             await asyncio.Event().wait()
@@ -96,14 +96,16 @@ class Editor:
 
     def text(self) -> str:
         """Text of the model's messages."""
-        chunks = (one for one in self.updates if one.session_update == "agent_message_chunk")
-        return "".join(one.content.text for one in chunks)
+        chunks = (
+            update for update in self.updates if update.session_update == "agent_message_chunk"
+        )
+        return "".join(chunk.content.text for chunk in chunks)
 
     def calls(self) -> list[tuple[str, str | None]]:
         """Ids and states of the calls, in order."""
         kinds = ("tool_call", "tool_call_update")
-        calls = (one for one in self.updates if one.session_update in kinds)
-        return [(one.tool_call_id, one.status) for one in calls]
+        calls = (update for update in self.updates if update.session_update in kinds)
+        return [(call.tool_call_id, call.status) for call in calls]
 
     def unended_calls(self) -> list[str]:
         """Ids of the calls that are shown as pending or in progress."""

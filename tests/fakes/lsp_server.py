@@ -36,7 +36,7 @@ CHANGES: list[Any] = []
 VERSIONS: dict[str, int] = {}
 LAST_PUSHED: dict[str, Any] = {}
 REPLIES: dict[str, Any] = {}
-ENCODING = next((one for one in ("utf-8", "utf-32") if one in BEHAVIOURS), "utf-16")
+ENCODING = next((item for item in ("utf-8", "utf-32") if item in BEHAVIOURS), "utf-16")
 WORD = re.compile(r"\w+")
 
 

@@ -242,13 +242,15 @@ class ModelServer(LoopbackServer):
         return web.json_response({"object": "list", "data": data})
 
     async def _tags(self, request: web.Request) -> web.Response:
-        return web.json_response({"models": [{"name": one, "model": one} for one in self.models]})
+        return web.json_response(
+            {"models": [{"name": model, "model": model} for model in self.models]}
+        )
 
     async def _control_requests(self, request: web.Request) -> web.Response:
         """Return raw bodies, starting at number `since`."""
         asked = self.requests[int(request.query.get("since", "0")) :]
         return web.json_response(
-            [{"raw": one.raw.decode("utf-8", "replace"), "at": one.at} for one in asked]
+            [{"raw": item.raw.decode("utf-8", "replace"), "at": item.at} for item in asked]
         )
 
     async def _control_script(self, request: web.Request) -> web.Response:

@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind, _, rest = (self.headers.get("Authorization") or "").partition(" ")
         if kind != "AWS4-HMAC-SHA256":
             return "AccessDenied"
-        fields = dict(one.strip().split("=", 1) for one in rest.split(","))
+        fields = dict(part.strip().split("=", 1) for part in rest.split(","))
         key_id, day, region, service, end = fields["Credential"].split("/")
         if (key_id, service, end) != (ACCESS_KEY, "s3", "aws4_request"):
             return "InvalidAccessKeyId"

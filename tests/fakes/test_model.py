@@ -38,7 +38,7 @@ def events(raw: bytes) -> list[Any]:
     """Return the JSON of each event, with "[DONE]" as text."""
     lines = [line for line in raw.decode().splitlines() if line.startswith("data:")]
     data = [line.removeprefix("data:").strip() for line in lines]
-    return [one if one == "[DONE]" else json.loads(one) for one in data]
+    return [item if item == "[DONE]" else json.loads(item) for item in data]
 
 
 async def test_openai_client_reads_text_calls_and_usage(model_server: ModelServer) -> None:
@@ -147,7 +147,7 @@ async def test_dialects_change_the_wire(model_server: ModelServer) -> None:
 
 
 def _call_deltas(raw: bytes) -> list[dict[str, Any]]:
-    deltas = [one["choices"][0]["delta"] for one in events(raw)[:-1] if one["choices"]]
+    deltas = [event["choices"][0]["delta"] for event in events(raw)[:-1] if event["choices"]]
     return [call for delta in deltas for call in delta.get("tool_calls", ())]
 
 
@@ -177,7 +177,7 @@ async def test_reset_reaches_the_client(model_server: ModelServer, kind: Any) ->
 async def test_stream_can_end_without_an_end(model_server: ModelServer) -> None:
     model_server.script(ReplyScript(text="abcdef", breaks=Break("eof", after=2)))
     _, raw, _ = await post(model_server, stream=True)
-    assert [one["choices"][0]["delta"]["content"] for one in events(raw)] == ["", "ab"]
+    assert [event["choices"][0]["delta"]["content"] for event in events(raw)] == ["", "ab"]
 
 
 async def test_stream_can_carry_an_error_or_garbage(model_server: ModelServer) -> None:

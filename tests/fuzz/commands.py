@@ -284,7 +284,9 @@ class Range:
 
     def _changed_by(self, lines: list[str]) -> list[str]:
         parts = ["export GIT_OPTIONAL_LOCKS=0"]
-        parts += [f"timeout -s KILL {LINE_S} sh -c {shlex.quote(one)} </dev/null" for one in lines]
+        parts += [
+            f"timeout -s KILL {LINE_S} sh -c {shlex.quote(line)} </dev/null" for line in lines
+        ]
         asyncio.run(self._run("\n".join(parts)))
         self.ran += len(lines)
         after = folder_state(self._folder)

@@ -167,7 +167,7 @@ def _agents(scratch: Path) -> Callable[[str], None]:
     def check(content: str) -> None:
         found = read_definition(content.encode("utf-8", "surrogatepass"), "stem", "file")
         assert found.name
-        assert all(isinstance(one, str) for one in (found.description, found.prompt))
+        assert all(isinstance(item, str) for item in (found.description, found.prompt))
 
     return check
 

@@ -102,7 +102,7 @@ def _alter(random: Random, value: Any) -> Any:
             found[any_text(random)] = any_json(random)
         return found
     if isinstance(value, list):
-        altered = [_alter(random, one) for one in value]
+        altered = [_alter(random, item) for item in value]
         return altered * 2 if choice == 1 else altered
     if isinstance(value, str) and choice < 12:
         return any_text(random) if choice < 6 else mutate(random, (value,), ODD)

@@ -143,7 +143,7 @@ async def opened(
     events = EventHub()
     console = ConsoleChannel(events)
     api = ApiChannel(events)
-    channels: Channels = {(one.name, one.account): one for one in (platform, console, api)}
+    channels: Channels = {(item.name, item.account): item for item in (platform, console, api)}
     if isinstance(provider, Sequence):
         provider = ScriptedProvider(provider)
     models = provider if isinstance(provider, ModelPool) else ModelPool.of(provider, {})

@@ -84,7 +84,7 @@ def _of(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_of(one) for one in inner]}
+        return {"anyOf": [_of(item) for item in inner]}
     if origin is tuple:
         return {"type": "array", "items": _of(inner[0])}
     if isinstance(origin, type) and issubclass(origin, Mapping):

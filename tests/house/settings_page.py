@@ -125,7 +125,7 @@ def _layout(value: Any, indent: int = 2) -> str:
     if isinstance(value, dict):
         entries = [f"{json.dumps(key)}: {_layout(one, indent + 2)}" for key, one in value.items()]
     else:
-        entries = [_layout(one, indent + 2) for one in value]
+        entries = [_layout(item, indent + 2) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     return f"{opening}\n{inner}" + f",\n{inner}".join(entries) + f"\n{' ' * indent}{closing}"
 

@@ -193,7 +193,7 @@ class _Reader:
                     elt=elt, generators=[ast.comprehension(target=target, iter=ast.Tuple(elts=of))]
                 )
             ):
-                values = [text for one in of for text in self.read(one, around)]
+                values = [text for entry in of for text in self.read(entry, around)]
                 inner = _Reader(
                     self.names, self.tree, {**self.known_texts, ast.unparse(target): values}
                 )
@@ -207,7 +207,7 @@ class _Reader:
         for caller in callers:
             for node in ast.walk(caller):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
-                    named = [one.value for one in node.keywords if one.arg == name]
+                    named = [keyword.value for keyword in node.keywords if keyword.arg == name]
                     args = named or node.args[position : position + 1]
                     found |= {text for arg in args for text in self.read(arg, [caller])}
         return found

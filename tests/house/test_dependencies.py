@@ -29,7 +29,7 @@ def test_an_extra_is_installed_by_the_name_of_the_project() -> None:
         for wanted in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text("utf-8"))
     ]
     assert len(found) > 10
-    assert [one for one in found if one[1] not in {f"{name}[{extra}]" for extra in extras}] == []
+    assert [item for item in found if item[1] not in {f"{name}[{extra}]" for extra in extras}] == []
 
 
 def normal(name: str) -> str:
@@ -52,22 +52,24 @@ def imported_distributions() -> dict[str, str]:
     """Return each imported distribution with a module that imports it."""
     owners = packages_distributions()
     extras = project()["optional-dependencies"].values()
-    declared = {normal(one) for group in (project()["dependencies"], *extras) for one in group}
+    declared = {normal(item) for group in (project()["dependencies"], *extras) for item in group}
     found = {}
     for path in python_files(*PACKAGES):
         for name in imports(path):
             candidates = [normal(owner) for owner in owners.get(name, [name])]
             # Several distributions may share a namespace.
-            for owner in [one for one in candidates if one in declared] or candidates:
+            for owner in [
+                candidate for candidate in candidates if candidate in declared
+            ] or candidates:
                 found[owner] = str(path.relative_to(ROOT))
     return found
 
 
 def test_everything_that_is_imported_is_declared() -> None:
-    declared = {normal(one) for one in project()["dependencies"]}
+    declared = {normal(dependency) for dependency in project()["dependencies"]}
     extras = project()["optional-dependencies"]
     declared |= {
-        normal(one) for name in extras if name not in ("dev", "docs") for one in extras[name]
+        normal(item) for name in extras if name not in ("dev", "docs") for item in extras[name]
     }
     assert {
         name: path for name, path in imported_distributions().items() if name not in declared
@@ -75,15 +77,15 @@ def test_everything_that_is_imported_is_declared() -> None:
 
 
 def test_everything_that_is_declared_is_imported() -> None:
-    declared = {normal(one) for one in project()["dependencies"]}
+    declared = {normal(dependency) for dependency in project()["dependencies"]}
     # The parser's process imports its grammars by name.
     assert declared - imported_distributions().keys() == {"tree-sitter-bash"}
 
 
 def test_the_pinned_list_names_every_dependency_and_no_registry() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    assert [one for one in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", one)] == []
-    pinned = {one.split("==")[0] for one in lines}
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)] == []
+    pinned = {line.split("==")[0] for line in lines}
     extras = project()["optional-dependencies"].values()
     declared = [*project()["dependencies"], *(item for extra in extras for item in extra)]
     assert {normal(item) for item in declared} - pinned == {project()["name"]}

@@ -30,28 +30,28 @@ _SECRETS = {"POSTGRES_PASSWORD": "p", "NATS_TOKEN": "n", "KORE_STORE_KEY": "a" *
 
 def manifests() -> list[dict[str, Any]]:
     return [
-        one
+        item
         for path in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-        for one in yaml.safe_load_all(path.read_text())
+        for item in yaml.safe_load_all(path.read_text())
     ]
 
 
 def of_kind(*kinds: str) -> list[dict[str, Any]]:
-    return [one for one in manifests() if one["kind"] in kinds]
+    return [manifest for manifest in manifests() if manifest["kind"] in kinds]
 
 
 def pods() -> list[dict[str, Any]]:
-    return [one["spec"]["template"] for one in of_kind("Deployment", "StatefulSet")]
+    return [item["spec"]["template"] for item in of_kind("Deployment", "StatefulSet")]
 
 
 def kore_pods() -> list[dict[str, Any]]:
-    found = [one for one in pods() if one["spec"]["containers"][0]["image"].startswith("kore:")]
+    found = [pod for pod in pods() if pod["spec"]["containers"][0]["image"].startswith("kore:")]
     assert len(found) == 2
     return found
 
 
 def names_of(kind: str) -> set[str]:
-    return {one["metadata"]["name"] for one in of_kind(kind)}
+    return {item["metadata"]["name"] for item in of_kind(kind)}
 
 
 def kore_services() -> dict[str, Any]:
@@ -63,8 +63,8 @@ def kore_services() -> dict[str, Any]:
 
 
 def commands() -> Iterator[list[str]]:
-    for one in kore_services().values():
-        yield one["command"]
+    for service in kore_services().values():
+        yield service["command"]
     for pod in kore_pods():
         (container,) = pod["spec"]["containers"]
         assert container["command"][:2] == ["tini", "--"]
@@ -72,9 +72,9 @@ def commands() -> Iterator[list[str]]:
 
 
 def probes() -> Iterator[list[str]]:
-    for one in kore_services().values():
-        assert one["healthcheck"]["test"][0] == "CMD"
-        yield one["healthcheck"]["test"][1:]
+    for service in kore_services().values():
+        assert service["healthcheck"]["test"][0] == "CMD"
+        yield service["healthcheck"]["test"][1:]
     for pod in kore_pods():
         (container,) = pod["spec"]["containers"]
         for name in ("livenessProbe", "readinessProbe"):
@@ -123,10 +123,10 @@ async def test_every_probe_asks_for_a_page_that_there_is() -> None:
 
 
 def test_every_variable_is_one_that_something_reads() -> None:
-    names = {name for one in kore_services().values() for name in one["environment"]}
+    names = {name for service in kore_services().values() for name in service["environment"]}
     for pod in kore_pods():
         (container,) = pod["spec"]["containers"]
-        names |= {one["name"] for one in container.get("env", ())}
+        names |= {item["name"] for item in container.get("env", ())}
         # Otherwise each service of the cluster becomes a KORE_... variable.
         assert pod["spec"]["enableServiceLinks"] is False
         assert pod["spec"]["automountServiceAccountToken"] is False
@@ -146,7 +146,7 @@ def test_the_configuration_of_the_cluster_is_valid(tmp_path: Path) -> None:
     )
     assert settings.store.url == "postgresql://kore:p@postgres/kore"
     assert settings.bus.url == "nats://n@nats:4222"
-    mounts = {one["mountPath"] for pod in kore_pods() for one in _mounts(pod)}
+    mounts = {mount["mountPath"] for pod in kore_pods() for mount in _mounts(pod)}
     assert {str(settings.agent.workspace), str(settings.store.files)} <= mounts
     # Folders that the image creates, so that a new volume there belongs to the user.
     for folder in (settings.agent.workspace, settings.store.files):
@@ -157,13 +157,15 @@ def test_what_parts_name_is_there() -> None:
     for pod in pods():
         spec = pod["spec"]
         (container,) = spec["containers"]
-        volumes = {one["name"] for one in spec.get("volumes", ())}
+        volumes = {volume["name"] for volume in spec.get("volumes", ())}
         claimed = {
             claim["metadata"]["name"]
-            for one in of_kind("StatefulSet")
-            for claim in one["spec"].get("volumeClaimTemplates", ())
+            for item in of_kind("StatefulSet")
+            for claim in item["spec"].get("volumeClaimTemplates", ())
         }
-        assert {one["name"] for one in container.get("volumeMounts", ())} <= volumes | claimed
+        assert {
+            volumemount["name"] for volumemount in container.get("volumeMounts", ())
+        } <= volumes | claimed
         for volume in spec.get("volumes", ()):
             if "configMap" in volume:
                 assert volume["configMap"]["name"] in names_of("ConfigMap")
@@ -173,8 +175,8 @@ def test_what_parts_name_is_there() -> None:
     labels = [pod["metadata"]["labels"] for pod in pods()]
     budgets = of_kind("PodDisruptionBudget")
     assert len(budgets) == 2
-    for one in (*budgets, *of_kind("Deployment", "StatefulSet")):
-        assert _matches(one["spec"]["selector"]["matchLabels"], labels)
+    for budget in (*budgets, *of_kind("Deployment", "StatefulSet")):
+        assert _matches(budget["spec"]["selector"]["matchLabels"], labels)
     for service in of_kind("Service"):
         assert _matches(service["spec"]["selector"], labels)
     (listing,) = of_kind("Kustomization")
@@ -189,24 +191,24 @@ def test_compose_names_what_it_has() -> None:
         for other in one.get("depends_on", {}):
             assert "healthcheck" in COMPOSE["services"][other], name
         assert "healthcheck" in one, name
-    for one in kore_services().values():
-        paths = {volume.partition(":")[2] for volume in one["volumes"]}
-        variables: Mapping[str, Any] = one["environment"]
+    for service in kore_services().values():
+        paths = {volume.partition(":")[2] for volume in service["volumes"]}
+        variables: Mapping[str, Any] = service["environment"]
         assert {variables["KORE_AGENT_WORKSPACE"], variables["KORE_STORE_FILES"]} <= paths
-    workers = [one for one in kore_services().values() if "worker" in one["command"]]
-    assert [one["deploy"]["replicas"] for one in workers] == [2]
+    workers = [service for service in kore_services().values() if "worker" in service["command"]]
+    assert [worker["deploy"]["replicas"] for worker in workers] == [2]
 
 
 def test_nothing_is_killed_before_it_has_drained() -> None:
     least_s = STOP_S + FLUSH_S + _MARGIN_S
-    for one in kore_services().values():
-        assert int(one["stop_grace_period"].removesuffix("s")) > least_s
+    for service in kore_services().values():
+        assert int(service["stop_grace_period"].removesuffix("s")) > least_s
     for pod in kore_pods():
         assert pod["spec"]["terminationGracePeriodSeconds"] > least_s
 
 
 def test_images_are_built_here_or_have_plain_names() -> None:
-    images = {one["image"] for one in COMPOSE["services"].values()}
+    images = {service["image"] for service in COMPOSE["services"].values()}
     images |= {container["image"] for pod in pods() for container in pod["spec"]["containers"]}
     assert {name.partition(":")[0] for name in images} == {"kore", "postgres", "nats"}
 
@@ -223,9 +225,9 @@ def test_the_image_has_what_several_processes_need() -> None:
         if "==" in line
     }
     wanted = {
-        re.split(r"[\[<>=]", one)[0].lower().replace("_", "-")
+        re.split(r"[\[<>=]", item)[0].lower().replace("_", "-")
         for extra in chosen
-        for one in project["optional-dependencies"][extra]
+        for item in project["optional-dependencies"][extra]
     }
     assert wanted - pinned == set()
 
@@ -235,4 +237,4 @@ def _mounts(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _matches(selector: Mapping[str, str], labels: list[dict[str, str]]) -> bool:
-    return any(selector.items() <= one.items() for one in labels)
+    return any(selector.items() <= label.items() for label in labels)

@@ -268,7 +268,9 @@ def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
         for package in ("gateway", "agent")
         for layer in contracts[package]
     ]
-    block = next(one for one in blocks(page("architecture"), "text") if one.startswith("gateway:"))
+    block = next(
+        item for item in blocks(page("architecture"), "text") if item.startswith("gateway:")
+    )
     shown = [set(re.findall(r"\w+\b(?!:)", line)) for line in block.splitlines()]
     assert shown == [layer for layer in checked if layer]
 

@@ -46,7 +46,12 @@ def _complaint(words: list[str]) -> str:
                 return f"{parser.prog} has no {name}"
             continue
         actions = next(
-            (one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None
+            (
+                action
+                for action in parser._actions
+                if isinstance(action, argparse._SubParsersAction)
+            ),
+            None,
         )
         if actions is not None and not _is_filled_in(word):
             if word not in actions.choices:

@@ -175,7 +175,7 @@ def _calls_at_import(node: ast.AST) -> list[ast.Call]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return []
     said = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
-    inner = [one for child in ast.iter_child_nodes(node) for one in _calls_at_import(child)]
+    inner = [item for child in ast.iter_child_nodes(node) for item in _calls_at_import(child)]
     return [node, *inner] if said and isinstance(node, ast.Call) else inner
 
 

@@ -46,14 +46,14 @@ def foreign(sql: str) -> list[str]:
 
 
 def _own() -> list[Statement]:
-    return [one for one in collect(_GIVEN) if one.site.startswith(f"{_SQL}/")]
+    return [item for item in collect(_GIVEN) if item.site.startswith(f"{_SQL}/")]
 
 
 def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
     found = [
-        f"{one.place}: {FORBIDDEN[pattern]}: {one.sql}"
-        for one in _own()
-        for pattern in foreign(one.sql)
+        f"{item.place}: {FORBIDDEN[pattern]}: {item.sql}"
+        for item in _own()
+        for pattern in foreign(item.sql)
     ]
     assert found == []
 

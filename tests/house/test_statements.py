@@ -90,7 +90,7 @@ GIVEN: Given = {
     f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
     f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
     f"{_SQL}/conversations/sessions.py": {"where": _SCOPES},
-    "gateway/store/sealing.py": {"one.table": [one.table for one in SEALED]},
+    "gateway/store/sealing.py": {"sealed.table": [sealed.table for sealed in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
     f"{_SQL}/jobs.py": {
@@ -109,8 +109,8 @@ GIVEN: Given = {
         ]
     },
     "gateway/store/sqlite/rekey.py": {
-        "one.select": [one.select for one in SEALED],
-        "one.update": [one.update for one in SEALED],
+        "sealed.select": [sealed.select for sealed in SEALED],
+        "sealed.update": [sealed.update for sealed in SEALED],
     },
     f"{_SQL}/execution/subagent_tasks.py": {
         "', '.join(columns)": ["turn_id"],
@@ -190,7 +190,7 @@ def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
 
 
 def test_statements_stand_in_the_repositories_and_the_store_s_own_modules() -> None:
-    stray = [one.place for one in _all() if not one.site.startswith(_WITH_SQL)]
+    stray = [item.place for item in _all() if not item.site.startswith(_WITH_SQL)]
     assert stray == []
 
 
@@ -200,7 +200,7 @@ def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
         for path in python_files("agent", "gateway", "kore")
         for node in statements(parse(path))
         if (isinstance(node, ast.ImportFrom) and node.module == "sqlite3")
-        or (isinstance(node, ast.Import) and any(one.name == "sqlite3" for one in node.names))
+        or (isinstance(node, ast.Import) and any(item.name == "sqlite3" for item in node.names))
     }
     assert knowing
     assert all(file.startswith("gateway/store/sqlite/") for file in knowing), knowing

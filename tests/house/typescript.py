@@ -135,7 +135,7 @@ def _union(name: str, kind: Any, records: dict[str, str]) -> str:
         member = f"{cls.__name__}Event"
         members.append(member)
         records[member] = _interface(member, cls, records, f"  type: {json.dumps(cls.type)}\n")
-    return f"export type {name} =\n" + "".join(f"  | {one}\n" for one in members)
+    return f"export type {name} =\n" + "".join(f"  | {item}\n" for item in members)
 
 
 def _interface(name: str, cls: Any, records: dict[str, str], tag: str = "") -> str:

@@ -112,7 +112,7 @@ PACKAGES: dict[str, dict[str, str]] = {
         "LICENSE": "xterm/addon-fit.LICENSE",
     },
 }
-_IMPORTS = {"preact": "preact.mjs", **{one: f"{_editor_name(one)}.mjs" for one in _EDITOR}}
+_IMPORTS = {"preact": "preact.mjs", **{item: f"{_editor_name(item)}.mjs" for item in _EDITOR}}
 _IMPORT = re.compile(
     rb"""(\bfrom\s*|\bimport\s*)(["'])(%s)\2"""
     % b"|".join(map(re.escape, map(str.encode, _IMPORTS)))

@@ -127,9 +127,9 @@ async def one_shot(scenario: Scenario) -> str:
 async def stream_json(scenario: Scenario) -> str:
     lines = (await _one_shot(scenario, "stream-json")).splitlines()
     events = [json.loads(line) for line in lines]
-    (result,) = (one["result"] for one in events if one["type"] == "done")
-    messages = [message_from_json(one) for one in result["messages"]]
-    deltas = "".join(one["text"] for one in events if one["type"] == "text_delta")
+    (result,) = (event["result"] for event in events if event["type"] == "done")
+    messages = [message_from_json(message) for message in result["messages"]]
+    deltas = "".join(event["text"] for event in events if event["type"] == "text_delta")
     return "\n\n".join([deltas, result["text"], _texts_of_kore(messages)])
 
 
@@ -185,7 +185,9 @@ async def web_protocol(scenario: Scenario) -> str:
             if event["type"] == "message" and scenario.is_last(event["message"]):
                 break
         stored = await client.call("load_messages", session=session)
-        return "".join(texts) + "\n\n" + _texts_of_kore([message_from_json(one) for one in stored])
+        return (
+            "".join(texts) + "\n\n" + _texts_of_kore([message_from_json(item) for item in stored])
+        )
 
 
 async def chat_completion(scenario: Scenario) -> str:
@@ -197,7 +199,7 @@ async def chat_completion(scenario: Scenario) -> str:
 async def streamed_chat_completion(scenario: Scenario) -> str:
     async with _served(scenario) as server:
         chunks = await streamed_chunks(server, "kore", "hi")
-    return "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
 async def response(scenario: Scenario) -> str:
@@ -208,7 +210,7 @@ async def response(scenario: Scenario) -> str:
             await client.responses.create(model="kore", input="hi", extra_headers=key)
             for _ in range(2)
         ]
-        return "\n\n".join(one.output_text for one in answers)
+        return "\n\n".join(answer.output_text for answer in answers)
 
 
 async def streamed_response(scenario: Scenario) -> str:
@@ -236,8 +238,8 @@ async def exported_page(scenario: Scenario) -> str:
     links = page.split('<a href="')[1:]
     return (
         "\n".join(
-            f"[{one.partition('>')[2].partition('<')[0]}]({one.partition(chr(34))[0]})"
-            for one in links
+            f"[{link.partition('>')[2].partition('<')[0]}]({link.partition(chr(34))[0]})"
+            for link in links
         )
         + "\nDone. "
         + (CANARY if CANARY in page else "")
@@ -248,7 +250,7 @@ async def exported_lines(scenario: Scenario) -> str:
     async with _answered(scenario) as (parts, session):
         lines = [json.loads(line) for line in await parts.service.export_session(session)]
     return _texts_of_kore(
-        [message_from_json(one) for one in lines if one.get("role") == "assistant"]
+        [message_from_json(line) for line in lines if line.get("role") == "assistant"]
     )
 
 
@@ -272,4 +274,4 @@ async def _answered(scenario: Scenario) -> AsyncIterator[tuple[Parts, str]]:
 
 
 def _texts_of_kore(messages: Sequence[Message]) -> str:
-    return "\n\n".join(one.text for one in messages if one.role == "assistant")
+    return "\n\n".join(message.text for message in messages if message.role == "assistant")

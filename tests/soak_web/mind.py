@@ -33,7 +33,7 @@ def answer(body: Mapping[str, Any]) -> ReplyScript:
     last = max(n for n, one in enumerate(body["messages"]) if one["role"] == "user")
     text = person_text(body["messages"][last]).strip()
     kind, number = text.split()[0], text[text.rfind("[") :]
-    has_result = any(one["role"] == "tool" for one in body["messages"][last:])
+    has_result = any(message["role"] == "tool" for message in body["messages"][last:])
     end = f"That was {number}"
     if kind == "long":
         text = "".join(_PARAGRAPH.format(n=n) for n in range(12)) + end

@@ -282,7 +282,11 @@ class Person:
 async def stored_messages(kore: Client, session: str) -> list[tuple[str, str]]:
     """Return role and text of each message of the person and the model."""
     messages = await kore.call("load_messages", session=session)
-    return [(one["role"], _text(one)) for one in messages if one["role"] in ("user", "assistant")]
+    return [
+        (message["role"], _text(message))
+        for message in messages
+        if message["role"] in ("user", "assistant")
+    ]
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ class Report:
             *(("nodes", MOST_NODES), ("heap_mb", MOST_HEAP_MB)),
             *(("tasks", MOST_TASKS), ("sockets", MOST_SOCKETS)),
         ):
-            values = [float(getattr(one, name)) for one in self.samples]
+            values = [float(getattr(sample, name)) for sample in self.samples]
             if max(values) > most:
                 self.faults.append(f"{name}: {max(values):.1f}, at most {most}")
             quarter = len(values) // 4
@@ -181,7 +181,7 @@ class Soak:
         assert self._process is not None
         await meter.send("HeapProfiler.collectGarbage")
         answered = await meter.send("Performance.getMetrics")
-        page = {one["name"]: one["value"] for one in answered["metrics"]}
+        page = {metric["name"]: metric["value"] for metric in answered["metrics"]}
         return Sample(
             at_s,
             page["JSHeapUsedSize"] / 2**20,
@@ -207,7 +207,7 @@ class Soak:
 
         Every text must be stored once, except for copies in forks.
         """
-        sessions = [one["id"] for one in await kore.call("list_sessions", limit=100_000)]
+        sessions = [item["id"] for item in await kore.call("list_sessions", limit=100_000)]
         said: Counter[str] = Counter()
         copied: set[str] = set()
         for session in sessions:

@@ -255,7 +255,7 @@ def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool
 def _skill_tokens(conversation: Conversation) -> int:
     """Return the tokens of the conversation's skill texts, which outlast their messages."""
     attached = conversation.summary.files if conversation.summary else ()
-    texts = {one.path: one.text for one in attached if one.path.startswith(SKILL)}
+    texts = {file.path: file.text for file in attached if file.path.startswith(SKILL)}
     texts |= {f"{SKILL}{name}": text for name, text in skill_texts(conversation.messages)}
     return sum(map(estimate_text, texts.values()))
 

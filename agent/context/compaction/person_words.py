@@ -32,7 +32,7 @@ def words_limit(goal: int) -> int:
 
 def words_of(messages: Sequence[Message]) -> list[str]:
     """Return the text of each user message. Tainted messages were not written by the person."""
-    own = (one for one in messages if one.role == "user" and not one.taint)
+    own = (message for message in messages if message.role == "user" and not message.taint)
     return [text for message in own if (text := message.text.strip())]
 
 
@@ -51,10 +51,10 @@ def fit_words(words: Sequence[str], limit: int) -> tuple[str, ...]:
         return tuple(words)
     for split in (_sentences, _paragraphs, _whole):
         pieces = [split(text) for text in words]
-        sizes = [estimate_text(piece) for one in pieces for piece in one]
+        sizes = [estimate_text(piece) for item in pieces for piece in item]
         cap = level(sizes, limit - 2 * len(words))
         if cap >= _LEAST_TOKENS:
-            return tuple("".join(middle_out(piece, cap) for piece in one) for one in pieces)
+            return tuple("".join(middle_out(piece, cap) for piece in item) for item in pieces)
     return _oldest_and_newest([middle_out(text, limit // 4) for text in words], limit)
 
 
@@ -75,7 +75,7 @@ def _oldest_and_newest(words: Sequence[str], limit: int) -> tuple[str, ...]:
             break
         newest.append(text)
     # A gap from an earlier compaction is dropped or coincides with this gap.
-    return (*(one for one in oldest if one != GAP), GAP, *(w for w in newest[::-1] if w != GAP))
+    return (*(text for text in oldest if text != GAP), GAP, *(w for w in newest[::-1] if w != GAP))
 
 
 def _tokens(text: str) -> int:

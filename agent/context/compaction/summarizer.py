@@ -48,7 +48,7 @@ class Summary:
         if self.todo:
             text = f"{text}\n\n{render_prompt('summary_todo', todo=self.todo)}"
         if self.files:
-            files = "\n".join(f"== {one.path}\n{one.text}" for one in self.files)
+            files = "\n".join(f"== {file.path}\n{file.text}" for file in self.files)
             text = f"{text}\n\n{render_prompt('summary_files', files=files)}"
         if self.words:
             words = render_prompt("summary_words", words="\n---\n".join(self.words))
@@ -62,7 +62,7 @@ def summary_to_json(summary: Summary) -> dict[str, Any]:
         "text": summary.text,
         "words": list(summary.words),
         "todo": summary.todo,
-        "files": [asdict(one) for one in summary.files],
+        "files": [asdict(file) for file in summary.files],
     }
 
 
@@ -174,7 +174,7 @@ class Summariser:
     def with_words(self, text: str, leaving: DroppedMessages) -> Summary:
         """Return a summary with this text and people's earlier and newly dropped messages."""
         before = leaving.before or Summary("")
-        taint = before.taint.union(leaving.taint, *(one.taint for one in leaving.messages))
+        taint = before.taint.union(leaving.taint, *(message.taint for message in leaving.messages))
         new = [self.redactor.clean(text) for text in words_of(leaving.messages)]
         words = fit_words([*before.words, *new], words_limit(leaving.goal))
         return Summary(text, words, taint=taint)

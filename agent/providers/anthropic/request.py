@@ -199,7 +199,9 @@ def _may_think(request: ModelRequest) -> bool:
     """
     if not asks_for_thoughts(request.options) or is_adaptive(request.model):
         return True
-    last = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
+    last = next(
+        (message for message in reversed(request.messages) if message.role == "assistant"), None
+    )
     if last is None or not last.tool_calls:
         return True
     begins = next(

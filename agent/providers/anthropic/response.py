@@ -144,7 +144,7 @@ class AnthropicResponseBuilder:
 
     def _own_id(self, call_id: str, block: _Block) -> str:
         """Return the call's id, or a generated one if it is missing or already used."""
-        used_ids = {one.id for one in self._blocks.values() if one is not block}
+        used_ids = {item.id for item in self._blocks.values() if item is not block}
         if call_id and call_id not in used_ids:
             return call_id
         number = self._number()

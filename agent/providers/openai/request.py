@@ -207,7 +207,7 @@ def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
 
 
 def _details(thoughts: Sequence[Thinking]) -> list[Any]:
-    return [one for part in thoughts for one in details_of(part.signature)]
+    return [item for part in thoughts for item in details_of(part.signature)]
 
 
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _parse_tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Dete
     reader = TextToolParser()
     pieces = [*reader.feed(text), *reader.end()]
     parsed_calls = [piece for piece in pieces if isinstance(piece, ParsedCall)]
-    if not parsed_calls or any(one.name not in tools or not one.whole for one in parsed_calls):
+    if not parsed_calls or any(call.name not in tools or not call.whole for call in parsed_calls):
         return None
     first = pieces.index(parsed_calls[0])
     if any(isinstance(piece, str) and piece.strip() for piece in pieces[first:]):
@@ -92,7 +92,7 @@ def _parse_tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Dete
         for n, one in enumerate(parsed_calls)
     )
     return DetectedCalls(
-        calls, "".join(one for one in pieces[:first] if isinstance(one, str)).rstrip()
+        calls, "".join(piece for piece in pieces[:first] if isinstance(piece, str)).rstrip()
     )
 
 

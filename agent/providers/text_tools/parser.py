@@ -107,7 +107,7 @@ class TextToolParser:
             return ""
         opening = _OPENING.match(pending, 0, _LONGEST_OPENING)
         if opening is not None:
-            name = next(one for one in opening.groups()[:3] if one is not None)
+            name = next(group for group in opening.groups()[:3] if group is not None)
             rest = pending[opening.end() :]
             return self._open(name, _CLOSING, _CLOSING + rest if opening[4] else rest)
         if pending.startswith(_LEARNT):

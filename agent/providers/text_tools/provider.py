@@ -75,14 +75,14 @@ class _ReplyRewriter:
                 yield event
 
     def _take(self, pieces: Sequence[str | ParsedCall], *, cut: bool) -> Iterator[ModelEvent]:
-        for one in pieces:
-            if isinstance(one, str):
-                self._text_pieces.append(one)
-                yield TextDelta(one)
+        for piece in pieces:
+            if isinstance(piece, str):
+                self._text_pieces.append(piece)
+                yield TextDelta(piece)
                 continue
             call_id = f"call_{self._number + len(self._parsed_calls)}"
-            self._parsed_calls.append((call_id, one))
-            call = self._read(call_id, one, cut=cut)
+            self._parsed_calls.append((call_id, piece))
+            call = self._read(call_id, piece, cut=cut)
             yield ToolCallDelta(call.id, call.name, call.raw)
 
     def _reply(self, reply: Reply, *, cut: bool) -> Reply:

@@ -49,7 +49,7 @@ class FilePattern:
             raise ToolError(
                 f"A glob has 1 to {PATTERN_LIMIT_CHARS:,} characters, found {len(pattern):,}."
             )
-        self._globs = [_parts(one) for one in _alternatives(pattern)]
+        self._globs = [_parts(alternative) for alternative in _alternatives(pattern)]
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return whether a path matches; `parts` are relative to the searched folder."""

@@ -21,9 +21,9 @@ def make_private_folder(folder: Path) -> None:
     An existing folder does not change. `mkdir(mode=0o700, parents=True)` would make all but the
     last one readable by every user.
     """
-    for one in reversed((folder, *folder.parents)):
-        if not one.is_dir():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for parent in reversed((folder, *folder.parents)):
+        if not parent.is_dir():
+            parent.mkdir(mode=0o700, exist_ok=True)
 
 
 _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

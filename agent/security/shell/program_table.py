@@ -53,7 +53,9 @@ def options(text: str) -> Options:
     for part in text.split():
         if part[0] == "@":
             more = options(_read()["options"][part[1:]])
-            letters += "".join(f"{one}:" if one in more.valued else one for one in more.letters)
+            letters += "".join(
+                f"{letter}:" if letter in more.valued else letter for letter in more.letters
+            )
             words |= more.words
         elif part[0] == "-":
             words.add(part)

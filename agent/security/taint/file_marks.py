@@ -279,7 +279,7 @@ def mark_level(
         # by something else in the meantime.
         if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             levels.add("unseen")
-    return next(one for one in ("unseen", "seen", "none") if one in levels)
+    return next(literal for literal in ("unseen", "seen", "none") if literal in levels)
 
 
 def is_marked(path: Path) -> bool:

@@ -58,7 +58,9 @@ class AskUser:
             raise ToolError(
                 f"ask_user takes 1 to {MOST_QUESTIONS} questions, found {len(questions)}."
             )
-        options_by_question = [(_line(one["question"]), _options(one)) for one in questions]
+        options_by_question = [
+            (_line(question["question"]), _options(question)) for question in questions
+        ]
         text = (
             _single(*options_by_question[0])
             if len(options_by_question) == 1

@@ -160,6 +160,6 @@ def _hits_of(path: Path) -> list[tuple[int, MemoryHit]]:
 
 
 def _listing(hits: Sequence[MemoryHit], for_user: str, note: str = "") -> ToolResult:
-    text = "\n".join(f"- {one.place}: {one.text}" for one in hits)
-    taint = NOTHING.union(*(one.taint for one in hits))
+    text = "\n".join(f"- {hit.place}: {hit.text}" for hit in hits)
+    taint = NOTHING.union(*(hit.taint for hit in hits))
     return ToolResult(f"{text}{note}", for_user=for_user, taint=taint)

@@ -179,7 +179,7 @@ class Grep:
             text = lines(path) if path is not None else None
             if path is None or text is None:
                 continue
-            hits = [n for n, candidate_text in ((one.number, one.text) for one in group)
+            hits = [n for n, candidate_text in ((line.number, line.text) for line in group)
                     if 0 < n <= len(text) and text[n - 1] == candidate_text]  # fmt: skip
             if not hits:
                 continue

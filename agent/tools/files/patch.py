@@ -149,7 +149,7 @@ class ApplyPatch:
         patches = parse_patch(args["input"])
         deleted = [self._place(patch, call) for patch in patches if patch.kind == "delete"]
         deletion = await file_io.in_thread(lambda: self._scope.deletion(deleted, call))
-        await refuse_errors(self._drafts, [one.draft for one in changes], args, call)
+        await refuse_errors(self._drafts, [change.draft for change in changes], args, call)
         root = call.workspace
         return EffectPlan(
             changes=tuple(change.path for change in changes if change.before),
@@ -183,7 +183,7 @@ class ApplyPatch:
         await file_io.in_thread(save)
         async with call.changes.command(self._scope.unrecorded(call)):
             changes = await file_io.in_thread(work)
-        changed_paths = [one.path for one in changes if one.after and one.link is None]
+        changed_paths = [change.path for change in changes if change.after and change.link is None]
         remarks = [await show_change(path, call, self._views) for path in changed_paths]
         await self._drafts.after_write(drafts)
         root = call.workspace

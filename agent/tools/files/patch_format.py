@@ -200,10 +200,12 @@ class _Places:
             fitting = self._fitting(hunk.old, key)
             fits_elsewhere += [start for start in fitting if start not in fits_elsewhere]
             if hunk.at_end:
-                fitting = [one for one in fitting if one + len(hunk.old) == len(self.lines)]
+                fitting = [
+                    number for number in fitting if number + len(hunk.old) == len(self.lines)
+                ]
             if hunk.anchors:
                 fitting = sorted(
-                    {one for anchor in anchors for one in self._below(anchor, fitting, hunk)}
+                    {number for anchor in anchors for number in self._below(anchor, fitting, hunk)}
                 )
             if fitting:
                 return self._only(_nearest(fitting, hunk.numbers), which), key
@@ -244,7 +246,7 @@ class _Places:
             matching = self._matching(anchor)
             if n > 0:
                 matching = sorted(
-                    {one for above in positions for one in self._inside(above, matching)}
+                    {number for above in positions for number in self._inside(above, matching)}
                 )
             if not matching:
                 raise ToolError(
@@ -280,13 +282,15 @@ class _Places:
 
         These are around or directly below it, else in its indented block, else anywhere below.
         """
-        touching = [one for one in fitting if one <= anchor + 1 and anchor < one + len(hunk.old)]
+        touching = [
+            number for number in fitting if number <= anchor + 1 and anchor < number + len(hunk.old)
+        ]
         return touching or self._inside(anchor, fitting)
 
     def _inside(self, anchor: int, places: Iterable[int]) -> list[int]:
-        below = [one for one in places if one > anchor]
+        below = [place for place in places if place > anchor]
         end = self._block_end(anchor)
-        return [one for one in below if one < end] or below
+        return [number for number in below if number < end] or below
 
     def _block_end(self, anchor: int) -> int:
         indent = _indent(self.lines[anchor])

@@ -94,12 +94,14 @@ class WorkspaceScope:
         try:
             with os.scandir(folder) as entries:
                 names = [
-                    one.name for one in islice(entries, _SCANNED) if not is_hidden(folder, one)
+                    entry.name
+                    for entry in islice(entries, _SCANNED)
+                    if not is_hidden(folder, entry)
                 ]
         except OSError:
             names = []
         similar = close_names(name, names)
-        hint = f" Similar: {', '.join(escape_line(str(folder / one)) for one in similar)}."
+        hint = f" Similar: {', '.join(escape_line(str(folder / text)) for text in similar)}."
         return ToolError(f"{path} does not exist.{hint if similar else ''}")
 
     def memory(self, call: CallContext) -> Path:
@@ -348,6 +350,6 @@ def close_names(name: str, names: Iterable[str]) -> list[str]:
 
     present = list(names)
     stem = Path(name).stem.casefold()
-    twins = [one for one in present if Path(one).stem.casefold() == stem]
+    twins = [text for text in present if Path(text).stem.casefold() == stem]
     close = get_close_matches(name, present, 3)
     return list(dict.fromkeys([*sorted(twins), *close]))[:3]

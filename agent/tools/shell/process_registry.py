@@ -93,7 +93,9 @@ class ProcessRegistry:
                 process.is_ending = True
                 task.get_loop().call_soon_threadsafe(task.cancel)
                 return True
-        return any(one.is_ending for one in self.of(session) if str(one.number) == number)
+        return any(
+            process.is_ending for process in self.of(session) if str(process.number) == number
+        )
 
     async def end(self, session: str) -> None:
         """End and forget the processes of a session."""

@@ -147,12 +147,12 @@ class EditorAgent:
         return ListSessionsResponse(
             sessions=[
                 SessionInfo(
-                    session_id=one.id,
-                    cwd=cwd or one.folder or str(Path.cwd()),
-                    title=one.name or None,
-                    updated_at=datetime.fromtimestamp(one.last_active_at, UTC).isoformat(),
+                    session_id=session_info.id,
+                    cwd=cwd or session_info.folder or str(Path.cwd()),
+                    title=session_info.name or None,
+                    updated_at=datetime.fromtimestamp(session_info.last_active_at, UTC).isoformat(),
                 )
-                for one in await _or_error(listing)
+                for session_info in await _or_error(listing)
             ]
         )
 

@@ -79,18 +79,22 @@ def read_servers(descriptions: Sequence[Any]) -> tuple[tuple[SessionServer, ...]
     """Convert descriptions to servers; return them and the errors of invalid ones."""
     servers: dict[str, SessionServer] = {}
     failures: list[str] = []
-    for one in descriptions:
+    for description in descriptions:
         server: SessionServer | None = None
-        match one:
+        match description:
             case McpServerStdio():
-                env = {each.name: each.value for each in one.env}
-                server = SessionServer(one.name, one.command, tuple(one.args), env)
+                env = {each.name: each.value for each in description.env}
+                server = SessionServer(
+                    description.name, description.command, tuple(description.args), env
+                )
             case HttpMcpServer() | SseMcpServer():
-                headers = {each.name: each.value for each in one.headers}
-                is_sse = isinstance(one, SseMcpServer)
-                if _is_address(one.url):
-                    server = SessionServer(one.name, url=one.url, headers=headers, is_sse=is_sse)
-        name = escape_line(str(getattr(one, "name", "")))[:80]
+                headers = {each.name: each.value for each in description.headers}
+                is_sse = isinstance(description, SseMcpServer)
+                if _is_address(description.url):
+                    server = SessionServer(
+                        description.name, url=description.url, headers=headers, is_sse=is_sse
+                    )
+        name = escape_line(str(getattr(description, "name", "")))[:80]
         if server is None:
             failures.append(
                 t(

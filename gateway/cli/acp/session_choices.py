@@ -91,7 +91,9 @@ async def read_choices(service: Service, lane: str, default: PermissionMode) -> 
     status = await service.conversation_status(lane)
     listed = await service.list_models()
     model = status["model"] or _default_of(listed)
-    usable = [(str(one["name"]), str(one["model"])) for one in listed if one["model"]]
+    usable = [
+        (str(mapping["name"]), str(mapping["model"])) for mapping in listed if mapping["model"]
+    ]
     models = usable[:_MOST_MODELS]
     if model not in dict(models):
         models.insert(0, (model, dict(usable).get(model, "")))
@@ -107,4 +109,4 @@ def mode_of_value(value: Any) -> PermissionMode:
 
 
 def _default_of(models: Sequence[Mapping[str, Any]]) -> str:
-    return next((str(one["name"]) for one in models if one["default"]), "default")
+    return next((str(mapping["name"]) for mapping in models if mapping["default"]), "default")

@@ -219,16 +219,16 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {escape_for_approval(str(key)): _escaped(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(one) for one in value]
+        return [_escaped(item) for item in value]
     return escape_for_approval(value) if isinstance(value, str) else value
 
 
 def _plan(arguments: Mapping[str, Any]) -> AgentPlanUpdate:
     items = arguments.get("items")
-    entries = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+    entries = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     return acp.update_plan(
-        acp.plan_entry(str(one.get("content", "")), status=_status(one.get("status")))
-        for one in entries
+        acp.plan_entry(str(entry.get("content", "")), status=_status(entry.get("status")))
+        for entry in entries
     )
 
 

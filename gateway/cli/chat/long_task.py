@@ -259,7 +259,7 @@ def _end(worked: SessionOutcome, progress: LongTaskProgress) -> int | None:
 
 def _count_features(folder: Path) -> tuple[int, int]:
     features = features_of(folder) or ()
-    return sum(one.passes for one in features), len(features)
+    return sum(feature.passes for feature in features), len(features)
 
 
 def _all_pass(total: int, sessions: int) -> str:

@@ -76,4 +76,8 @@ def _team(names: str, folder: Path, settings: Settings, home: DataDir) -> tuple[
             t("--team: unknown agent {name!r}", name=missing[0][:80]),
             hint=t("`kore agents list` shows them"),
         )
-    return tuple(one.name for one in by_name.values() if one is not None)
+    return tuple(
+        subagent_definition.name
+        for subagent_definition in by_name.values()
+        if subagent_definition is not None
+    )

@@ -88,7 +88,7 @@ def place_of(
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
 
     def models() -> Sequence[str]:
-        return [one.name for one in offers(settings, os.environ, ())]
+        return [offer.name for offer in offers(settings, os.environ, ())]
 
     entries = {entry.model_name: entry for entry in settings.model_list}
 
@@ -116,7 +116,7 @@ def place_of(
     # The workspace is not trusted here, because a model may have written its files.
     trusted = is_in(real, origin.own[1:])
     own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
-    command_folders = [CommandFolder(one, False, True) for one in own]
+    command_folders = [CommandFolder(item, False, True) for item in own]
     command_folders += [
         CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
     ]

@@ -73,7 +73,7 @@ class ServiceConnection:
             if self.service is not service:
                 return
             now = time.monotonic()
-            self._losses = [*(one for one in self._losses if now - one < _LOSSES_WITHIN_S), now]
+            self._losses = [*(loss for loss in self._losses if now - loss < _LOSSES_WITHIN_S), now]
             if self._renew is None or len(self._losses) > _LOSSES:
                 raise lost
             self.service = await self._renew(lost, (lane,))

@@ -38,8 +38,8 @@ def start_folder(settings: Settings, home: DataDir) -> Path | None:
         return None
     # A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
     # count as a project.
-    free = [one for one in (here, *here.parents) if not _holds(one, (person, *own))]
-    top = next((one for one in free if (one / ".git").exists()), None)
+    free = [parent for parent in (here, *here.parents) if not _holds(parent, (person, *own))]
+    top = next((path for path in free if (path / ".git").exists()), None)
     if top is None and free and not _is_everybodys(here):
         return here
     return top
@@ -96,7 +96,7 @@ def _declined(home: DataDir) -> list[str]:
         folders = (read_object(home.asked_projects) or {}).get("declined", [])
     except ConfigError:
         return []
-    return [str(one) for one in folders] if isinstance(folders, list) else []
+    return [str(folder) for folder in folders] if isinstance(folders, list) else []
 
 
 def _decline(home: DataDir, folder: Path) -> None:

@@ -237,8 +237,8 @@ class ChannelSetup:
             config = {(*self.key, "enabled"): False, **{(*self.key, key): "" for key in keys}}
         else:
             accounts = self._accounts(raw)
-            entry = next((one for one in accounts if one.get("name") == self.account), {})
-            remaining = [one for one in accounts if one.get("name") != self.account]
+            entry = next((item for item in accounts if item.get("name") == self.account), {})
+            remaining = [item for item in accounts if item.get("name") != self.account]
             config = {(*self.key, "accounts"): remaining}
         references = (_REFERENCE.fullmatch(str(entry.get(key))) for key in keys)
         return ConfigChange(config, {match[1]: None for match in references if match})

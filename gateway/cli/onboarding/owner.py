@@ -119,15 +119,15 @@ async def _look_at_the_bot(
 
 
 def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
-    for one in people["asking"]:
-        if one["id"] not in reported:
-            reported.add(one["id"])
+    for person in people["asking"]:
+        if person["id"] not in reported:
+            reported.add(person["id"])
             notice = t(
                 "{name} ({id}) wrote without the link. If that is you, open the link "
                 "anyway, or run `kore pair approve CODE` with the code that the bot sent "
                 "you.",
-                name=one["name"],
-                id=one["id"],
+                name=person["name"],
+                id=person["id"],
             )
             say(f"  {notice}")
 
@@ -155,5 +155,5 @@ def show_invitation(candidate: Candidate, code: str, say: Say) -> None:
 
 def _describe_owner(people: Any) -> str:
     owner = people["owner"]
-    name = next((one["name"] for one in people["paired"] if one["id"] == owner), "")
+    name = next((person["name"] for person in people["paired"] if person["id"] == owner), "")
     return t("{name} is now the owner.", name=f"{name} ({owner})" if name else owner)

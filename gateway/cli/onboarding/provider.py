@@ -66,11 +66,15 @@ def list_choices(
     """Return the options: local servers, vendors with exported keys, then all others."""
     choices = [
         ProviderChoice(
-            t("{name} on this machine ({models})", name=one.vendor, models=_name_some(one.models)),
-            VENDORS[one.vendor],
-            one.models,
+            t(
+                "{name} on this machine ({models})",
+                name=server.vendor,
+                models=_name_some(server.models),
+            ),
+            VENDORS[server.vendor],
+            server.models,
         )
-        for one in servers
+        for server in servers
     ]
     vendors = [vendor for vendor in VENDORS.values() if vendor.default_model]
     ready = {vendor.name: _exported_variable(vendor, environ) for vendor in vendors}
@@ -80,7 +84,7 @@ def list_choices(
         if ready[v.name]
     ]
     choices += [ProviderChoice(v.name, v) for v in vendors if not ready[v.name]]
-    if all(one.vendor != _OLLAMA for one in servers):
+    if all(server.vendor != _OLLAMA for server in servers):
         label = t("{name}: local models (not running now)", name=_OLLAMA)
         usual = VENDORS[_OLLAMA].api_base
         choices.append(

@@ -58,9 +58,9 @@ def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, An
     """Return the keys that make `entry` the active model; other entries stay."""
     listed = raw.get("model_list")
     others = [
-        one
-        for one in (listed if isinstance(listed, list) else [])
-        if not (isinstance(one, dict) and one.get("model_name") == entry["model_name"])
+        item
+        for item in (listed if isinstance(listed, list) else [])
+        if not (isinstance(item, dict) and item.get("model_name") == entry["model_name"])
     ]
     return {("agent", "model"): entry["model_name"], ("model_list",): [dict(entry), *others]}
 
@@ -138,7 +138,7 @@ def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
 
 def _model(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     talk.say()
-    names = {one.name: one.model for one in model_list(place.settings)}
+    names = {model_config.name: model_config.model for model_config in model_list(place.settings)}
     current = names.get(place.settings.agent.model)
     for key in (("agent", "model"), ("model_list",)):
         plan.config.pop(key, None)

@@ -226,7 +226,9 @@ class FeedContent:
         self.entries.append(_outcome(record))
 
     def _take_approval(self, event: events.ApprovalAsked | events.ApprovalAnswered) -> None:
-        question = next((one for one in self.approvals if one.nonce == event.nonce), None)
+        question = next(
+            (approval for approval in self.approvals if approval.nonce == event.nonce), None
+        )
         if isinstance(event, events.ApprovalAsked):
             if question is None:
                 self.approvals.append(event)

@@ -64,7 +64,11 @@ class SidePanel(Vertical):
         if newest == self._calls:
             return
         self._calls = newest
-        self._changes = [one for one in newest if one.result is not None and one.result.diff]
+        self._changes = [
+            call_record
+            for call_record in newest
+            if call_record.result is not None and call_record.result.diff
+        ]
         _fill(self.query_one("#call-list", OptionList), map(_call, self._calls))
         _fill(self.query_one("#change-list", OptionList), map(_change, self._changes))
         self._read_files()

@@ -65,7 +65,7 @@ def run_agents(args: argparse.Namespace) -> int:
         print_json([facts(agent, tools) for agent in agents])
     else:
         _list(agents, tools)
-        if not all(one.trusted for one in agents):
+        if not all(subagent_definition.trusted for subagent_definition in agents):
             print(t(_HERE), file=sys.stderr)
         for path, name in catalogue.rejected.items():
             print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
@@ -75,14 +75,14 @@ def run_agents(args: argparse.Namespace) -> int:
 def _list(agents: list[SubagentDefinition], tools: list[str]) -> None:
     rows = [
         (
-            one.name,
-            _short(summary_of(one)),
-            one.model or "inherit",
-            _short(tools_in_words(one)),
-            origin(one),
-            str(len(warnings_of(one, tools)) or ""),
+            agent.name,
+            _short(summary_of(agent)),
+            agent.model or "inherit",
+            _short(tools_in_words(agent)),
+            origin(agent),
+            str(len(warnings_of(agent, tools)) or ""),
         )
-        for one in agents
+        for agent in agents
     ]
     print_table(("name", "description", "model", "tools", "from", "warnings"), rows)
 
@@ -174,13 +174,13 @@ def run_tools(args: argparse.Namespace) -> int:
         return 0
     rows = [
         (
-            one["name"],
-            one["effect"],
-            ", ".join(one["roles"]),
-            ", ".join(one["aliases"]),
-            beginning(one["description"]),
+            tool["name"],
+            tool["effect"],
+            ", ".join(tool["roles"]),
+            ", ".join(tool["aliases"]),
+            beginning(tool["description"]),
         )
-        for one in tools
+        for tool in tools
     ]
     print_table(("name", "effect", "roles", "aliases", "description"), rows)
     return 0

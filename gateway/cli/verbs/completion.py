@@ -69,7 +69,10 @@ def _points_of(
     for action in parser._actions:
         description = "" if action.help in (None, argparse.SUPPRESS) else t(str(action.help))
         if isinstance(action, argparse._SubParsersAction):
-            helps = {one.dest: t(one.help) if one.help else "" for one in action._choices_actions}
+            helps = {
+                choice.dest: t(choice.help) if choice.help else ""
+                for choice in action._choices_actions
+            }
             words |= {word: helps.get(word, "") for word in action.choices}
             for word, part in action.choices.items():
                 yield from _points_of(part, (*path, word))

@@ -63,15 +63,15 @@ def _list(jobs: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
         return
     rows = [
         (
-            str(one["id"]),
-            t(_KINDS[one["kind"]]),
-            one["title"],
-            one["rule_in_words"],
-            moment(one["next_at"]) if one["next_at"] else _state(one),
-            one["last"] or "",
-            one["lane"],
+            str(job["id"]),
+            t(_KINDS[job["kind"]]),
+            job["title"],
+            job["rule_in_words"],
+            moment(job["next_at"]) if job["next_at"] else _state(job),
+            job["last"] or "",
+            job["lane"],
         )
-        for one in jobs
+        for job in jobs
     ]
     print_table(("id", "kind", "title", "rule", "next", "last", "chat"), rows)
 

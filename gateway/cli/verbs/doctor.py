@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 def _render(check: Check, columns: int) -> str:
     """Return a check as aligned lines; `columns` is 0 without a terminal."""
     texts = [check.detail, check.fix] if check.state != "ok" and check.fix else [check.detail]
-    lines = "\n".join(f"{'':{_MARGIN}}{printable(one)}" for one in texts)
+    lines = "\n".join(f"{'':{_MARGIN}}{printable(text)}" for text in texts)
     body = wrap_paragraphs(lines, columns) if columns else lines
     mark = _MARKS[check.state]
     if columns and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":

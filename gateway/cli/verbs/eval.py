@@ -69,7 +69,7 @@ def _summary(verdicts: list[Verdict]) -> str:
         runs[verdict.case].append(verdict)
         kinds[verdict.kind or "other"].append(verdict)
     table = [
-        f"{padded(kind, 10)}{sum(one.passed for one in some):>4} of {len(some):<4}"
+        f"{padded(kind, 10)}{sum(verdict.passed for verdict in some):>4} of {len(some):<4}"
         f"{' ' * 14}{_used(some)}"
         for kind, some in sorted(kinds.items())
         if len(kinds) > 1
@@ -77,7 +77,7 @@ def _summary(verdicts: list[Verdict]) -> str:
     steady = sum(all(verdict.passed for verdict in results) for results in runs.values())
     text = f"{steady} of {len(runs)} cases passed"
     if len(ran) > len(runs):
-        text += f" every time, {sum(one.passed for one in ran)} of {len(ran)} runs"
+        text += f" every time, {sum(verdict.passed for verdict in ran)} of {len(ran)} runs"
     if skipped := len(verdicts) - len(ran):
         text += f", {skipped} skipped"
     return "\n".join([*table, f"{text}; {_totals(ran)['tokens']:,} tokens"])

@@ -149,7 +149,9 @@ async def run_until(
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
     freeze_after_start()
     async with asyncio.TaskGroup() as group:
-        work = [group.create_task(one) for one in (reloader.run(), trim_regularly(), *more)]
+        work = [
+            group.create_task(coroutine) for coroutine in (reloader.run(), trim_regularly(), *more)
+        ]
         await stopped.wait()
         for task in work:
             task.cancel()

@@ -97,7 +97,7 @@ def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
     """Print the working features and their commands; this ends every path."""
     settings = settings_of(args)
     name = chosen_model(settings, os.environ)
-    model = next((one.model for one in model_list(settings) if one.name == name), name)
+    model = next((config.model for config in model_list(settings) if config.name == name), name)
     talk.say()
     talk.say(t("Ready to use:"))
     talk.say("  " + t("`kore agent`: chat here with {model}", model=model))

@@ -34,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
 async def _list(args: argparse.Namespace) -> int:
     listings = offers(settings_of(args), os.environ, await ollama_models())
     if args.json:
-        print_json([asdict(one) for one in listings])
+        print_json([asdict(listing) for listing in listings])
         return 0
     print_table(
         ("name", "model", "used for", "window", "abilities", "price", "source"), map(_row, listings)
     )
-    for one in listings:
-        if one.problem:
-            print(f"! {clean(one.problem)}", file=sys.stderr)
+    for listing in listings:
+        if listing.problem:
+            print(f"! {clean(listing.problem)}", file=sys.stderr)
     return 0
 
 
@@ -72,8 +72,8 @@ async def _test(args: argparse.Namespace) -> int:
         if not args.json:
             _say(trials, args)
     if args.json:
-        print_json([asdict(one) for one in results])
-    return 0 if all(one.ok for one in results) else 1
+        print_json([asdict(result) for result in results])
+    return 0 if all(result.ok for result in results) else 1
 
 
 async def _models_to_test(settings: Settings, name: str | None) -> list[str]:
@@ -91,17 +91,17 @@ def _config(settings: Settings, name: str) -> ModelConfig:
 
 def _say(trials: Sequence[ProbeResult], args: argparse.Namespace) -> None:
     hide = args.crash.redactor.clean
-    for one in trials:
-        key = t(" (key {n} of {all})", n=one.key, all=one.keys) if one.keys > 1 else ""
-        model = "" if one.model == one.name else f" = {one.model}"
-        if one.ok:
+    for trial in trials:
+        key = t(" (key {n} of {all})", n=trial.key, all=trial.keys) if trial.keys > 1 else ""
+        model = "" if trial.model == trial.name else f" = {trial.model}"
+        if trial.ok:
             took = t(
                 "first token {first:.2f} s, tool call and answer {whole:.2f} s",
-                first=one.first_token_s,
-                whole=one.answer_s,
+                first=trial.first_token_s,
+                whole=trial.answer_s,
             )
-            print(f"ok    {one.name}{model}{key}: {took}", flush=True)
+            print(f"ok    {trial.name}{model}{key}: {took}", flush=True)
             continue
-        print(f"fails {one.name}{model}{key}: {clean(hide(one.error or ''))} [{one.code}]")
-        if one.hint:
-            print(f"      {clean(hide(one.hint))}", flush=True)
+        print(f"fails {trial.name}{model}{key}: {clean(hide(trial.error or ''))} [{trial.code}]")
+        if trial.hint:
+            print(f"      {clean(hide(trial.hint))}", flush=True)

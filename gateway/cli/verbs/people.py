@@ -153,23 +153,23 @@ def _list_people(people: Mapping[str, Any], *, as_json: bool) -> None:
         print(t("There is no owner yet; the first person approved becomes the owner."))
     rows = [
         (
-            one["id"],
-            one["account"],
+            person["id"],
+            person["account"],
             "pending",
-            t("since {moment}", moment=moment(one["asked_at"])),
-            one["name"],
+            t("since {moment}", moment=moment(person["asked_at"])),
+            person["name"],
         )
-        for one in people["asking"]
+        for person in people["asking"]
     ]
     rows += [
         (
-            one["id"],
-            one["account"],
-            "owner" if one["owner"] else "paired",
-            t("since {moment}", moment=moment(one["approved_at"])),
-            one["name"],
+            person["id"],
+            person["account"],
+            "owner" if person["owner"] else "paired",
+            t("since {moment}", moment=moment(person["approved_at"])),
+            person["name"],
         )
-        for one in people["paired"]
+        for person in people["paired"]
     ]
     if rows:
         print_table(("id", "account", "status", "time", "name"), rows)

@@ -155,13 +155,13 @@ def _list_grants(grants: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     else:
         rows = [
             (
-                str(one["id"]),
-                one["principal"],
-                f"in {one['session']}" if one["session"] else "always",
-                moment(one["granted_at"]),
-                one["folder"],
-                one["title"],
+                str(grant["id"]),
+                grant["principal"],
+                f"in {grant['session']}" if grant["session"] else "always",
+                moment(grant["granted_at"]),
+                grant["folder"],
+                grant["title"],
             )
-            for one in grants
+            for grant in grants
         ]
         print_table(("id", "person", "valid", "since", "folder", "title"), rows)

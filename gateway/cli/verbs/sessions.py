@@ -53,13 +53,13 @@ async def _run(args: argparse.Namespace) -> None:
 async def _search(service: Service, args: argparse.Namespace) -> None:
     hits = await service.search_messages(" ".join(map(_quote_phrase, args.words)), args.limit)
     if args.json:
-        print_json([asdict(one) for one in hits])
+        print_json([asdict(hit) for hit in hits])
         return
-    for one in hits:
-        who = _WHO.get(one.role, "Kore")
-        name = f"  {escape_invisible(one.name)}" if one.name and one.role != "name" else ""
-        print(f"{one.session}  {moment(one.at)}  {who}{name}")
-        print(f"    {_highlight(one)}")
+    for hit in hits:
+        who = _WHO.get(hit.role, "Kore")
+        name = f"  {escape_invisible(hit.name)}" if hit.name and hit.role != "name" else ""
+        print(f"{hit.session}  {moment(hit.at)}  {who}{name}")
+        print(f"    {_highlight(hit)}")
     if not hits:
         print(t("nothing found"), file=sys.stderr)
 

@@ -51,7 +51,7 @@ def _fact_rows(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
         if isinstance(value, Mapping):
             rows += _fact_rows(value, f"{prefix}{name} ".replace("_", " "))
         elif isinstance(value, list):
-            rows += [(prefix + name, clean(f"{one['chat']}: {one['reason']}")) for one in value]
+            rows += [(prefix + name, clean(f"{item['chat']}: {item['reason']}")) for item in value]
         elif value is not None:
             label = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
             rows.append((prefix + label, _fact_text(name, value)))
@@ -82,7 +82,7 @@ def _print_workers(workers: Mapping[str, Any] | None) -> None:
         print(t("no worker runs: messages wait until one does (`kore worker`)"))
         return
     header = ("worker", "name", "version", "since", "state", "seen", "turns", "room", "handled")
-    print_table(header, [_worker_row(one) for one in processes])
+    print_table(header, [_worker_row(process) for process in processes])
 
 
 def _lag_facts(workers: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +106,9 @@ def _worker_row(worker: Mapping[str, Any]) -> tuple[str, ...]:
         moment(worker["began_at"]),
         t(_WORKER_STATES.get(worker["state"], "?")),
         t("{s:.0f} s ago", s=worker["seen_s"]),
-        *("-" if one is None or worker["state"] == "ended" else str(one) for one in numbers[:2]),
+        *(
+            "-" if number is None or worker["state"] == "ended" else str(number)
+            for number in numbers[:2]
+        ),
         "-" if numbers[2] is None else str(numbers[2]),
     )

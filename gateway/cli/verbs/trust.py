@@ -69,7 +69,7 @@ def _revoke(args: argparse.Namespace, folder: Path, home: Path) -> int:
     count = distrust(folder, home)
 
     def without(folders: Sequence[str]) -> list[str]:
-        return [one for one in folders if Path(one).expanduser().resolve() != folder]
+        return [text for text in folders if Path(text).expanduser().resolve() != folder]
 
     count += change_folders(args, without)
     print(t("{folder}: no longer trusted: {n}", folder=clean(str(folder)), n=count))

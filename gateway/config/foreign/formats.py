@@ -96,16 +96,16 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
         profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
     entries: list[dict[str, Any]] = []
     called: dict[str, str] = {}
-    for one in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
-        entry = _entry(one, notes)
-        if entry is not None and one.get("isActive", True):
+    for item in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
+        entry = _entry(item, notes)
+        if entry is not None and item.get("isActive", True):
             entries.append(entry)
-            for name in (one.get("name"), one.get("id"), _model(one)):
+            for name in (item.get("name"), item.get("id"), _model(item)):
                 called.setdefault(str(name or ""), entry["model_name"])
-        where = f"modelProfiles.{one.get('name') or one.get('id') or _model(one)}"
+        where = f"modelProfiles.{item.get('name') or item.get('id') or _model(item)}"
         notes += [
             t("{key}: no equivalent in Kore", key=f"{where}.{key}")
-            for key in one.keys() - _PROFILE_KEYS
+            for key in item.keys() - _PROFILE_KEYS
         ]
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
     for profile, name in _profile_names(content, notes):
@@ -205,18 +205,18 @@ def _model(one: Mapping[str, Any]) -> str:
 def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
     notes: list[str] = []
     entries = []
-    for one in filter(_object, _list(content.get("customProviders"), "customProviders")):
-        vendor = "anthropic" if one.get("protocol") == "anthropic" else "openai"
-        models = [one.get("model"), *_list(one.get("models"), "models")]
+    for item in filter(_object, _list(content.get("customProviders"), "customProviders")):
+        vendor = "anthropic" if item.get("protocol") == "anthropic" else "openai"
+        models = [item.get("model"), *_list(item.get("models"), "models")]
         for n, model in enumerate(dict.fromkeys(filter(None, map(_name_of, models)))):
-            name = str(one.get("name")) if n == 0 else f"{one.get('name')}:{model}"
+            name = str(item.get("name")) if n == 0 else f"{item.get('name')}:{model}"
             entry: dict[str, Any] = {"model_name": name.replace("/", "-")}
             entry["model"] = f"{vendor}/{model}"
             for ours, value in (
-                ("api_base", one.get("baseUrl")),
-                ("api_key", one.get("apiKeyEnv") and f"${{{one['apiKeyEnv']}}}"),
-                ("max_tokens", one.get("maxOutputTokens")),
-                ("context_tokens", one.get("contextWindow")),
+                ("api_base", item.get("baseUrl")),
+                ("api_key", item.get("apiKeyEnv") and f"${{{item['apiKeyEnv']}}}"),
+                ("max_tokens", item.get("maxOutputTokens")),
+                ("context_tokens", item.get("contextWindow")),
             ):
                 if value:
                     entry[ours] = value
@@ -274,7 +274,7 @@ def _merge_blocked(name: str, value: Any) -> Any:
     ours = SecuritySection.model_fields[name].default
     if not isinstance(value, list):
         return value
-    return [*ours, *(one for one in value if one not in ours)]
+    return [*ours, *(item for item in value if item not in ours)]
 
 
 def _servers_only(servers: Any) -> ForeignConfig:
@@ -286,7 +286,7 @@ def _servers_only(servers: Any) -> ForeignConfig:
 
 def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:
     if isinstance(servers, list):
-        servers = {str(one.get("name")): one for one in filter(_object, servers)}
+        servers = {str(item.get("name")): item for item in filter(_object, servers)}
     servers_by_name = {}
     for name, one in _map(servers, "mcpServers").items():
         if not _object(one) or one.get("type") == "ws":

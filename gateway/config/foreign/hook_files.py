@@ -39,13 +39,13 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
         if event not in HOOK_EVENTS:
             notes.append(t("{origin}: hooks at {event} are not run", origin=origin, event=event))
             continue
-        for one in matchers if isinstance(matchers, list) else [None]:
+        for item in matchers if isinstance(matchers, list) else [None]:
             notes += [
                 t("{origin}: hooks of type {type} are not run", origin=origin, type=kind)
-                for kind in _other_types(one)
+                for kind in _other_types(item)
             ]
             try:
-                matcher = HookMatcher.model_validate(_ours(one))
+                matcher = HookMatcher.model_validate(_ours(item))
             except ValidationError as exc:
                 reason = exc.errors()[0]["msg"]
                 notes.append(
@@ -66,12 +66,12 @@ def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
     """Yield each command with its event."""
     for event, matchers in table.items():
         for matcher in matchers:
-            yield from ((event, one.command) for one in matcher.hooks)
+            yield from ((event, hook.command) for hook in matcher.hooks)
 
 
 def _other_types(matcher: Any) -> list[str]:
     hooks = matcher.get("hooks") if isinstance(matcher, Mapping) else None
-    types = [one.get("type") for one in hooks or () if isinstance(one, Mapping)]
+    types = [hook.get("type") for hook in hooks or () if isinstance(hook, Mapping)]
     return sorted({str(kind)[:40] for kind in types if kind not in (None, "command")})
 
 
@@ -80,9 +80,9 @@ def _ours(matcher: Any) -> Any:
     if not isinstance(matcher, Mapping) or not isinstance(matcher.get("hooks"), list):
         return matcher
     hooks = []
-    for one in matcher["hooks"]:
-        if isinstance(one, Mapping) and one.get("type", "command") == "command":
-            timeout = one.get("timeout", 60)
+    for hook in matcher["hooks"]:
+        if isinstance(hook, Mapping) and hook.get("type", "command") == "command":
+            timeout = hook.get("timeout", 60)
             timeout = min(timeout, _LONGEST_S) if isinstance(timeout, int | float) else timeout
-            hooks.append({"command": one.get("command"), "timeout": timeout})
+            hooks.append({"command": hook.get("command"), "timeout": timeout})
     return {"matcher": matcher.get("matcher") or "", "hooks": hooks}

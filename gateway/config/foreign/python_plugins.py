@@ -85,7 +85,7 @@ def python_store(settings: Settings) -> Any:
         raise ConfigError(t("python_plugins: {names} each offer a store; name one", names=names))
     name, offer = offers[0]
     store = call_offer(name, offer, settings.python_plugins[name])
-    if not all(hasattr(store, one) for one in ("folder", "transact", "backup", "close")):
+    if not all(hasattr(store, literal) for literal in ("folder", "transact", "backup", "close")):
         raise ConfigError(
             t(
                 "python_plugins: {name!r} offers a {kind}, expected a store",
@@ -109,34 +109,34 @@ def _tools(settings: Settings) -> "Iterator[Tool]":
         is_tool = hasattr(offer, "run") and not isinstance(offer, type)
         options = settings.python_plugins[name]
         tools = offer if is_tool else call_offer(name, offer, options)
-        for one in tools if isinstance(tools, list | tuple) else (tools,):
+        for tool in tools if isinstance(tools, list | tuple) else (tools,):
             attributes = ("name", "description", "parameters", "effect", "run")
-            if not all(hasattr(one, attribute) for attribute in attributes):
+            if not all(hasattr(tool, attribute) for attribute in attributes):
                 raise ConfigError(
                     t(
                         "python_plugins: {name!r} offers a {kind}, expected a tool",
                         name=name,
-                        kind=type(one).__name__,
+                        kind=type(tool).__name__,
                     )
                 )
-            yield one
+            yield tool
 
 
 def _offers(settings: Settings, group: str) -> Iterator[tuple[str, Any]]:
     """Yield the offers for the names in a group; a name may occur in several."""
     from importlib.metadata import entry_points
 
-    every = [one for each in _GROUPS for one in entry_points(group=each)]
+    every = [entry_point for each in _GROUPS for entry_point in entry_points(group=each)]
     for name in settings.python_plugins:
-        mine = [one for one in every if one.name == name]
+        mine = [point for point in every if point.name == name]
         if not mine:
             raise ConfigError(
                 t("python_plugins: no installed package offers {name!r}", name=name),
                 hint=t("install the package into Kore's environment, or remove the name"),
             )
-        for one in mine:
-            if one.group == group:
-                yield name, load_offer(name, one)
+        for point in mine:
+            if point.group == group:
+                yield name, load_offer(name, point)
 
 
 def _not_loaded(name: str, exc: Exception) -> ConfigError:

@@ -67,7 +67,7 @@ def find(node: JsonNode, path: tuple[str, ...]) -> JsonNode | None:
 def member(node: JsonNode, part: str) -> JsonMember | None:
     """Return the entry of an object with this key, or of a list with this index."""
     if node.members is not None:
-        return next((one for one in node.members if one.key == part), None)
+        return next((json_member for json_member in node.members if json_member.key == part), None)
     if node.items is not None and part.isdecimal() and int(part) < len(node.items):
         return node.items[int(part)]
     return None
@@ -125,7 +125,7 @@ class _JsoncReader:
             if members and members[-1].comma is None:
                 raise self.wrong(at, t('expected "," or "{close}"', close=close))
             entry = self._entry(at, depth, close == "}")
-            if close == "}" and any(entry.key == one.key for one in members):
+            if close == "}" and any(entry.key == json_member.key for json_member in members):
                 raise self.wrong(at, t("duplicate key"))
             members.append(entry)
             at = self.space(entry.node.end)
@@ -134,9 +134,14 @@ class _JsoncReader:
                 at = self.space(at + 1)
         if close == "}":
             return JsonNode(
-                start, at + 1, {one.key: one.node.value for one in members}, members=members
+                start,
+                at + 1,
+                {json_member.key: json_member.node.value for json_member in members},
+                members=members,
             )
-        return JsonNode(start, at + 1, [one.node.value for one in members], items=members)
+        return JsonNode(
+            start, at + 1, [json_member.node.value for json_member in members], items=members
+        )
 
     def _entry(self, at: int, depth: int, keyed: bool) -> JsonMember:
         if not keyed:

@@ -41,7 +41,7 @@ def lsp_settings(
 
 def _server_of(name: str, server: LspServer) -> LspServerSettings:
     """Return a server's settings; a known server has defaults. Raises `ConfigError`."""
-    usual = next((one for one in KNOWN_SERVERS if one.name == name), None)
+    usual = next((candidate for candidate in KNOWN_SERVERS if candidate.name == name), None)
     if usual is None and (server.command is None or not server.extensions):
         raise ConfigError(
             t("lsp_servers.{name}: expected `command` and `extensions`", name=name),

@@ -51,7 +51,7 @@ class ArgumentSummarizer:
                     self.text(str(name)): self._summarize_value(one) for name, one in value.items()
                 }
             case list() | tuple():
-                return [self._summarize_value(one) for one in value]
+                return [self._summarize_value(item) for item in value]
             case None | bool() | int():
                 return value
             case float() if isfinite(value):

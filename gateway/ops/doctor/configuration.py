@@ -113,8 +113,10 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
     if not servers.enabled:
         return Check("language servers", "ok", t("switched off"))
     folders = (settings.agent.workspace, Path.cwd())
-    programs = {one.name: find_server_program(one, folders) for one in all_servers(servers)}
-    missing = [one.name for one in servers.servers if programs[one.name] is None]
+    programs = {
+        server.name: find_server_program(server, folders) for server in all_servers(servers)
+    }
+    missing = [server.name for server in servers.servers if programs[server.name] is None]
     if missing:
         return Check(
             "language servers",

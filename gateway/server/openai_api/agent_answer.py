@@ -236,7 +236,7 @@ def last_words(end: TurnEnd, token: str) -> str:
 def answer_text(end: TurnEnd, token: str) -> str:
     """Return the whole answer."""
     text = end.outcome.text or end.words
-    return "\n\n".join(one for one in (text, last_words(end, token)) if one)
+    return "\n\n".join(name for name in (text, last_words(end, token)) if name)
 
 
 async def ticked(items: AsyncIterator[T], every_s: float) -> AsyncGenerator[T | None, None]:

@@ -121,7 +121,7 @@ async def agent_turn(
     if place.is_new and (title := conversation.title()):
         # Without a title, the session would be named after Kore's text about the system message.
         await service.rename_session(place.session, title)
-    media = tuple([await speaker.store_picture(one) for one in conversation.pictures()])
+    media = tuple([await speaker.store_picture(picture) for picture in conversation.pictures()])
     order = AgentOrder(place, text, media, target.agent)
     return AgentAnswer(speaker, order)
 

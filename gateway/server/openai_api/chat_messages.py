@@ -41,10 +41,10 @@ async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
             raise bad_field(f"{place}.role", "system, developer, user, assistant, tool", role)
     if not messages or messages[-1].role not in ("user", "tool"):
         raise bad_field("messages", "a message of the user at the end")
-    pictures = sum(isinstance(part, Image) for one in messages for part in one.content)
+    pictures = sum(isinstance(part, Image) for message in messages for part in message.content)
     if pictures > MOST_PICTURES:
         raise bad_field("messages", f"at most {MOST_PICTURES} pictures")
-    return ClientConversation("\n\n".join(one for one in system if one), tuple(messages))
+    return ClientConversation("\n\n".join(text for text in system if text), tuple(messages))
 
 
 async def read_content(content: Any, place: str) -> tuple[Part, ...]:

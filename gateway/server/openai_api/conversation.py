@@ -38,14 +38,16 @@ class ClientConversation:
 
     def words(self, *, is_new: bool) -> str:
         """Return the text for Kore's agent; in a new session, with everything said elsewhere."""
-        text = "\n\n".join(one.text for one in self.news if one.text)
+        text = "\n\n".join(message.text for message in self.news if message.text)
         if not is_new or not (self.system or self.earlier):
             return text
         parts = []
         if self.system:
             parts.append(render_prompt("api/instructions", text=self.system))
         if self.earlier:
-            lines = "\n\n".join(f"{one.role}: {one.text}" for one in self.earlier if one.text)
+            lines = "\n\n".join(
+                f"{message.role}: {message.text}" for message in self.earlier if message.text
+            )
             parts.append(render_prompt("api/earlier", text=lines))
         return "\n\n".join([*parts, text])
 
@@ -56,7 +58,9 @@ class ClientConversation:
         """
         if not (self.system or self.earlier):
             return ""
-        texts = (" ".join(one.text.split()) for one in self.messages if one.role == "user")
+        texts = (
+            " ".join(message.text.split()) for message in self.messages if message.role == "user"
+        )
         text = next((text for text in texts if text), "")
         return text if len(text) <= _TITLE_CHARS else f"{text[: _TITLE_CHARS - 1]}…"
 
@@ -64,8 +68,8 @@ class ClientConversation:
         """Return the pictures in the new messages, as base64."""
         return [
             base64.b64encode(part.data).decode()
-            for one in self.news
-            for part in one.content
+            for message in self.news
+            for part in message.content
             if isinstance(part, Image)
         ]
 
@@ -86,5 +90,5 @@ class ClientConversation:
 
 
 def _fingerprint(system: str, messages: Sequence[Message]) -> str:
-    lines = [[one.role, one.text.strip()] for one in messages]
+    lines = [[message.role, message.text.strip()] for message in messages]
     return hashlib.sha256(dumps([system.strip(), lines]).encode()).hexdigest()

@@ -38,6 +38,6 @@ def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
 def objects_field(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return a list of objects. Raises `ApiError` for another type."""
     values = list_field(body, name)
-    if not all(isinstance(one, dict) for one in values):
+    if not all(isinstance(value, dict) for value in values):
         raise bad_field(name, "a list of objects")
     return values

@@ -26,8 +26,8 @@ async def model_entries(service: Service, token: AccessToken) -> list[dict[str, 
     """Return the entries of `/v1/models`, Kore first. A token with a role sees only Kore."""
     if token.role is not None:
         return [_entry(KORE, KORE)]
-    agents = [str(one["name"]) for one in await service.list_agents()]
-    models = [str(one["name"]) for one in await service.list_models() if one["model"]]
+    agents = [str(entry["name"]) for entry in await service.list_agents()]
+    models = [str(entry["name"]) for entry in await service.list_models() if entry["model"]]
     names = [KORE, *(f"{_PREFIX}{name}" for name in agents)]
     entries = [_entry(name, KORE) for name in names]
     return entries + [_entry(name, "models") for name in models if name not in names]
@@ -52,9 +52,9 @@ async def find_target(service: Service, body: Mapping[str, Any], token: AccessTo
         )
     if name.startswith(_PREFIX):
         agent = name.removeprefix(_PREFIX)
-        if any(one["name"] == agent for one in await service.list_agents()):
+        if any(entry["name"] == agent for entry in await service.list_agents()):
             return ModelTarget(name, agent=agent)
-    elif any(name in (one["name"], one["model"]) for one in await service.list_models()):
+    elif any(name in (entry["name"], entry["model"]) for entry in await service.list_models()):
         return ModelTarget(name, model=name)
     raise unknown_model(name)
 

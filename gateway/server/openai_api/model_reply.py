@@ -50,9 +50,9 @@ async def model_reply(
                 answer = _answer(item)
                 if rest := answer.text.removeprefix(text):
                     yield events.TextDelta(rest)
-                for one in answer.calls:
-                    if one.id not in streamed_calls:
-                        yield events.ToolCallDelta(one.id, one.name, one.raw)
+                for tool_call in answer.calls:
+                    if tool_call.id not in streamed_calls:
+                        yield events.ToolCallDelta(tool_call.id, tool_call.name, tool_call.raw)
                 yield answer
                 return
             event = event_from_json(item) if item is not None and is_stream else None

@@ -95,8 +95,8 @@ class RequestSessions:
     ) -> None:
         """Remember the session for the next request with this conversation and answer."""
         token = access_of(request).identity
-        for one in conversation.fingerprints_with(answer):
-            _put(self._by_fingerprint, digest_of(token, one), place.session)
+        for text in conversation.fingerprints_with(answer):
+            _put(self._by_fingerprint, digest_of(token, text), place.session)
 
     async def _session(
         self,

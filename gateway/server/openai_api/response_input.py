@@ -25,9 +25,12 @@ async def read_input(
             await _add(item, f"input[{number}]", messages, system)
     if len(messages) == len(before) or messages[-1].role not in ("user", "tool"):
         raise bad_field("input", "a message of the user or the result of a call at the end")
-    if sum(isinstance(part, Image) for one in messages for part in one.content) > MOST_PICTURES:
+    if (
+        sum(isinstance(part, Image) for message in messages for part in message.content)
+        > MOST_PICTURES
+    ):
         raise bad_field("input", f"at most {MOST_PICTURES} pictures")
-    return ClientConversation("\n\n".join(one for one in system if one), tuple(messages))
+    return ClientConversation("\n\n".join(text for text in system if text), tuple(messages))
 
 
 async def _add(

@@ -71,7 +71,7 @@ class ResponseWriter:
             "model": model,
             "usage": None,
             **{name: body.get(name, value) for name, value in _DEFAULTS.items()},
-            "tools": [_tool(one) for one in body.get("tools") or ()],
+            "tools": [_tool(tool) for tool in body.get("tools") or ()],
         }
         for name, value in _DEFAULTS.items():
             if self._fields[name] is None:

@@ -142,7 +142,7 @@ class StoredAnswers:
 
 
 def _check_size(conversation: tuple[Message, ...]) -> None:
-    size = len(dumps([message_to_json(one) for one in conversation]).encode())
+    size = len(dumps([message_to_json(message) for message in conversation]).encode())
     if size > _CONVERSATION_BYTES:
         raise ApiError(
             413,
@@ -181,5 +181,5 @@ def _piece(data: Mapping[str, str]) -> Piece:
 def _answer_of(record: ApiAnswer) -> ModelAnswer:
     assert record.answer is not None
     data = record.answer
-    calls = tuple(ToolCall(**one) for one in data["calls"])
+    calls = tuple(ToolCall(**call) for call in data["calls"])
     return ModelAnswer(data["text"], calls, data["finish"], Usage(**data["usage"]), data["at"])

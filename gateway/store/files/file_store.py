@@ -117,9 +117,9 @@ class FileStore:
         time) are deleted.
         """
         count = 0
-        for one in list(self.list()):
-            if one.name not in needed and (before is None or one.modified_at < before):
-                self.objects.delete(one.name)
+        for object_ in list(self.list()):
+            if object_.name not in needed and (before is None or object_.modified_at < before):
+                self.objects.delete(object_.name)
                 count += 1
         return count
 

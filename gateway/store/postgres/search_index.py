@@ -50,7 +50,7 @@ class PostgresSearchIndex:
         self._tx.run("DELETE FROM words")
 
     def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
-        query = " & ".join(f"({one})" for one in map(_phrase, phrases) if one)
+        query = " & ".join(f"({text})" for text in map(_phrase, phrases) if text)
         return "SELECT id FROM words WHERE words @@ CAST(? AS tsquery)", (query,)
 
 

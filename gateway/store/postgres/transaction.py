@@ -63,5 +63,8 @@ def numbered(sql: str) -> bytes:
 def _storable(args: Args) -> Sequence[Any]:
     """Replace zero characters, which PostgreSQL cannot store in text."""
     return [
-        one.replace("\0", "\ufffd") if isinstance(one, str) and "\0" in one else one for one in args
+        argument.replace("\0", "\ufffd")
+        if isinstance(argument, str) and "\0" in argument
+        else argument
+        for argument in args
     ]

@@ -134,7 +134,7 @@ class WholePostgres:
         """
         with self.opened(old) as tx:
             sealing = tx.with_cipher(new)
-            counts = {one.table: _reseal(one, tx, sealing) for one in SEALED}
+            counts = {sealed.table: _reseal(sealed, tx, sealing) for sealed in SEALED}
             search.forget_all(tx)
             tx.run("DELETE FROM meta WHERE name = 'cipher'")
             mark_sealed(tx, new)

@@ -109,7 +109,7 @@ def end(tx: Transaction, number: int) -> None:
 
 def silent(tx: Transaction, lease_s: float) -> Sequence[WorkerInfo]:
     """Return the live workers without a heartbeat for `lease_s` seconds."""
-    return [one for one in alive(tx) if one.seen_s > lease_s]
+    return [worker_info for worker_info in alive(tx) if worker_info.seen_s > lease_s]
 
 
 def name_of(tx: Transaction, number: int) -> str:

@@ -59,7 +59,7 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
     content = None if answer.answer is None else dumps(answer.answer)
     messages = None
     if answer.conversation is not None:
-        messages = dumps([message_to_json(one) for one in answer.conversation])
+        messages = dumps([message_to_json(message) for message in answer.conversation])
     tx.run(
         "INSERT INTO api_answer (token, id, principal, request_key, made_at, is_given, size,"
         " answer, conversation) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?)"
@@ -86,7 +86,7 @@ def find(tx: Transaction, token: str, id_: str, now: float) -> ApiAnswer | None:
     if row is None:
         return None
     messages = json.loads(tx.unseal(row[1], _CONVERSATION, token, id_))
-    conversation = tuple(message_from_json(one) for one in messages)
+    conversation = tuple(message_from_json(message) for message in messages)
     return ApiAnswer(token, id_, row[0], is_given=True, conversation=conversation)
 
 

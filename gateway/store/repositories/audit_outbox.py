@@ -90,5 +90,5 @@ def forget(tx: Transaction, numbers: Sequence[int]) -> None:
 def _decode(text: str) -> AuditEntry:
     """Decode an entry; a worker of another version may know more fields, or fewer."""
     data = json.loads(text)
-    names = {one.name for one in fields(AuditEntry)}
+    names = {attribute.name for attribute in fields(AuditEntry)}
     return AuditEntry(**{name: value for name, value in data.items() if name in names})

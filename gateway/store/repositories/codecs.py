@@ -76,9 +76,9 @@ def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:
     entities = json.loads(tx.unseal(row["entities"], "outbox.entities", *place))
     return OutboundPart(
         tx.unseal(row["body"], "outbox.body", *place, row["kind"], row["buttons"]),
-        tuple(Entity(**one) for one in entities),
-        tuple(Button(**one) for one in json.loads(row["buttons"])),
-        tuple(OutboundFile(**one) for one in files_from_row(tx, row["files"], *place)),
+        tuple(Entity(**entity) for entity in entities),
+        tuple(Button(**load) for load in json.loads(row["buttons"])),
+        tuple(OutboundFile(**item) for item in files_from_row(tx, row["files"], *place)),
     )
 
 

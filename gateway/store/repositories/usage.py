@@ -84,8 +84,8 @@ def record_heard(
     """Record the cost of transcribing speech in messages; returns whether there was any."""
     charges = [
         Charge(media.heard_by, Usage(), media.heard_nano)
-        for one in messages
-        for media in one.media
+        for message in messages
+        for media in message.media
         if media.heard_by is not None
     ]
     for charge in charges:

@@ -182,7 +182,7 @@ class SqliteStore:
                 if job.error is not None:
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
-            broken = {one for job in jobs for one in job.broken} - self._reported
+            broken = {seal for job in jobs for seal in job.broken} - self._reported
             if broken:
                 report_broken(SqliteTransaction(connection, self._cipher), broken)
             connection.execute("COMMIT")

@@ -88,10 +88,10 @@ def _reseal(
     source, target = SqliteTransaction(connection, old), SqliteTransaction(copy, new)
     counts: dict[str, int] = {}
     copy.execute("BEGIN")
-    for one in SEALED:
-        rows = connection.execute(one.select)
-        changed = copy.executemany(one.update, resealed(one, rows, source, target))
-        counts[one.table] = changed.rowcount
+    for sealed in SEALED:
+        rows = connection.execute(sealed.select)
+        changed = copy.executemany(sealed.update, resealed(sealed, rows, source, target))
+        counts[sealed.table] = changed.rowcount
     # The index is not encrypted; without a key it is rebuilt at the next search.
     search.forget_all(target)
     copy.execute("DELETE FROM meta WHERE name = 'cipher'")

@@ -34,9 +34,9 @@ def hooks_of(
     commands = [
         CommandHook(
             event,
-            one.command,
+            hook.command,
             matcher.matcher,
-            one.timeout,
+            hook.timeout,
             source.origin,
             is_own=source.is_own,
             variables=source.variables,
@@ -44,7 +44,7 @@ def hooks_of(
         for source in sources
         for event, matchers in source.hooks.items()
         for matcher in matchers
-        for one in matcher.hooks
+        for hook in matcher.hooks
     ]
     own = python_hooks(settings)
     return (*own, CommandHooks(commands, tools)) if commands else own

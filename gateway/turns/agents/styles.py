@@ -31,7 +31,7 @@ def load_styles(home: DataDir) -> dict[str, OutputStyle]:
     plugins = [folder for _, folder in InstalledPlugins(home.plugins).places("styles")]
     own = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
     styles = [*_styles(plugins, is_own=False), *_styles(own, is_own=True)]
-    return {one.name.casefold(): one for one in styles}
+    return {style.name.casefold(): style for style in styles}
 
 
 def find_style(home: DataDir, name: str) -> OutputStyle | None:

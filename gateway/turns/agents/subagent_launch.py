@@ -179,4 +179,4 @@ def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage
     """Return the messages that the task works for and the current mode of their conversation."""
     messages = inbox.of_turn(tx, errand.root_turn)
     mode = sessions.chosen_mode(tx, errand.root_session)
-    return [replace(one, lane=errand.lane) for one in messages], mode
+    return [replace(message, lane=errand.lane) for message in messages], mode

@@ -74,7 +74,9 @@ class SubagentCoordinator:
 
     async def of(self, claim: TurnClaim) -> list[SubagentTask]:
         """Return the sub-agent tasks of a turn; none for a turn that answers a person."""
-        numbers = [one.task for one in claim.messages if one.task is not None and one.lane]
+        numbers = [
+            message.task for message in claim.messages if message.task is not None and message.lane
+        ]
         if not numbers:
             return []
         return await self._database.transact(subagent_launch.get_all, numbers)
@@ -132,7 +134,7 @@ class SubagentCoordinator:
         )
         who = f"sub-agent {errand.agent} ({errand.id})"
         definition, may_send = errand.definition, errand.depth < self._limits.max_depth
-        most = [one for one in (definition.max_turns, task.max_iterations) if one is not None]
+        most = [item for item in (definition.max_turns, task.max_iterations) if item is not None]
         environment = task.environment
         recording = replace(
             environment.recording,

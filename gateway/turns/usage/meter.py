@@ -63,7 +63,11 @@ class StoreUsageMeter:
         own = message.options.max_cost_usd
         spent = store.of_turn if errand is None else store.of_errand
         has_record = claim.resumed
-        if not has_record and errand is None and any(one.media for one in claim.messages):
+        if (
+            not has_record
+            and errand is None
+            and any(inbound_message.media for inbound_message in claim.messages)
+        ):
             # A resumed turn has a record already.
             has_record = await self.database.transact(
                 store.record_heard, payer, claim.messages, self.clock()

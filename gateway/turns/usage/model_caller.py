@@ -76,7 +76,7 @@ def _check(call: ModelCall) -> None:
     for tool in call.tools:
         if not is_plain_name(tool.name):
             raise KoreError(t("{name!r} cannot be the name of a tool", name=tool.name[:80]))
-    if any(isinstance(part, ImageFile) for one in call.messages for part in one.content):
+    if any(isinstance(part, ImageFile) for message in call.messages for part in message.content):
         raise PolicyDenied(t("files by their paths need a token with the scope admin"))
     try:
         ModelSettings(temperature=call.temperature, max_tokens=call.max_tokens, **call.options)
@@ -93,7 +93,7 @@ async def _stream(
 
 def _request(call: ModelCall, opened: OpenModel) -> ModelRequest:
     temperature = opened.temperature if call.temperature is None else call.temperature
-    tools = tuple(ToolSpec(one.name, one.description, one.parameters) for one in call.tools)
+    tools = tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in call.tools)
     return ModelRequest(
         opened.model,
         call.system,
@@ -106,7 +106,7 @@ def _request(call: ModelCall, opened: OpenModel) -> ModelRequest:
 
 
 def _tokens(request: ModelRequest) -> int:
-    tools = sum(estimate_text(one.description + dumps(one.parameters)) for one in request.tools)
+    tools = sum(estimate_text(tool.description + dumps(tool.parameters)) for tool in request.tools)
     return estimate_text(request.system) + tools + sum(map(estimate, request.messages))
 
 

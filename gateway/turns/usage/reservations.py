@@ -82,7 +82,7 @@ def exceeded_limit(
     for cap in caps:
         used = cap.used_amount(totals)
         if cap.is_money:
-            used += sum(one.nano for one in others if _counts_for(one, cap))
+            used += sum(reservation.nano for reservation in others if _counts_for(reservation, cap))
         if cap.forbids(used, estimate):
             return ExceededLimit(cap, used)
     return None

@@ -141,13 +141,14 @@ def failure_facts(logs: Sequence[Mapping[str, Any]], model: str) -> dict[str, An
 
     `model` is the name of the default model.
     """
-    last = max((one["last"] for one in logs if one["last"]), default=None)
-    answered_at = max(one["answered_at"] for one in logs)
+    last = max((mapping["last"] for mapping in logs if mapping["last"]), default=None)
+    answered_at = max(mapping["answered_at"] for mapping in logs)
     is_failing = any(
-        one["in_row"] >= FAILURES_IN_ROW and one["failed_at"] > answered_at for one in logs
+        mapping["in_row"] >= FAILURES_IN_ROW and mapping["failed_at"] > answered_at
+        for mapping in logs
     )
     return {
-        "turns_failed": sum(sum(one["failed"].values()) for one in logs) or None,
+        "turns_failed": sum(sum(mapping["failed"].values()) for mapping in logs) or None,
         "last_failure_at": last and last[0],
         "last_failure_reason": last and f"{last[1]}: {last[3]} ({last[2]})",
         "failing_model": model if is_failing else None,

@@ -66,7 +66,7 @@ async def test_the_last_five_edited_files_are_attached_as_they_are_now(tmp_path:
     (tmp_path / "work" / "file3.txt").unlink()
     await talk_until_compacted(agent)
     summary = await stored_summary(history)
-    assert [one.path for one in summary.files] == [f"file{n}.txt" for n in (2, 4, 5, 6)]
+    assert [file.path for file in summary.files] == [f"file{n}.txt" for n in (2, 4, 5, 6)]
     front = str(model.requests[-1].messages[0].content[0])
     assert "changed by hand" in front
     assert "first of file6.txt" in front
@@ -101,7 +101,7 @@ async def test_what_may_not_be_read_any_more_is_not_attached(tmp_path: Path) -> 
     (tmp_path / "work" / "a.txt").symlink_to(secret)
     await talk_until_compacted(agent)
     summary = await stored_summary(history)
-    assert [one.path for one in summary.files] == ["b.txt"]
+    assert [file.path for file in summary.files] == ["b.txt"]
     assert "not for the model" not in summary.front
 
 

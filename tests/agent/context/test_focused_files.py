@@ -64,12 +64,12 @@ def test_requests_continue_each_other_and_hold_what_was_used_last(
     earlier: FocusedMessages | None = None
     for shown in requests(messages):
         raw = messages[: len(shown.messages)]
-        assert [(one.role, one.tool_call_id) for one in shown.messages] == [
-            (one.role, one.tool_call_id) for one in raw
+        assert [(message.role, message.tool_call_id) for message in shown.messages] == [
+            (item.role, item.tool_call_id) for item in raw
         ]
         # The model has not seen the newest result before this request.
         assert shown.messages[-1] == raw[-1]
-        files = sum(estimate(one) for one in shown.messages[:-1] if one.role == "tool")
+        files = sum(estimate(message) for message in shown.messages[:-1] if message.role == "tool")
         assert files <= MOST + 150 * len(raw)
         if earlier is not None:
             start = shown.messages[: len(earlier.messages)]
@@ -85,8 +85,8 @@ def test_the_one_used_longest_ago_leaves_and_an_edit_is_a_use() -> None:
     messages += [*reading("c", 120), *reading("d", 10)]
     shown = requests(messages)[-1]
     assert evicted(shown) == [4]
-    assert [one.path.rpartition("/")[2] for one in shown.files] == ["d", "c", "a", "b"]
-    assert [one.is_evicted for one in shown.files] == [False, False, False, True]
+    assert [file.path.rpartition("/")[2] for file in shown.files] == ["d", "c", "a", "b"]
+    assert [file.is_evicted for file in shown.files] == [False, False, False, True]
     assert shown.messages[4].text == (
         "[200 lines of /project/b were left out to make room (name_1, name_2, name_3, name_4, "
         "name_5, name_6, name_7, name_8, …). Read the file again when it is needed.]"
@@ -128,7 +128,7 @@ async def test_the_person_is_told_once_and_the_model_may_read_it_again(tmp_path:
     agent.models._open[model.name] = replace(agent.models.open(), context_tokens=14_000)
     seen = [event async for event in agent.stream("read them")]
     seen += [event async for event in agent.stream("thanks")]
-    told = [one.reason for one in seen if isinstance(one, events.Evicted)]
+    told = [item.reason for item in seen if isinstance(item, events.Evicted)]
     assert told == ["Context full, 2 files evicted"]
     texts = results(model.requests[4].messages)
     assert [EVICTED in text for text in texts] == [True, True, False, False]

@@ -68,6 +68,6 @@ async def test_a_picture_that_is_gone_changed_or_led_elsewhere_is_words(tmp_path
     (tmp_path / "c.png").symlink_to(tmp_path / "secret.png")
     text = put(tmp_path, "d.png", b"not a picture at all")
     shown = await ImageLoader(tmp_path).with_pictures(
-        [user_message(one) for one in (gone, changed, linked, text)]
+        [user_message(item) for item in (gone, changed, linked, text)]
     )
     assert kinds(shown) == [Context] * 4

@@ -140,7 +140,9 @@ async def test_a_new_process_knows_what_the_conversation_has(tmp_path: Path) -> 
         history = JsonlHistory(tmp_path / "history")
         agent, model = scripted([read, "done"], folder, history=history)
         await agent.run("read it", session="s")
-        told += [one.text for one in model.requests[-1].messages if one.role == "tool"][-1:]
+        told += [message.text for message in model.requests[-1].messages if message.role == "tool"][
+            -1:
+        ]
         await agent.aclose()
     assert told[0].startswith("  1\ta line")
     assert told[1].startswith(UNCHANGED)

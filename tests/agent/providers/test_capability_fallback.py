@@ -28,7 +28,7 @@ async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> 
         assert isinstance(reply, Reply)
         assert [call.arguments for call in reply.message.tool_calls] == [{"command": "ls"}]
     await events_of(provider, replace(ASKED, model="another"))
-    assert [bool(one.tools) for one in model.requests] == [True, False, False, True]
+    assert [bool(request.tools) for request in model.requests] == [True, False, False, True]
 
 
 async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told() -> None:
@@ -37,7 +37,7 @@ async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told
     events = await events_of(provider)
     await events_of(provider)
     assert isinstance(events[0], Notice)
-    assert [dict(one.options) for one in model.requests] == [{"thinking": True}, {}, {}]
+    assert [dict(request.options) for request in model.requests] == [{"thinking": True}, {}, {}]
 
 
 async def test_both_may_be_missing() -> None:
@@ -90,7 +90,7 @@ async def test_when_the_last_picture_was_not_to_blame_none_is_shown_and_then_it_
     )
     await events_of(CapabilityFallback(model), asked)
     held = [[isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests]
-    assert [sum(one) for one in held] == [2, 1, 0]
+    assert [sum(item) for item in held] == [2, 1, 0]
     with pytest.raises(BadImage, match="never"):
         await events_of(CapabilityFallback(model), replace(asked, messages=pictures[:1]))
 
@@ -105,18 +105,18 @@ async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others
     asked = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
     assert not any(isinstance(event, Notice) for event in await events_of(provider, asked))
     await events_of(provider, replace(asked, messages=(*asked.messages, NEXT, user("so?"))))
-    first, second, third = (one.messages for one in model.requests)
+    first, second, third = (request.messages for request in model.requests)
     assert first[1] is THOUGHT
     assert second[1].content == third[1].content == (Text("yes"),)
     assert third[3] is NEXT
-    assert all(one.options == {"thinking": True} for one in model.requests)
+    assert all(request.options == {"thinking": True} for request in model.requests)
 
 
 async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
     model = Remembering([BadThoughts("pass it back", missing=True), "one"])
     await events_of(CapabilityFallback(model))
-    assert [REPLAYED_THOUGHTS in one.adaptations for one in model.requests] == [False, True]
-    assert [dict(one.options) for one in model.requests] == [{"thinking": True}] * 2
+    assert [REPLAYED_THOUGHTS in request.adaptations for request in model.requests] == [False, True]
+    assert [dict(request.options) for request in model.requests] == [{"thinking": True}] * 2
 
 
 async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thinking() -> None:
@@ -127,7 +127,7 @@ async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thin
     provider = CapabilityFallback(model)
     await events_of(provider)
     await events_of(provider, replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))))
-    wanted = [one.options["thinking"] for one in model.requests]
+    wanted = [request.options["thinking"] for request in model.requests]
     assert wanted == [True, False, True, True, False]
 
 
@@ -157,7 +157,7 @@ async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
     with pytest.raises(NoTools):
         await events_of(provider)
     await events_of(provider)
-    assert all(one.tools for one in model.requests)
+    assert all(request.tools for request in model.requests)
 
 
 async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:
@@ -185,7 +185,7 @@ async def test_each_question_with_pictures_that_are_left_out_is_noticed_once() -
     counts = []
     for request in (first, first, plain, second):
         events = await events_of(provider, request)
-        counts.append(len([one for one in events if isinstance(one, Notice) and one.below]))
+        counts.append(len([event for event in events if isinstance(event, Notice) and event.below]))
     assert counts == [1, 0, 0, 1]
 
 
@@ -193,8 +193,10 @@ async def test_what_a_model_is_known_to_lack_is_not_tried() -> None:
     model = ScriptedProvider(["one", "two"])
     provider = CapabilityFallback(model, images=False, thinking=False)
     pictured = replace(ASKED, messages=(Message("user", (Image("image/png", b"x"), Text("?"))),))
-    notices = [one for _ in range(2) for one in await events_of(provider, pictured)]
-    assert [one.text for one in notices if isinstance(one, Notice)] == ["m cannot see pictures"]
-    assert [dict(one.options) for one in model.requests] == [{}, {}]
-    sent = [part for one in model.requests for two in one.messages for part in two.content]
+    notices = [item for _ in range(2) for item in await events_of(provider, pictured)]
+    assert [notice.text for notice in notices if isinstance(notice, Notice)] == [
+        "m cannot see pictures"
+    ]
+    assert [dict(request.options) for request in model.requests] == [{}, {}]
+    sent = [part for request in model.requests for two in request.messages for part in two.content]
     assert not any(isinstance(part, Image) for part in sent)

@@ -52,7 +52,7 @@ class World:
 
     def models_called(self) -> list[str]:
         """Return the requests since the previous call, as key/model."""
-        seen = [f"{one.headers['Authorization'][7:]}/{one.body['model']}" for one in self.new()]
+        seen = [f"{item.headers['Authorization'][7:]}/{item.body['model']}" for item in self.new()]
         self._looked = len(self.server.requests)
         return seen
 

@@ -139,11 +139,11 @@ async def test_what_an_api_does_not_know_is_told_once() -> None:
         return [event async for event in unsupported.announced(asked, stream())]
 
     first = await collect(ModelSettings(seed=1))
-    assert [one.text for one in first if isinstance(one, Notice)] == [
+    assert [item.text for item in first if isinstance(item, Notice)] == [
         "m: left out seed, which its API does not support"
     ]
     assert isinstance(first[-1], Reply)
-    assert not [one for one in await collect(ModelSettings(seed=2)) if isinstance(one, Notice)]
+    assert not [item for item in await collect(ModelSettings(seed=2)) if isinstance(item, Notice)]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_forced_call_is_forced_once(tmp_path: Path, choice: str) -> None
     agent = kore.Agent(model, workspace=tmp_path, tools=[look])
     await agent.run("where?", session="s", tool_choice=choice)
     await agent.run("and now?", session="s", tool_choice=choice)
-    asked = [one.options.get("tool_choice") for one in model.requests]
+    asked = [item.options.get("tool_choice") for item in model.requests]
     assert asked == [choice, None, choice, None]
 
 
@@ -206,4 +206,8 @@ async def test_an_answer_of_a_type_is_asked_for_again_without_force(tmp_path: Pa
     agent = kore.Agent(model, workspace=tmp_path, tools=[look])
     result = await agent.run("how many?", output_type=int, tool_choice="required")
     assert result.output == 3
-    assert [one.options.get("tool_choice") for one in model.requests] == ["required", None, "auto"]
+    assert [item.options.get("tool_choice") for item in model.requests] == [
+        "required",
+        None,
+        "auto",
+    ]

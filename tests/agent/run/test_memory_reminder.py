@@ -24,7 +24,7 @@ async def ask(tmp_path: Path, messages: list[Message], *prompts: str) -> list[Me
     for prompt in prompts:
         await agent.run(prompt, session="s")
     stored = await history.load("s")
-    return [one for one in stored if one.text in prompts]
+    return [item for item in stored if item.text in prompts]
 
 
 @pytest.mark.parametrize(("rounds", "asked"), [(10, False), (120, True)])

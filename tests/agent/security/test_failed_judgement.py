@@ -95,8 +95,8 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
         told, last = await run_call("\ud800", tmp_path, Handmade("look", body), permissions)
         assert told.startswith("Not allowed: It cannot be analyzed: ")
         assert last == "bye"
-    assert [(one.tool, one.allowed) for one in record.entries] == [("look", False)] * 2
-    assert all("unjudged" in one.reason for one in record.entries)
+    assert [(entry.tool, entry.allowed) for entry in record.entries] == [("look", False)] * 2
+    assert all("unjudged" in entry.reason for entry in record.entries)
 
 
 async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: Path) -> None:

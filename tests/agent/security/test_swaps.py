@@ -126,7 +126,9 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
                 refused += 1
                 continue
             done += 1
-            shown.append(result.for_model + "".join(one.content for one in result.artifacts))
+            shown.append(
+                result.for_model + "".join(artifact.content for artifact in result.artifacts)
+            )
     assert swaps.count >= SWAPS
     assert not [text for text in shown if CANARY in text or "secret" in text]
     assert {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()} == outside

@@ -29,13 +29,13 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_built_in_agents_are_whole() -> None:
-    assert [one.name for one in built_in()] == ["build", "explore", "general", "plan", "review"]
-    for one in built_in():
-        assert one.description
-        assert one.prompt
-        assert one.remarks == ()
-        assert one.source == BUILT_IN
-        assert all(tool == known_tools().canonical(tool) for tool in one.tools or ())
+    assert [item.name for item in built_in()] == ["build", "explore", "general", "plan", "review"]
+    for item in built_in():
+        assert item.description
+        assert item.prompt
+        assert item.remarks == ()
+        assert item.source == BUILT_IN
+        assert all(tool == known_tools().canonical(tool) for tool in item.tools or ())
 
 
 def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, project: Path) -> None:
@@ -139,13 +139,13 @@ def test_a_note_about_the_folder_is_no_agent(places: CatalogPaths) -> None:
     (folder / "README.md").write_text("About these agents.")
     (folder / "pipe.md").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe.md")
-    assert set(SubagentCatalog(places).load()) == {"a", *(one.name for one in built_in())}
+    assert set(SubagentCatalog(places).load()) == {"a", *(item.name for item in built_in())}
 
 
 def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: CatalogPaths) -> None:
     catalogue = SubagentCatalog(places)
     found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
-    assert [one and one.name for one in found] == ["general", "explore", "review"]
+    assert [item and item.name for item in found] == ["general", "explore", "review"]
     write(places.own / "agents", "code-reviewer", "mine")
     mine = catalogue.find("CodeReviewer")
     assert mine is not None
@@ -168,7 +168,7 @@ def test_a_folder_that_is_not_trusted_has_no_agent_that_reads_like_another(
     path = write(project / ".kore" / "agents", "theirs", "the attacker's")
     path.write_text(path.read_text().replace("theirs", name))
     catalogue = SubagentCatalog(places)
-    assert set(catalogue.load(project)) == {one.name for one in built_in()}
+    assert set(catalogue.load(project)) == {item.name for item in built_in()}
     assert list(catalogue.rejected.values()) == [name]
 
 

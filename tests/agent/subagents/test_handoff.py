@@ -29,17 +29,17 @@ async def test_another_agent_answers(tmp_path: Path) -> None:
     assert (result.agent, result.text) == ("billing", "One moment.\n\nYour bill is paid.")
     assert "You do bills." in theirs.requests[0].system
     assert "You do bills." not in model.requests[0].system
-    (spec,) = [one for one in model.requests[0].tools if one.name == "transfer_to_billing"]
+    (spec,) = [tool for tool in model.requests[0].tools if tool.name == "transfer_to_billing"]
     assert spec.description.endswith("Knows all bills.")
-    visible = [one.text for one in theirs.requests[0].messages]
+    visible = [message.text for message in theirs.requests[0].messages]
     assert visible == ["my bill?", "One moment.", "Handed over to billing."]
     # Both agents write to one conversation, and the next turn starts with the first agent.
-    stored = [one.text for one in await history.load("s")]
+    stored = [item.text for item in await history.load("s")]
     assert stored == [*visible, "Your bill is paid."]
-    assert [one.text for one in result.messages] == stored[1:]
+    assert [message.text for message in result.messages] == stored[1:]
     again = await agent.run("thanks", session="s")
     assert (again.agent, again.text) == ("triage", "Hello again.")
-    assert [one.text for one in model.requests[1].messages] == [*stored, "thanks"]
+    assert [message.text for message in model.requests[1].messages] == [*stored, "thanks"]
 
 
 async def test_usage_counts_across_agents(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ async def test_usage_counts_across_agents(tmp_path: Path) -> None:
 async def test_watchers_see_who_speaks(tmp_path: Path) -> None:
     target, _ = billing(tmp_path)
     agent = kore.Agent(ScriptedProvider([TO_BILLING]), workspace=tmp_path, handoffs=[target])
-    seen = [one async for one in agent.stream("?")]
-    changes = [one for one in seen if isinstance(one, kore.events.AgentChanged)]
+    seen = [item async for item in agent.stream("?")]
+    changes = [item for item in seen if isinstance(item, kore.events.AgentChanged)]
     assert changes == [kore.events.AgentChanged("main", "billing")]
-    assert [type(one).__name__ for one in seen].count("Done") == 1
+    assert [type(item).__name__ for item in seen].count("Done") == 1
     assert seen[-1].result.agent == "billing"
 
 
@@ -95,7 +95,7 @@ async def test_a_filter_chooses_what_the_other_agent_sees(tmp_path: Path) -> Non
     look = calls(call("list_dir", path="."))
     agent = kore.Agent(ScriptedProvider([look, TO_BILLING]), workspace=tmp_path, handoffs=[way])
     result = await agent.run("my bill?", session="s")
-    assert [one.text for one in theirs.requests[0].messages] == ["my bill?"]
+    assert [message.text for message in theirs.requests[0].messages] == ["my bill?"]
     assert len(result.messages) == 5
     # Text read by the first agent still counts.
     assert result.text == "Your bill is paid."
@@ -129,7 +129,7 @@ async def test_of_two_handoffs_the_first_counts(tmp_path: Path) -> None:
     agent = kore.Agent(ScriptedProvider([both]), workspace=tmp_path, handoffs=[target, other])
     result = await agent.run("?")
     assert result.agent == "billing"
-    assert [one.is_error for one in result.messages[1:3]] == [False, True]
+    assert [message.is_error for message in result.messages[1:3]] == [False, True]
 
 
 async def test_names_tell_agents_apart(tmp_path: Path) -> None:
@@ -168,5 +168,5 @@ async def test_a_forced_tool_of_the_other_agent_is_still_forced(tmp_path: Path) 
     )
     agent = kore.Agent(ScriptedProvider([TO_BILLING]), workspace=tmp_path, handoffs=[target])
     await agent.run("?")
-    forced = [one.options.get("tool_choice") for one in theirs.requests]
+    forced = [request.options.get("tool_choice") for request in theirs.requests]
     assert forced == ["list_dir", None]

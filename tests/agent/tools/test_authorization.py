@@ -74,7 +74,7 @@ async def test_settled_hosts_leave_the_other_reasons_to_ask(
         settings=AgentSettings(tools=ToolSettings(sandbox=box)),
     )
     (told,) = results((await agent.run("go")).messages)
-    assert [one.rule for one in person.requests] == ["ask-network", "ask-outside"]
+    assert [item.rule for item in person.requests] == ["ask-network", "ask-outside"]
     assert "said no" in told
 
 
@@ -92,7 +92,7 @@ async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
         approve=Permissions(DefaultPolicy(), person),
     )
     await agent.run("go")
-    asked = [(one.rule, one.prefix and str(one.prefix)) for one in person.requests]
+    asked = [(request.rule, request.prefix and str(request.prefix)) for request in person.requests]
     assert asked == [
         ("ask-exec", "git commit *"),
         ("ask-outside", None),

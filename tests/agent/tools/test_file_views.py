@@ -131,7 +131,7 @@ def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
     assert len(seen.facts("s")) == 1
     seen.mark_reported("s")
     assert seen.facts("s") == ()
-    assert [one.path for one in seen.take_reported_views("s")] == [path]
+    assert [view.path for view in seen.take_reported_views("s")] == [path]
     assert seen.take_reported_views("s") == []
 
 
@@ -179,7 +179,7 @@ def test_what_is_stored_comes_back_and_tells_what_changed_meanwhile(tmp_path: Pa
     after = FileViews()
     after.restore("s", text)
     assert after.knowledge("s", same) == "current"
-    assert [one.path for one in after.take_stale_views("s")] == [path]
+    assert [view.path for view in after.take_stale_views("s")] == [path]
     assert after.knowledge("s", touched) == "current"
     assert after.knowledge("s", path) == "old"
     # Reported changes and unchanged files are stored again.
@@ -196,11 +196,11 @@ def test_other_content_of_the_same_size_has_changed(tmp_path: Path) -> None:
     assert views.take_stale_views("s") == []
     path.write_text("new")
     os.utime(path, ns=(1, 1))
-    assert [one.path for one in views.take_stale_views("s")] == [path]
+    assert [view.path for view in views.take_stale_views("s")] == [path]
     # The change was reported, so the first version is no longer known.
     path.write_text("old")
     os.utime(path, ns=(2, 2))
-    assert [one.path for one in views.take_stale_views("s")] == [path]
+    assert [view.path for view in views.take_stale_views("s")] == [path]
 
 
 def test_what_is_no_plain_file_is_told_by_its_times(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_is_no_plain_file_is_told_by_its_times(tmp_path: Path) -> None:
     views.record_view("s", path, stamp(path))
     assert views.take_stale_views("s") == []
     os.utime(path, ns=(1, 1))
-    assert [one.path for one in views.take_stale_views("s")] == [path]
+    assert [view.path for view in views.take_stale_views("s")] == [path]
 
 
 async def test_after_a_restart_a_program_knows_what_it_has_read(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_every_kind_of_hint_has_its_schema() -> None:
     properties = dict(schema["properties"])
     # Other imports decide which of two equal unions `typing` caches.
     either = properties.pop("n")["anyOf"]
-    assert sorted(one["type"] for one in either) == ["integer", "string"]
+    assert sorted(item["type"] for item in either) == ["integer", "string"]
     assert properties == {
         "a": {"type": "string"},
         "b": {"type": "integer"},
@@ -418,8 +418,8 @@ async def test_a_time_without_a_zone_is_local(
     finally:
         monkeypatch.undo()
         time.tzset()
-    for one in seen:
-        assert one.replace(second=0, microsecond=0).isoformat() == "2026-11-22T09:00:00+09:00"
+    for item in seen:
+        assert item.replace(second=0, microsecond=0).isoformat() == "2026-11-22T09:00:00+09:00"
 
 
 async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallContext) -> None:
@@ -431,7 +431,7 @@ async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallCont
 
     for text in ("2026-11-22T09:00:00+02:00", "2026-11-22T07:00:00Z", "2026-11-22T09:00:00+0200"):
         await run_function(at, call, when=text)
-    assert {one.timestamp() for one in seen} == {seen[0].timestamp()}
+    assert {item.timestamp() for item in seen} == {seen[0].timestamp()}
     for text in ("tomorrow", "2026-13-22T09:00:00", "09:00"):
         with pytest.raises(ToolError, match="when"):
             await run_function(at, call, when=text)

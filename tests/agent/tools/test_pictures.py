@@ -115,7 +115,11 @@ async def test_a_model_that_cannot_see_is_told_so(
     agent = agent_of(model_server, pictures, "openai/fake", {"images": False})
     await agent.run("look", session="s")
     await agent.aclose()
-    results = [one for one in model_server.requests[1].body["messages"] if one["role"] == "tool"]
+    results = [
+        message
+        for message in model_server.requests[1].body["messages"]
+        if message["role"] == "tool"
+    ]
     for result in results:
         assert load_prompt("unseen_picture") in result["content"]
     assert pictures_sent(model_server)[1] == []

@@ -35,7 +35,7 @@ async def run(
     async for event in agent.stream("?"):
         if isinstance(event, kore.events.Notice):
             notices.append(event.text)
-    [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
+    [result] = [message for message in model.requests[-1].messages if message.role == "tool"]
     return result.text, notices
 
 
@@ -95,13 +95,13 @@ async def test_one_that_hangs_costs_its_time_only(tmp_path: Path) -> None:
     hook = CommandHook("PreToolUse", "sleep 600", timeout_s=0.3)
     text, notices = await run(tmp_path, hook)
     assert "the file" in text
-    assert any("sleep 600" in one for one in notices)
+    assert any("sleep 600" in notice for notice in notices)
 
 
 async def test_one_that_crashes_is_a_notice(tmp_path: Path) -> None:
     text, notices = await run(tmp_path, CommandHook("PreToolUse", "echo oh dear >&2; exit 7"))
     assert "the file" in text
-    assert any("oh dear" in one for one in notices)
+    assert any("oh dear" in notice for notice in notices)
 
 
 async def test_a_flood_is_bounded_and_still_blocks(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_after_a_blocked_call_nothing_is_said_of_its_result(tmp_path: Path
         ToolSettings(),
     )
     await kore.Agent(model, workspace=tmp_path, hooks=[hooks]).run("?")
-    [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
+    [result] = [message for message in model.requests[-1].messages if message.role == "tool"]
     assert "not today" in result.text
     assert "well read" not in result.text
 
@@ -176,7 +176,7 @@ async def converse(
 
 def conversation_text(model: ScriptedProvider) -> str:
     """Return the whole conversation in the last request."""
-    return json.dumps([event_of(one) for one in model.requests[-1].messages])
+    return json.dumps([event_of(message) for message in model.requests[-1].messages])
 
 
 def event_of(message: kore.Message) -> list[str]:
@@ -195,7 +195,7 @@ async def test_words_in_front_of_a_new_conversation_reach_the_model_once(tmp_pat
     await agent.run("again", session="s")
     assert conversation_text(model).count("the build is red") == 1
     assert "not for this one" not in conversation_text(model)
-    assert [one.role for one in model.requests[-1].messages][-1] == "user"
+    assert [message.role for message in model.requests[-1].messages][-1] == "user"
 
 
 async def test_words_with_what_the_person_says(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ async def test_a_hook_can_have_a_person_asked(tmp_path: Path) -> None:
         agent = kore.Agent(model, workspace=tmp_path, hooks=[hooks], approve=approve, mode="auto")
         await agent.run("?")
         assert expected in conversation_text(model)
-    assert [one.rule for one in questions] == ["hook-ask"] * 2
+    assert [question.rule for question in questions] == ["hook-ask"] * 2
     assert "it is Friday" in questions[0].reason
 
 
@@ -302,7 +302,7 @@ async def test_who_answers_does_not_wait_for_a_notification(tmp_path: Path) -> N
 async def test_the_words_of_a_plugins_hook_are_a_strangers(tmp_path: Path) -> None:
     hook = CommandHook("UserPromptSubmit", "echo read this", is_own=False)
     _, result = await converse(tmp_path, [hook], "done")
-    (said,) = [one for one in result.messages if one.role == "user"]
+    (said,) = [message for message in result.messages if message.role == "user"]
     assert "untrusted" in said.taint
     exposure = TaintState()
     exposure.take(said)

@@ -128,7 +128,9 @@ async def test_a_hook_answers_in_the_models_place(tmp_path: Path) -> None:
     model = ScriptedProvider([])
     hook = Change(before_model=assistant("from the cache"))
     agent = kore.Agent(model, workspace=tmp_path, hooks=[hook])
-    texts = [one.text async for one in agent.stream("?") if isinstance(one, kore.events.TextDelta)]
+    texts = [
+        item.text async for item in agent.stream("?") if isinstance(item, kore.events.TextDelta)
+    ]
     result = await agent.run("?")
     assert (texts, result.text) == (["from the cache"], "from the cache")
     assert (model.requests, result.usage) == ([], kore.Usage())
@@ -137,8 +139,8 @@ async def test_a_hook_answers_in_the_models_place(tmp_path: Path) -> None:
 async def test_a_hook_changes_a_reply(tmp_path: Path) -> None:
     hook = Change(after_model=lambda reply: assistant(reply.text.upper()))
     agent = kore.Agent(ScriptedProvider(["hello"]), workspace=tmp_path, hooks=[hook])
-    seen = [one async for one in agent.stream("?", session="s")]
-    kinds = [type(one).__name__ for one in seen]
+    seen = [item async for item in agent.stream("?", session="s")]
+    kinds = [type(item).__name__ for item in seen]
     assert kinds.index("Retry") < len(kinds) - kinds[::-1].index("TextDelta")
     assert seen[-1].result.text == "HELLO"
     assert seen[-1].result.usage.output > 0
@@ -193,8 +195,8 @@ async def test_an_input_guardrail_stops_before_the_model_is_asked(tmp_path: Path
 
 async def test_a_tripped_guardrail_is_an_error_among_the_events(tmp_path: Path) -> None:
     agent = kore.Agent(ScriptedProvider([]), workspace=tmp_path, input_guardrails=[no_passwords])
-    seen = [one async for one in agent.stream("password")]
-    errors = [one.code for one in seen if isinstance(one, kore.events.Error)]
+    seen = [item async for item in agent.stream("password")]
+    errors = [item.code for item in seen if isinstance(item, kore.events.Error)]
     assert errors == ["input-guardrail"]
     assert isinstance(seen[-1], kore.events.Done)
     assert not seen[-1].result.success
@@ -246,7 +248,7 @@ async def test_an_output_guardrail_withholds_an_answer(tmp_path: Path) -> None:
     with pytest.raises(kore.OutputGuardrailTripped, match="rude"):
         await agent.run("hi", session="s")
     assert (await agent.run("again", session="s")).text == "sorry"
-    assert [one.text for one in model.requests[1].messages] == [
+    assert [message.text for message in model.requests[1].messages] == [
         "hi",
         "(This answer was withheld.)",
         "again",

@@ -85,7 +85,7 @@ async def test_replies_that_a_screen_joins_make_no_link(
     steps = READ, calls(call("mail", "c2"), text=first), second, "Fine."
     events, _ = await events_of(tmp_path, *steps)
     assert not targets_of_links(text_of(events))
-    stored = [one.text for one in result_of(events).messages if one.role == "assistant"]
+    stored = [message.text for message in result_of(events).messages if message.role == "assistant"]
     assert text_of(events) == "".join(stored)
 
 

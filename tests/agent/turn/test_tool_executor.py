@@ -77,7 +77,7 @@ async def test_writes_run_alone_and_in_order(tmp_path: Path) -> None:
     ]
     agent, _ = scripted([calls(*planned), "done"], tmp_path, write, read, act)
     await run_turn(agent, task(agent))
-    order = [f"{sign}{one.id}" for one in planned for sign in "+-"]
+    order = [f"{sign}{item.id}" for item in planned for sign in "+-"]
     assert diary.entries == order
 
 

@@ -82,7 +82,7 @@ async def test_a_lasting_answer_is_about_the_host_and_no_command(
         assert await work.ask("wget a.test c.test", "a.test", "c.test") is None
         assert await work.ask("wget x.a.test", "x.a.test") is None
         grants = await parts.service.list_grants()
-        assert [one["title"] for one in grants] == [
+        assert [grant["title"] for grant in grants] == [
             *("exec network to a.test", "exec network to b.test"),
         ]
         await parts.service.revoke_grants(grants[0]["id"])

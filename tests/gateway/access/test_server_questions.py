@@ -86,14 +86,15 @@ async def open_question(parts: Parts, number: int = 1) -> ApprovalPrompt:
 async def hear(parts: Parts) -> Any:
     """Return what the server received, once the turn is over."""
     await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
-    *_, result = [one for one in await load_history(parts) if one.role == "tool"]
+    *_, result = [item for item in await load_history(parts) if item.role == "tool"]
     return json.loads(result.text)
 
 
 async def press(parts: Parts, question: ApprovalPrompt, label: str, who: str = "7") -> None:
     assert question.request.server_question is not None
     buttons = {
-        one.label: one.data for one in buttons_of(question.nonce, question.request.server_question)
+        item.label: item.data
+        for item in buttons_of(question.nonce, question.request.server_question)
     }
     more: dict[str, Any] = {"kind": "button", "sender": Sender(who, "Ann")}
     await accept_messages(parts, chat_message(buttons[label], **more))
@@ -309,7 +310,7 @@ async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
         await accept_messages(p, chat_message("/stop"))
         await p.until_stored("approval", state="withdrawn")
         await press(p, query, "red")
-        await p.platform.until(lambda: any("Too late" in one[2] for one in p.platform.calls))
+        await p.platform.until(lambda: any("Too late" in call[2] for call in p.platform.calls))
         assert await p.stored("approval", "state") == [("withdrawn",)]
 
 
@@ -338,7 +339,7 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
         await platform.until(lambda: ("edit", "1", words) in platform.calls)
         again = await question_in_chat(p, 2)
         await press(p, left, "red")
-        await platform.until(lambda: any("Too late" in one[2] for one in platform.calls))
+        await platform.until(lambda: any("Too late" in call[2] for call in platform.calls))
         assert await p.stored("approval", "state", id=2) == [("open",)]
         await press(p, again, "blue")
         assert await hear(p) == {"action": "accept", "content": {"colour": "blue"}}

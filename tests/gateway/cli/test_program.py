@@ -251,7 +251,7 @@ async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> N
     done = kore("-c", "and then?", home=home)
     assert done.returncode == 0, done.stderr
     shown = kore("sessions", "list", "--json", home=home)
-    assert [one["messages"] for one in json.loads(shown.stdout)] == [4]
+    assert [load["messages"] for load in json.loads(shown.stdout)] == [4]
 
 
 def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
     return [
         (
             part.text.replace(str(folder), "/folder"),
-            [f"{one.type} {bare(one, part.text)}" for one in part.entities],
+            [f"{entity.type} {bare(entity, part.text)}" for entity in part.entities],
         )
         for part in platform.parts
     ]
@@ -194,9 +194,9 @@ def check(name: str, path: str) -> None:
             text = text.replace(repr(stand_in), repr(real)).replace(stand_in, real)
         return _VARIES.sub("0", text)
 
-    expected = [(as_shown(text), [as_shown(one) for one in found])
+    expected = [(as_shown(text), [as_shown(item) for item in found])
                 for text, found in plain(*stands)]  # fmt: skip
-    found = [(_VARIES.sub("0", text), [_VARIES.sub("0", one) for one in entities])
+    found = [(_VARIES.sub("0", text), [_VARIES.sub("0", entity) for entity in entities])
              for text, entities in visible_texts(name, path)]  # fmt: skip
     wrong = [pair for pair in zip_longest(sorted(found), sorted(expected)) if pair[0] != pair[1]]
     assert not wrong

@@ -56,7 +56,7 @@ def load(root: Path, cwd: Path | None = None, **environ: str) -> Settings:
 
 
 def models_by_name(settings: Settings) -> dict[str, str]:
-    return {one.model_name: one.model for one in settings.model_list}
+    return {item.model_name: item.model for item in settings.model_list}
 
 
 def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:

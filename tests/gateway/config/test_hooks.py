@@ -28,7 +28,7 @@ def test_those_of_a_project_count_once_it_is_trusted_and_until_it_changes(tmp_pa
     trust([tmp_path / "work" / ".kore" / "config.json"], tmp_path / "home")
     own = {"hooks": {"PreToolUse": [{"hooks": [{"command": "mine"}]}]}}
     settings = load(tmp_path, own, project=HOOKS)
-    assert [one.command for one in settings.hooks["PreToolUse"][0].hooks] == ["mine"]
+    assert [hook.command for hook in settings.hooks["PreToolUse"][0].hooks] == ["mine"]
     [source] = settings.project_hooks
     assert list(commands(source.hooks)) == [("PreToolUse", "check")]
     changed = {"hooks": {"PreToolUse": [{"hooks": [{"command": "worse"}]}]}}

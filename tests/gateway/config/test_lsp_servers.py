@@ -57,12 +57,12 @@ def test_servers_of_plugins(tmp_path: Path) -> None:
     }
     (tmp_path / "installed.json").write_text(json.dumps({"version": 1, "plugins": [row]}))
     servers = lsp_settings(_settings(tmp_path), tmp_path, InstalledPlugins(tmp_path)).servers
-    assert [one.name for one in servers] == ["plugin_p_go", "plugin_p_own"]
+    assert [server.name for server in servers] == ["plugin_p_go", "plugin_p_own"]
     assert servers[0].command == ("gopls", "serve")
     assert servers[1].command == (f"{tmp_path}/copies/d/bin/ls",)
     assert servers[1].extensions == (".x",)
     # Servers of a plugin are not started automatically without a sandbox.
-    assert not any(one.configured for one in servers)
+    assert not any(server.configured for server in servers)
 
 
 def test_doctor_names_the_programs_and_those_that_are_missing(

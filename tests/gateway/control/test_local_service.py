@@ -102,7 +102,7 @@ async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Par
     async with parts.service.watch("cli:local:main") as events:
         await next_delivery(events)
     opened = await asyncio.gather(*(parts.service.open_console(None, fresh=True) for _ in range(3)))
-    assert len({one.chat_id for one in opened}) == 3
+    assert len({item.chat_id for item in opened}) == 3
 
 
 async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> None:

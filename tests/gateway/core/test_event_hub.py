@@ -211,9 +211,9 @@ async def test_who_follows_all_sessions_is_told_whose_events_they_are() -> None:
         told = [event async for event in overview]
     expected = [(session, event) for session in ("one", "two") for event in ("ab", "turn_end")]
     assert [
-        (one.session, getattr(one.event, "text", one.event.type))
-        for one in told
-        if isinstance(one, SessionNews)
+        (item.session, getattr(item.event, "text", item.event.type))
+        for item in told
+        if isinstance(item, SessionNews)
     ] == expected
 
 

@@ -53,9 +53,11 @@ def dangerous(db: Transaction, lane: str = ROUTE.lane) -> None:
 def texts_of(kind: type) -> Iterator[tuple[type, str]]:
     """Yield every text field of a kind of message and of its nested records."""
     for name, found in typing.get_type_hints(kind).items():
-        within = [one for one in typing.get_args(found) if dataclasses.is_dataclass(one)]
-        for one in within:
-            yield from texts_of(one)
+        within = [
+            argument for argument in typing.get_args(found) if dataclasses.is_dataclass(argument)
+        ]
+        for item in within:
+            yield from texts_of(item)
         if not within and found not in (int, bool):
             yield kind, name
 
@@ -78,16 +80,16 @@ def message_with_text(kind: type, name: str, text: str) -> OutboundPart:
 def links(part: OutboundPart) -> list[str]:
     """Return the pieces of text that a client would turn into links."""
     units, code = offsets(part.text), set[int]()
-    for one in part.entities:
-        if one.type in ("code", "pre"):
-            code.update(range(one.offset, one.offset + one.length))
+    for entity in part.entities:
+        if entity.type in ("code", "pre"):
+            code.update(range(entity.offset, entity.offset + entity.length))
     found = [
         part.text[a:b]
         for a, b in addresses(part.text)
         if not code >= set(range(units[a], units[b]))
     ]
-    found += [str(one.extra["url"]) for one in part.entities if "url" in one.extra]
-    plain = [one.label for one in part.buttons] + [one.name for one in part.files]
+    found += [str(entity.extra["url"]) for entity in part.entities if "url" in entity.extra]
+    plain = [button.label for button in part.buttons] + [file.name for file in part.files]
     return found + [text[a:b] for text in plain for a, b in addresses(text)]
 
 

@@ -84,7 +84,7 @@ def test_derived_message_takes_people_and_place_and_nothing_else() -> None:
     }
     own = {"kind": "subagent_task", "event_id": "task:4", "content": "look", "received_at": 2.0}
     assert derived == InboundMessage(**{**passed_on, **own, "task": 4})
-    defaults = {one.name: one.default for one in fields(InboundMessage)}
+    defaults = {field.name: field.default for field in fields(InboundMessage)}
     changed = [name for name, value in defaults.items() if getattr(cause, name) != value]
     assert sorted(changed) == sorted(defaults), "a new field is set in the cause, too"
 

@@ -139,7 +139,7 @@ def test_a_server_is_named_on_one_line_and_its_words_hide_nothing(name: str) -> 
     assert "\n" not in view.title
     assert "\u202e" not in view.title
     assert [line.text for line in view.lines] == ["a\\u{200b}", "(4 empty lines)", "b"]
-    assert [(one.label, one.words) for one in view.options] == [
+    assert [(option.label, option.words) for option in view.options] == [
         ("x y", "x\ny"),
         ("z", "z"),
         ("Decline", ""),

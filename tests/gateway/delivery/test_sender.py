@@ -70,7 +70,7 @@ def route(chat: str = "1") -> Route:
 
 
 def outgoing_reply(text: str, chat: str = "1", *more: str) -> OutgoingReply:
-    parts = [OutboundPart(one) for one in (text, *more)]
+    parts = [OutboundPart(item) for item in (text, *more)]
     return OutgoingReply(f"d:{chat}:{text}", route(chat), parts)
 
 
@@ -80,8 +80,8 @@ async def sent(
     """Post the replies, work until all are sent or dead, and return their states and reasons."""
     timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
     async with opened(folder, Gated(), platform=platform, timing=timing) as parts:
-        for one in letters:
-            await parts.sender.post(one)
+        for letter in letters:
+            await parts.sender.post(letter)
         async with at_work(parts):
             async with asyncio.timeout(30):
                 while await parts.database.transact(outbox.lanes_with_mail):

@@ -112,7 +112,9 @@ async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayPr
     )
     await gateway.until(lambda: "I see." in gateway.api.answers(GROUP))
     await gateway.idle()
-    closed = next(one for one in gateway.api.chat(GROUP) if one.message_id == question.message_id)
+    closed = next(
+        item for item in gateway.api.chat(GROUP) if item.message_id == question.message_id
+    )
     assert f"⛔ Denied by Person {OWNER} (telegram:{OWNER}): Use other.txt" in (closed.text or "")
     assert "Use other.txt instead" in last_result(gateway)
     answers = gateway.api.answers(GROUP)[earlier:]

@@ -58,7 +58,7 @@ async def test_what_cannot_be_decoded_is_counted_and_named(
     assert await gateway.answers_to(chat, "after") == ["echo: after"]
     assert (await gateway.status())["updates_undecoded"] == before + 1
     ran = await gateway.kore("logs", "-n", "200")
-    (line,) = [one for one in ran.out.splitlines() if "could not be decoded" in one][-1:]
+    (line,) = [item for item in ran.out.splitlines() if "could not be decoded" in item][-1:]
     assert "my words" not in ran.out
     (seq,) = re.findall(r"kore replay (\d+)", line)
     again = await gateway.kore("replay", seq)

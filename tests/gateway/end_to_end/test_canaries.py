@@ -236,8 +236,8 @@ async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> N
         "command line": printed,
         "gateway output": gateway.output(),
         "bot": "\n".join(recorder.requests),
-        "model": "\n".join(one.raw.decode() for one in asked),
-        "model headers": repr([_without_key(one.headers) for one in asked]),
+        "model": "\n".join(item.raw.decode() for item in asked),
+        "model headers": repr([_without_key(item.headers) for item in asked]),
         **{str(path): path.read_bytes().decode("latin-1") for path in _files(gateway.home)},
     }
     assert len(asked) > 20

@@ -52,7 +52,7 @@ def question(gateway: GatewayProcess) -> str:
 
 def tool_result(gateway: GatewayProcess) -> str:
     messages = gateway.model.requests[-1].body["messages"]
-    return str([one for one in messages if one["role"] == "tool"][-1]["content"])
+    return str([message for message in messages if message["role"] == "tool"][-1]["content"])
 
 
 async def test_the_project_is_shown_once_then_its_changes_also_over_a_kill(
@@ -90,7 +90,7 @@ async def test_work_is_done_in_the_folder(gateway: GatewayProcess, tmp_path: Pat
 async def test_what_was_sent_can_be_read_there(gateway: GatewayProcess) -> None:
     await gateway.api.user_sends(OWNER, "document", TOKEN_WORD.encode(), name="a.txt")
     await gateway.idle()
-    (path,) = (one for one in (gateway.workspace / "inbox").rglob("*") if one.is_file())
+    (path,) = (item for item in (gateway.workspace / "inbox").rglob("*") if item.is_file())
     read = Call("read_file", {"path": str(path)})
     gateway.model.script(ReplyScript(tool_calls=(read,)), "Read.")
     await gateway.answers_to(OWNER, "what does it say?")
@@ -108,7 +108,7 @@ async def test_a_guest_works_there_as_far_as_their_role_goes(
     (gateway.workspace / "USER.md").write_text(f"My word is {TOKEN_WORD}.\n")
     await gateway.api.user_sends(OWNER, "document", TOKEN_WORD.encode(), name="owners.txt")
     await gateway.idle()
-    (sent,) = (one for one in (gateway.workspace / "inbox").rglob("*") if one.is_file())
+    (sent,) = (path for path in (gateway.workspace / "inbox").rglob("*") if path.is_file())
     for path in ("../../home/workspace/USER.md", str(gateway.workspace / "USER.md"), str(sent)):
         read = Call("read_file", {"path": path})
         gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")

@@ -82,7 +82,9 @@ async def test_what_people_wrote_outlives_compactions_commands_and_a_kill(
 
     def lost(count: int) -> list[int]:
         """Return the conditions missing from the newest request of a turn."""
-        asked = next(one for one in reversed(alone.model.requests) if not is_summary(one.body))
+        asked = next(
+            request for request in reversed(alone.model.requests) if not is_summary(request.body)
+        )
         return [n for n in range(count) if f"condition {n} is kept" not in str(asked.body)]
 
     alone.configure(SMALL)

@@ -26,7 +26,7 @@ async def test_a_picture_goes_to_the_chat_as_a_photo(alone: GatewayProcess) -> N
         await alone.until(lambda: files(alone, OWNER))
         await alone.idle()
         (sent,) = files(alone, OWNER)
-        assert [(one.kind, one.data) for one in sent.files] == [("photo", PNG)]
+        assert [(file.kind, file.data) for file in sent.files] == [("photo", PNG)]
         assert len(studio.requests) == 1
     assert "sk-paint" not in alone.log_text()
 

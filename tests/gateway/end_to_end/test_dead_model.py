@@ -37,7 +37,7 @@ async def test_dead_model_is_one_warning_per_turn_and_reported_everywhere(tmp_pa
         assert "failing model" in shown.out
         assert "(rejected)" in shown.out
         checked = await gateway.kore("doctor", "--json")
-        (check,) = [one for one in json.loads(checked.out)["checks"] if one["name"] == "turns"]
+        (check,) = [item for item in json.loads(checked.out)["checks"] if item["name"] == "turns"]
         assert check["state"] == "warn"
         (at,) = [line["text"] for line in _log(gateway) if "health and metrics at" in line["text"]]
         url = at.rpartition(" ")[2]

@@ -30,11 +30,11 @@ async def test_an_answer_that_finds_the_bot_kicked_out_is_known_as_unreachable(
     await gateway.api.user_says(-82, "@kore_test_bot go")
     gateway.api.chats.blocked.add(-82)
     await gateway.idle()
-    (found,) = [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
+    (found,) = [item for item in (await gateway.status())["unreachable"] if "-82" in item["chat"]]
     assert "bot was kicked" in found["reason"]
     gateway.api.chats.blocked.discard(-82)
     assert (await gateway.answers_to(-82, "@kore_test_bot back"))[-1] == "echo: back"
-    assert not [one for one in (await gateway.status())["unreachable"] if "-82" in one["chat"]]
+    assert not [item for item in (await gateway.status())["unreachable"] if "-82" in item["chat"]]
 
 
 async def test_group_that_forbids_files_gets_the_text_and_is_told(gateway: GatewayProcess) -> None:
@@ -71,7 +71,7 @@ async def test_owner_is_told_when_a_chat_becomes_unreachable(gateway: GatewayPro
     gateway.model.script(ReplyScript(text="late", latency_s=0.3), "later")
     await gateway.api.user_says(group, "@kore_test_bot go")
     gateway.api.chats.muted.add(group)
-    await gateway.until(lambda: any("-87" in one for one in gateway.api.answers(OWNER)))
+    await gateway.until(lambda: any("-87" in answer for answer in gateway.api.answers(OWNER)))
     notice = gateway.api.answers(OWNER)[-1]
     assert notice.startswith("I can't write to the chat -87 any more: ")
     assert "not enough rights to send text messages" in notice

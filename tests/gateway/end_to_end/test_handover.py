@@ -166,7 +166,7 @@ async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
             await alone.api.news(0.01)
         await alone.kill()
     # A kill between sending and recording leaves a repeated message, marked as such.
-    answers = [one for one in alone.api.answers(OWNER) if not one.startswith("↻")]
+    answers = [answer for answer in alone.api.answers(OWNER) if not answer.startswith("↻")]
     assert answers == [f"done {100 + n}" for n in range(rounds)]
     effects = done.read_text().split() if done.exists() else []
     assert len(effects) == len(set(effects))

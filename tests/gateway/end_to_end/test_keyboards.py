@@ -19,7 +19,7 @@ async def menu(gateway: GatewayProcess, command: str, chat: int = OWNER) -> Chat
     shown = gateway.api.chat(chat)[-1]
     assert shown.reply_markup, shown.text
     data = [b["callback_data"] for row in shown.reply_markup["inline_keyboard"] for b in row]
-    assert max(len(one.encode()) for one in data) <= 64
+    assert max(len(item.encode()) for item in data) <= 64
     return shown
 
 
@@ -99,5 +99,5 @@ async def test_the_rights_are_those_of_whoever_presses(
     else:
         assert shown.reply_markup
     news = alone.api.answers(GROUP)[len(before) :]
-    assert all("Only the owner can choose" in one for one in news)
+    assert all("Only the owner can choose" in item for item in news)
     assert len(news) == len(allowed)

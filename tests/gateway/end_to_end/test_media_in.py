@@ -148,7 +148,9 @@ async def test_album_whose_turn_uses_a_subagent_leaves_its_chat_free(
     await gateway.until(lambda: last in gateway.api.answers(OWNER))
     assert (await gateway.answers_to(OWNER, "and?"))[-1] == "echo: and?"
     (subagent,) = [
-        one.body for one in gateway.model.requests if echo(one.body).text == "echo: look"
+        request.body
+        for request in gateway.model.requests
+        if echo(request.body).text == "echo: look"
     ]
     assert "image_url" not in json.dumps(subagent)
 

@@ -43,7 +43,7 @@ class TestRunning:
         (sent,) = files(gateway, chat)
         assert (sent.method, sent.text) == ("sendDocument", "the report")
         assert [entity["type"] for entity in sent.entities] == ["bold"]
-        assert [(one.name, one.data) for one in sent.files] == [(name, data)]
+        assert [(file.name, file.data) for file in sent.files] == [(name, data)]
         assert gateway.api.answers(chat) == ["the report", "Sent."]
         assert "Queued for the person" in last_user_message(gateway)
         folder = gateway.home / "outgoing"
@@ -72,8 +72,8 @@ class TestRunning:
         await ask(gateway, chat, sends(*pictures, *texts, caption="all"), "Sent.")
         first, second = files(gateway, chat)
         assert [first.method, second.method] == ["sendMediaGroup"] * 2
-        assert [one.kind for one in first.files] == ["photo"] * 3
-        assert [one.kind for one in second.files] == ["document"] * 2
+        assert [file.kind for file in first.files] == ["photo"] * 3
+        assert [file.kind for file in second.files] == ["document"] * 2
         assert (first.text, second.text) == ("all", "")
 
     async def test_what_cannot_be_shown_as_a_picture_goes_out_as_a_document(
@@ -149,7 +149,9 @@ class TestRunning:
     async def test_the_owner_alone_gets_everything(self, gateway: GatewayProcess) -> None:
         name = put(gateway, "own.txt", b"mine")
         await gateway.api.user_sends(OWNER, "document", b"evil", name="evil.txt")
-        await gateway.until(lambda: any("[document]" in one for one in gateway.api.answers(OWNER)))
+        await gateway.until(
+            lambda: any("[document]" in answer for answer in gateway.api.answers(OWNER))
+        )
         gateway.model.script(
             ReplyScript(tool_calls=(Call("read_file", {"path": name}),)), sends(name), "Sent."
         )

@@ -44,7 +44,7 @@ async def test_a_picture_stays_in_its_place_over_a_restart(alone: GatewayProcess
     await alone.stop()
     await alone.start()
     await alone.answers_to(7, "again")
-    before, after = (one.raw for one in alone.model.requests[-2:])
+    before, after = (request.raw for request in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")])
     (file,) = inbox(alone, 7)
     file.write_bytes(png(2))
@@ -84,7 +84,7 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
         await alone.idle()
         assert alone.api.answers(7) == ["echo: [voice]"]
         assert 'transcription: \\"buy milk\\"' in last_user_message(alone)
-        assert [one.data for one in listener.requests] == [b"OggS"] * 2
+        assert [request.data for request in listener.requests] == [b"OggS"] * 2
         # The file was fetched once; only the transcription was retried.
         assert alone.api.calls.count("file") == 1
     assert "sk-voice" not in alone.log_text()
@@ -94,7 +94,7 @@ async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayPr
     async with Listener("buy milk") as listener:
         section = {"api_base": listener.base_url, "price_per_minute_usd": 0.2}
         models = json.loads(alone.config.read_text())["model_list"]
-        free = [{**one, "price_input_usd": 0, "price_output_usd": 0} for one in models]
+        free = [{**model, "price_input_usd": 0, "price_output_usd": 0} for model in models]
         alone.configure({"transcription": section})
         config = json.loads(alone.config.read_text())
         alone.config.write_text(json.dumps({**config, "model_list": free}))

@@ -131,7 +131,7 @@ async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
         )
 
         sessions = json.loads((await alone.kore("sessions", "list", "--json")).out)
-        others = [one["id"] for one in sessions if str(BOB) not in str(one["lane"])]
+        others = [session["id"] for session in sessions if str(BOB) not in str(session["lane"])]
         assert len(others) >= 3
         for session in others:
             for command in (f"/resume {session}", f"/sessions {session}", f"/model {session}"):

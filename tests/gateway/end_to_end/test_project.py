@@ -27,7 +27,7 @@ async def test_a_strange_folder_s_tree_and_files_reach_the_model(
     where = ("--cwd", project, "-f", "sheep.py")
     ran = await alone.kore("agent", "-m", "hi", *where, "--output-format", "json")
     assert ran.code == 0, ran.err
-    system, asked = (one["content"] for one in alone.model.requests[-1].body["messages"])
+    system, asked = (message["content"] for message in alone.model.requests[-1].body["messages"])
     assert "Use tabs" not in system
     for shown in ("sheep.py (8 B)", "print(1)", "It counts sheep."):
         assert shown in str(asked)
@@ -98,9 +98,9 @@ async def test_instructions_further_down_come_with_what_is_read_there(
         ran = await alone.kore("agent", "-m", "look", "--cwd", project)
         assert ran.code == 0, ran.err
         (tool,) = (
-            one
-            for one in alone.model.requests[-1].body["messages"]
-            if one["role"] == "tool" and "print(2)" in str(one["content"])
+            message
+            for message in alone.model.requests[-1].body["messages"]
+            if message["role"] == "tool" and "print(2)" in str(message["content"])
         )
         return str(tool["content"])
 

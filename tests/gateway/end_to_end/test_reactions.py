@@ -57,8 +57,12 @@ async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> 
     await alone.until(lambda: reactions_in(alone, 7).get(other.message_id) == ["👀"])
     await alone.idle()
     await alone.until(lambda: reactions_in(alone, 7).get(other.message_id) == [])
-    put = [one for one in alone.effects(7) if one.method == "setMessageReaction" and one.text]
-    assert [one.message_id for one in put] == [said.message_id, other.message_id]
+    put = [
+        effect
+        for effect in alone.effects(7)
+        if effect.method == "setMessageReaction" and effect.text
+    ]
+    assert [item.message_id for item in put] == [said.message_id, other.message_id]
 
 
 async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(

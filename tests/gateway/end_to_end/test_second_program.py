@@ -25,7 +25,7 @@ async def test_status_tells_how_the_bot_is(gateway: GatewayProcess) -> None:
 async def test_sessions_are_listed_shown_and_exported(gateway: GatewayProcess, chat: int) -> None:
     await gateway.answers_to(chat, "grüße 😀")
     listed = json.loads((await gateway.kore("sessions", "list", "--json")).out)
-    (session,) = [one for one in listed if one["lane"] and one["lane"].endswith(f":{chat}")]
+    (session,) = [item for item in listed if item["lane"] and item["lane"].endswith(f":{chat}")]
     assert session["messages"] == 2
     shown = await gateway.kore("sessions", "show", session["id"])
     assert "grüße 😀" in shown.out
@@ -76,7 +76,7 @@ async def test_a_question_from_the_terminal_goes_through_the_gateway(
     ran = await gateway.kore("agent", "-m", "from the terminal")
     assert (ran.code, ran.out.strip()) == (0, "echo: from the terminal")
     listed = (await gateway.kore("sessions", "list", "--json")).out
-    assert any((one["lane"] or "").startswith("cli:") for one in json.loads(listed))
+    assert any((load["lane"] or "").startswith("cli:") for load in json.loads(listed))
 
 
 async def test_print_shows_the_answer_while_it_is_being_written(gateway: GatewayProcess) -> None:

@@ -52,12 +52,12 @@ async def test_a_form_is_answered_by_a_button_and_a_reply_across_a_kill(
     (second,) = await wait_for_questions(alone)
     assert second.message_id != question.message_id
     assert "Too late" in await push(alone, question, data)
-    assert [one.message_id for one in questions(alone)] == [second.message_id]
+    assert [item.message_id for item in questions(alone)] == [second.message_id]
     await press(alone, second, "large")
-    await alone.until(lambda: any("not the model" in one.text for one in questions(alone)))
+    await alone.until(lambda: any("not the model" in item.text for item in questions(alone)))
     (third,) = questions(alone)
     await alone.api.user_says(OWNER, SECRET, reply_to=third.message_id)
-    await alone.until(lambda: any("would be sent" in one.text for one in questions(alone)))
+    await alone.until(lambda: any("would be sent" in item.text for item in questions(alone)))
     (last,) = questions(alone)
     assert "size: large\npassword: ••••" in last.text
     await press(alone, last, "Send")
@@ -65,4 +65,4 @@ async def test_a_form_is_answered_by_a_button_and_a_reply_across_a_kill(
     result = str(alone.model.requests[-1])
     assert "large" in result
     assert SECRET not in result
-    assert SECRET not in "".join(one.text for one in alone.api.chat(OWNER) if one.from_bot)
+    assert SECRET not in "".join(item.text for item in alone.api.chat(OWNER) if item.from_bot)

@@ -41,7 +41,7 @@ class SharedPlace:
     def objects(self, area: str) -> list[str]:
         if self.server is not None:
             return [key for key in self.server.objects if f"/{area}/" in key]
-        return [str(one) for one in Path(self.address, area).rglob("*") if one.is_file()]
+        return [str(path) for path in Path(self.address, area).rglob("*") if path.is_file()]
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -73,21 +73,21 @@ async def machines(tmp_path: Path, place: SharedPlace) -> AsyncIterator[Machines
             sections = {"store": store}
             made.append(GatewayProcess(machine, api, model, sections, environ=place.environ))
         yield Machines(*made)
-        for one in made:
-            if one.runs:
-                await one.kill()
-            one.check_clean()
-            assert SECRET_KEY not in one.log_text()
+        for item in made:
+            if item.runs:
+                await item.kill()
+            item.check_clean()
+            assert SECRET_KEY not in item.log_text()
 
 
 def share_workspace(machines: Machines, folder: Path) -> Path:
     """Share a workspace between the machines, because undo needs the files themselves."""
     workspace = folder / "workspace"
     workspace.mkdir()
-    for one in (machines.first, machines.second):
-        one.workspace = workspace
-        store = {"store": _section(one, "store"), "agent": {"workspace": str(workspace)}}
-        one.configure(store)
+    for item in (machines.first, machines.second):
+        item.workspace = workspace
+        store = {"store": _section(item, "store"), "agent": {"workspace": str(workspace)}}
+        item.configure(store)
     return workspace
 
 
@@ -182,7 +182,7 @@ async def test_another_machine_sends_what_was_committed(
     await second.start()
     await second.idle()
     (sent,) = files(second, 7)
-    assert [(one.name, one.data) for one in sent.files] == [(name, data)]
+    assert [(file.name, file.data) for file in sent.files] == [(name, data)]
     assert place.objects("outgoing") == []
     assert list((second.home / "outgoing").iterdir()) == []
 
@@ -205,7 +205,7 @@ async def test_a_file_that_is_gone_is_told_and_what_follows_is_sent(
     await second.start()
     await second.idle()
     assert files(second, 7) == []
-    assert any("Could not be sent: a.bin" in one for one in second.api.answers(7))
+    assert any("Could not be sent: a.bin" in answer for answer in second.api.answers(7))
     assert "a file is not in" in second.log_text()
 
 
@@ -255,9 +255,9 @@ async def test_a_change_of_the_key_leaves_nothing_of_the_old_one(
     keys = {f"KORE_TEST_KEY_{n}": str(n) * 64 for n in (1, 2)}
     place.environ.update(keys)
     file = share_workspace(machines, tmp_path) / "a.txt"
-    for one in (machines.first, machines.second):
-        store = {**_section(one, "store"), "encryption_key_env": "KORE_TEST_KEY_1"}
-        one.configure({"store": store, "agent": _section(one, "agent")})
+    for item in (machines.first, machines.second):
+        store = {**_section(item, "store"), "encryption_key_env": "KORE_TEST_KEY_1"}
+        item.configure({"store": store, "agent": _section(item, "agent")})
     first, second = machines.first, machines.second
     await first.start()
     await append(first, "one\n")
@@ -286,7 +286,7 @@ async def test_a_change_of_the_key_leaves_nothing_of_the_old_one(
 async def test_the_doctor_tries_it(machines: Machines, place: SharedPlace) -> None:
     first = machines.first
     ran = await first.kore("doctor")
-    (line,) = [one for one in ran.out.splitlines() if "shared files" in one]
+    (line,) = [item for item in ran.out.splitlines() if "shared files" in item]
     assert line.startswith("ok")
     assert "written and read" in line
     assert place.objects("check") == []

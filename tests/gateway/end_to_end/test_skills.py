@@ -27,7 +27,7 @@ async def test_a_skill_of_a_chat_outlives_a_kill(alone: GatewayProcess) -> None:
     await push(alone, question, button(question, "Allow once"))
     await alone.until(lambda: "Tidied." in "".join(alone.api.answers(OWNER)))
     assert notes(alone) == "new\n"
-    first, second = (str(one.body["messages"]) for one in alone.model.requests)
+    first, second = (str(request.body["messages"]) for request in alone.model.requests)
     assert f"Tidy {NOTES} well." in first
     assert second.count(f"Tidy {NOTES} well.") == 1
     assert await alone.answers_to(OWNER, "/tidy-notes") != []

@@ -29,11 +29,11 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
             gateways.append(GatewayProcess(machine, api, model, {"store": store}, **own))
         first, second = gateways
         yield first, second
-        for one in gateways:
-            if one.runs:
-                one.signal(signal.SIGCONT)
-                await one.kill()
-            one.check_clean()
+        for gateway in gateways:
+            if gateway.runs:
+                gateway.signal(signal.SIGCONT)
+                await gateway.kill()
+            gateway.check_clean()
 
 
 async def stand_by(gateway: GatewayProcess) -> None:

@@ -16,7 +16,7 @@ SECTIONS = {"telegram": {"accounts": [ACCOUNT], "chats": {str(GROUP): {"listen":
 def group_messages(pair: BotPair) -> list[list[str]]:
     """Return the messages of both bots in the group, the first bot's before the second's."""
     return [
-        [one.text or "" for one in journal if one.chat_id == GROUP]
+        [item.text or "" for item in journal if item.chat_id == GROUP]
         for journal in (pair.sends, pair.second.sends)
     ]
 
@@ -48,7 +48,7 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         assert "Person 7: people talk" in asked
         assert "Person 7: @kore_test_bot you?" in asked
         assert '"one"' not in asked
-        first = next(one for one in pair.sends if one.chat_id == GROUP)
+        first = next(sent_request for sent_request in pair.sends if sent_request.chat_id == GROUP)
         assert first.reply_to == question["message_id"]
 
         model_server.script(ReplyScript(text="three"), ReplyScript(text="four"))

@@ -41,10 +41,10 @@ class Fleet:
 
     async def start(self) -> None:
         await self.front.start()
-        for one in self.workers:
-            await one.launch()
-        for one in self.workers:
-            await one.until(lambda one=one: "taking turns" in one.log_text())
+        for worker in self.workers:
+            await worker.launch()
+        for worker in self.workers:
+            await worker.until(lambda worker=worker: "taking turns" in worker.log_text())
 
     async def status(self) -> list[dict[str, object]]:
         return list((await self.front.status())["workers"]["alive"])
@@ -82,11 +82,11 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         front = process("front", "gateway", "--workers", "0")
         workers = [process(f"worker{n}", "worker", "--http-port", "0") for n in range(2)]
         yield Fleet(front, workers, address)
-        for one in (*workers, front):
-            if one.runs:
-                one.signal(signal.SIGKILL)
-                await one.exit_code()
-            one.check_clean()
+        for worker in (*workers, front):
+            if worker.runs:
+                worker.signal(signal.SIGKILL)
+                await worker.exit_code()
+            worker.check_clean()
 
 
 async def page(
@@ -114,8 +114,8 @@ async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
     await fleet.front.until(lambda: not fleet.front.api.pending_updates)
     waiting = json.loads((await fleet.front.kore("status", "--json")).out)["workers"]
     assert (waiting["lanes_waiting"], waiting["oldest_waiting_s"] > 0) == (1, True)
-    for one in fleet.workers:
-        await one.launch()
+    for worker in fleet.workers:
+        await worker.launch()
     await fleet.front.until(lambda: "echo: hello" in fleet.front.api.answers(1))
     await fleet.until_alive(2)
     fleet.workers[0].signal(signal.SIGTERM)
@@ -214,7 +214,7 @@ async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet
 async def test_workers_of_the_version_before_go_on_until_they_are_too_old(fleet: Fleet) -> None:
     await fleet.start()
     old, new = fleet.workers
-    numbers = {one: number_of(one) for one in fleet.workers}
+    numbers = {worker: number_of(worker) for worker in fleet.workers}
     (newest,) = stored.read_postgres(fleet.address, "migration", "max(number)")[0]
     # A new gateway ends only the worker whose program is too old for its tables.
     change(fleet.address, "worker", {"schema": 1}, id=numbers[old])
@@ -222,7 +222,7 @@ async def test_workers_of_the_version_before_go_on_until_they_are_too_old(fleet:
     await fleet.front.start()
     assert await old.exit_code() == REPLACED
     await fleet.asks(1, "one")
-    assert [one["number"] for one in await fleet.status()] == [numbers[new]]
+    assert [item["number"] for item in await fleet.status()] == [numbers[new]]
     # The next version's gateway has a further migration that these workers understand.
     with closing(connect(fleet.address)) as server:
         tx = PostgresTransaction(server)
@@ -257,10 +257,10 @@ async def test_a_call_that_lasts_is_cut_off_and_begun_again_elsewhere(fleet: Fle
     await fleet.front.api.user_says(1, "wait")
     await fleet.front.until(lambda: fleet.model.waiting)
     began_at = time.monotonic()
-    for one in fleet.workers:
-        one.signal(signal.SIGTERM)
-    for one in fleet.workers:
-        assert await one.exit_code() == 0
+    for worker in fleet.workers:
+        worker.signal(signal.SIGTERM)
+    for worker in fleet.workers:
+        assert await worker.exit_code() == 0
     assert time.monotonic() - began_at < STOP_S + 5
     await fleet.workers[0].launch()
     await fleet.front.until(lambda: fleet.front.api.answers(1) == ["echo: wait"])

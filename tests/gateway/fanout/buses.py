@@ -117,9 +117,9 @@ class PostgresBus(Bus):
         await connection.execute(f"LISTEN kore_{topic}")
 
         async def listen() -> None:
-            async for one in connection.notifies():
+            async for notify in connection.notifies():
                 # The payload both as sent and decoded from Base64, as any reader can do.
-                seen.extend((one.payload.encode(), b64decode(one.payload)))
+                seen.extend((notify.payload.encode(), b64decode(notify.payload)))
 
         task = asyncio.create_task(listen())
         try:

@@ -72,7 +72,7 @@ async def test_messages_may_have_any_size(bus: Bus, keys: Cipher | None) -> None
     async with joined(bus.fanout(keys), "front") as front, joined(bus.fanout(keys)) as worker:
         worker.publish(*messages)
         await wait_until(lambda: len(front.messages) >= len(messages))
-        assert [len(one) for one in front.messages] == sizes
+        assert [len(message) for message in front.messages] == sizes
         assert front.messages == messages
 
 
@@ -87,12 +87,14 @@ async def test_every_listener_of_a_topic_hears_every_sender(bus: Bus) -> None:
             for name, sender in zip("abc", senders, strict=True):
                 sender.publish(f"{name} {n}".encode())
                 await asyncio.sleep(0)
-        await wait_until(lambda: all(len(one.messages) >= 1_200 for one in listeners))
+        await wait_until(lambda: all(len(listener.messages) >= 1_200 for listener in listeners))
         senders[0].publish(b"for workers", topic="workers")
         await wait_until(lambda: other.messages)
         for listener in listeners:
             for name in "abc":
-                mine = [one for one in listener.messages if one.startswith(name.encode())]
+                mine = [
+                    message for message in listener.messages if message.startswith(name.encode())
+                ]
                 assert mine == numbered(name, 400)
         assert other.messages == [b"for workers"]
 
@@ -138,9 +140,9 @@ async def test_what_is_cut_off_is_delivered_once_or_told_as_missed(bus: Bus) -> 
         await wait_until(lambda: front.reconnects >= 2)
         worker.publish(b"end")
         await wait_until(lambda: front.messages[-1:] == [b"end"])
-        numbers = [int(one[:6]) for one in front.messages[:-1]]
+        numbers = [int(message[:6]) for message in front.messages[:-1]]
         assert numbers == sorted(set(numbers))
-        assert all(len(one) in (6, 20_006) for one in front.messages[:-1])
+        assert all(len(message) in (6, 20_006) for message in front.messages[:-1])
 
 
 async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None:
@@ -244,7 +246,7 @@ async def test_sealed_messages_are_unreadable_on_the_way(bus: Bus) -> None:
         stranger.publish(b"mine")
         await wait_until(lambda: stranger.messages)
         assert seen
-        assert not any(SECRET in one for one in seen)
+        assert not any(SECRET in item for item in seen)
         assert (front.messages, stranger.messages) == ([SECRET, SECRET * 1_000], [b"mine"])
 
 
@@ -252,7 +254,7 @@ async def test_without_a_key_they_are_plain(bus: Bus) -> None:
     async with bus.raw("front") as seen, joined(bus.fanout(), "front") as front:
         front.publish(SECRET)
         await wait_until(lambda: front.messages and seen)
-        assert any(SECRET in one for one in seen)
+        assert any(SECRET in item for item in seen)
 
 
 async def test_a_kore_with_a_key_believes_no_plain_message(bus: Bus) -> None:

@@ -84,7 +84,7 @@ def test_a_lost_frame_costs_only_what_was_in_it(
 def is_within(some: list[bytes], all_: list[bytes]) -> bool:
     """Return whether `some` is a subsequence of `all_`."""
     rest = iter(all_)
-    return all(one in rest for one in some)
+    return all(item in rest for item in some)
 
 
 @given(st.binary(max_size=200), keys)

@@ -158,7 +158,7 @@ async def test_a_database_has_the_same_name_by_each_of_its_addresses() -> None:
     same = f"postgresql:///{name}?host={server.folder}&user=kore"
     ids = [await database_id(address) for address in (one, same, other)]
     assert ids[0] == ids[1] != ids[2]
-    assert all(len(one) == 16 for one in ids)
+    assert all(len(id_) == 16 for id_ in ids)
 
 
 async def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:

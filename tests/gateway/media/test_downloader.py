@@ -69,7 +69,9 @@ class Inboxes:
 
 async def store_messages(parts: Parts, *messages: InboundMessage) -> None:
     arrival = InboxBatch("chat", "bot", 0.0)
-    await parts.database.transact(inbox.accept, arrival, [InboxEntry(one) for one in messages])
+    await parts.database.transact(
+        inbox.accept, arrival, [InboxEntry(message) for message in messages]
+    )
 
 
 async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def message(*media: Media) -> InboundMessage:
 
 
 def all_files(folder: Path) -> list[Path]:
-    return [one for one in folder.rglob("*") if not one.is_dir()]
+    return [path for path in folder.rglob("*") if not path.is_dir()]
 
 
 async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
@@ -148,16 +148,16 @@ async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine)
     files, now, day_s = first.files, time.time(), 86_400.0
 
     def age(digest: str, area: str, seconds: float) -> None:
-        for one in (tmp_path / "shared" / area).rglob(digest[2:]):
-            os.utime(one, (now - seconds, now - seconds))
+        for path in (tmp_path / "shared" / area).rglob(digest[2:]):
+            os.utime(path, (now - seconds, now - seconds))
 
     outgoing = {name: files.outgoing.put(name.encode(), name * 32) for name in "abc"}
     for name in "ab":
         age(files.outgoing.name_of(outgoing[name], name * 32)[-64:], "outgoing", 2 * 3_600)
-    undo = [files.undo.put(one) for one in (b"old", b"new")]
+    undo = [files.undo.put(item) for item in (b"old", b"new")]
     age(undo[0], "undo", RETENTION_S + 60)
     age(undo[1], "undo", RETENTION_S - 60)
-    received = [files.inbox("inbox").put(one) for one in (b"old", b"new")]
+    received = [files.inbox("inbox").put(item) for item in (b"old", b"new")]
     age(received[0], "inbox", 31 * day_s)
     async with opened(tmp_path, [], files=files) as parts:
         waiting = OutboundFile("a", f"/elsewhere/{'a' * 32}", digest=outgoing["a"])
@@ -168,5 +168,5 @@ async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine)
         assert await sweep(files, parts.database, 30, now) == 1
     left = {name for name, one in outgoing.items() if files.outgoing.exists(one, name * 32)}
     assert left == {"a", "c"}
-    assert [files.undo.exists(one) for one in undo] == [False, True]
-    assert [files.inbox("inbox").exists(one) for one in received] == [False, True]
+    assert [files.undo.exists(item) for item in undo] == [False, True]
+    assert [files.inbox("inbox").exists(item) for item in received] == [False, True]

@@ -38,7 +38,7 @@ async def test_a_file_in_parts_is_kept_once(uploads: Uploads, tmp_path: Path) ->
     assert file.read_bytes() == data
     assert file.stat().st_mode & 0o777 == 0o600
     assert is_marked(file)
-    assert [one.name for one in (tmp_path / "inbox").iterdir()] == [file.name]
+    assert [path.name for path in (tmp_path / "inbox").iterdir()] == [file.name]
 
 
 async def test_a_file_that_was_changed_since_is_not_overwritten(

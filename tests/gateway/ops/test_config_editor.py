@@ -139,7 +139,7 @@ async def test_of_many_at_once_one_is_written(
         ),
         return_exceptions=True,
     )
-    assert sum(isinstance(one, ConfigError) for one in results) == 7
+    assert sum(isinstance(result, ConfigError) for result in results) == 7
     assert json.loads((home / "config.json").read_text())["agent"]["max_iterations"] in range(1, 9)
 
 

@@ -123,7 +123,7 @@ async def test_a_denial_of_the_policy_counts(tmp_path: Path) -> None:
     ):
         with pytest.raises(PolicyDenied):
             await denied
-    assert sorted(one.name for one in workspace.iterdir()) == ["a.txt", "docs"]
+    assert sorted(path.name for path in workspace.iterdir()) == ["a.txt", "docs"]
 
 
 async def test_a_deletion_of_the_owners_data_forgets_the_page(parts: Parts) -> None:

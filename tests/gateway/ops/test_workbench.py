@@ -17,7 +17,7 @@ async def test_a_turn_is_in_the_costs_of_its_day(tmp_path: Path) -> None:
         await parts.service.submit(message)
         await parts.until_answered(message)
         days = await parts.service.list_costs(3)
-        assert [one["calls"] for one in days] == [0, 0, 1]
+        assert [day["calls"] for day in days] == [0, 0, 1]
         with pytest.raises(KoreError, match="1 to 366"):
             await parts.service.list_costs(0)
 
@@ -76,5 +76,5 @@ async def test_decisions_and_logs_are_read_newest_and_whole(tmp_path: Path) -> N
         text = "\n".join([*map(json.dumps, rows), "cut off {", "[]"])
         (logs / "kore.log").write_text(text)
         lines = await parts.service.read_log(2)
-        assert [one["text"] for one in lines] == ["line 3", "line 4"]
+        assert [line["text"] for line in lines] == ["line 3", "line 4"]
         assert await parts.service.read_log(2, "error") == []

@@ -35,10 +35,10 @@ def test_no_market_takes_the_place_of_another(tmp_path: Path) -> None:
     markets.add(archive(tmp_path / "good", "official", description="good"))
     with pytest.raises(PluginError, match="there is a market 'official' already"):
         markets.add(archive(tmp_path / "evil", "official", description="evil"))
-    assert [one.description for one in markets.search("")] == ["good"]
+    assert [item.description for item in markets.search("")] == ["good"]
     # The same source again is the same market.
     markets.add(archive(tmp_path / "good", "official", description="better"))
-    assert [one.description for one in markets.search("")] == ["better"]
+    assert [item.description for item in markets.search("")] == ["better"]
 
 
 def test_no_market_takes_another_name_at_an_update(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_no_market_takes_another_name_at_an_update(tmp_path: Path) -> None:
         with pytest.raises(PluginError, match=f"the market small now calls itself '{name}'"):
             markets.update("small")
     assert markets.find("p@official")[0].description == "good"
-    assert sorted(one.name for one in markets.load()) == ["official", "small"]
+    assert sorted(item.name for item in markets.load()) == ["official", "small"]
 
 
 def plugin(folder: Path, name: str, text: str = "Go") -> Path:

@@ -61,14 +61,14 @@ def test_the_official_market_is_read_whole(tmp_path: Path) -> None:
     )
     market = read_market(folder, REMOTE)
     assert len(market.entries) == 286
-    assert {one.problem for one in market.entries} == {""}
-    assert sum(is_pinned(one.source) for one in market.entries) == 233
+    assert {entry.problem for entry in market.entries} == {""}
+    assert sum(is_pinned(entry.source) for entry in market.entries) == 233
 
 
 def test_a_root_for_plugins_stands_before_their_names(tmp_path: Path) -> None:
     plugins = [{"name": "a", "source": "a"}, {"name": "b", "source": "./b"}]
     folder = write_index(tmp_path, plugins, metadata={"pluginRoot": "./plugins"})
-    paths = [one.source["path"] for one in read_market(folder, REMOTE).entries]
+    paths = [entry.source["path"] for entry in read_market(folder, REMOTE).entries]
     assert paths == ["./plugins/a", "./b"]
 
 

@@ -30,7 +30,7 @@ def install(tmp_path: Path, name: str, servers: dict[str, Any]) -> InstalledPlug
 
 def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServerSettings]:
     servers = mcp_settings(Settings(), tmp_path / "mcp", None, plugins).servers
-    return {one.name: one for one in servers}
+    return {server.name: server for server in servers}
 
 
 @pytest.mark.parametrize("word", ["${CLAUDE_PLUGIN_ROOT}", "~", "{folder}", "~/../{folder}"])

@@ -114,9 +114,9 @@ def test_nothing_is_imported_that_is_not_named(on_path: None) -> None:
     sys.modules.pop("weather_of_kore", None)
     assert python_tools(Settings()) == ()
     assert "weather_of_kore" not in sys.modules
-    names = [one.name for one in python_tools(settings(weather={"city": "Oslo"}))]
+    names = [tool.name for tool in python_tools(settings(weather={"city": "Oslo"}))]
     assert names == ["umbrella", "forecast"]
-    assert [one.name for one in python_tools(settings(single={}))] == ["umbrella"]
+    assert [tool.name for tool in python_tools(settings(single={}))] == ["umbrella"]
 
 
 def test_a_policy_file_names_tools_of_packages(on_path: None, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_the_program_keeps_everything_in_a_store_of_a_package(site: Path, tmp_pa
         )  # fmt: skip
         assert "Hello" in done.stdout, done.stderr
     assert not (home / "kore.db").exists()
-    assert b"Hello" in b"".join(one.read_bytes() for one in file.parent.iterdir())
+    assert b"Hello" in b"".join(path.read_bytes() for path in file.parent.iterdir())
 
 
 @pytest.mark.parametrize(

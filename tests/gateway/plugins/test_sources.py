@@ -227,7 +227,7 @@ def test_a_market_from_the_network_still_has_its_own_sources(tmp_path: Path) -> 
     entries = [{"name": f"p{n}", "source": one} for n, one in enumerate(good)]
     folder = index(tmp_path / "m", *entries)
     market = read_market(folder, {"source": "url", "url": "https://x.org/m.git"})
-    assert {one.problem for one in market.entries} == {""}
+    assert {entry.problem for entry in market.entries} == {""}
 
 
 def test_a_market_of_the_network_reads_no_link_out_of_it(tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ async () => (await axe.run(document, { resultTypes: ['violations'] })).violation
 
 def axe_file() -> Path:
     """Return the file of axe-core, which `npm install axe-core` puts next to the `.bin` folder."""
-    folders = [Path(one) for one in os.environ["PATH"].split(os.pathsep) if one.endswith("/.bin")]
+    folders = [
+        Path(part) for part in os.environ["PATH"].split(os.pathsep) if part.endswith("/.bin")
+    ]
     for folder in folders:
         file = folder.parent / "axe-core" / "axe.min.js"
         if file.exists():
@@ -76,8 +78,8 @@ class Examination:
                 await self.page.emulate_media(color_scheme=scheme)
                 self.count += 1
                 self.findings += [
-                    f"{screen}, {width} px, {scheme}: {one}"
-                    for one in await self.page.evaluate(_RUN_AXE)
+                    f"{screen}, {width} px, {scheme}: {item}"
+                    for item in await self.page.evaluate(_RUN_AXE)
                 ]
         await self.page.set_viewport_size({"width": WIDTHS[0][0], "height": WIDTHS[0][1]})
 
@@ -170,7 +172,7 @@ async def assert_that_it_finds_something(examined: Examination) -> None:
     """Check that a button without a name is reported in all four variants."""
     await examined.page.evaluate("document.body.append(document.createElement('button'))")
     await examined.examine("a bad page")
-    assert sum("button-name" in one for one in examined.findings) == 4
+    assert sum("button-name" in finding for finding in examined.findings) == 4
     examined.findings, examined.count = [], 0
     await examined.page.evaluate("document.body.lastElementChild.remove()")
 
@@ -256,7 +258,7 @@ async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
         await page.reload()
         await page.wait_for_selector(".sidebar .session")
         names = await tab_to(page, "Status")
-        assert [one.partition("\n")[0] for one in names] == [
+        assert [name.partition("\n")[0] for name in names] == [
             *("Add files", "Mode", "Skip to the conversation", "Theme", "Log out"),
             *("+ New session", "Search", "go", "Rename: go", "Branch: go", "Close: go", "Status"),
         ]

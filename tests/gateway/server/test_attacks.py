@@ -235,7 +235,7 @@ async def test_what_was_sent_is_no_way_to_other_files(tmp_path: Path) -> None:
         assert isinstance(part, dict)
         assert base64.b64decode(part["data"]) == b"workspace/a.txt"
         others = [(2, "2", 0), (2, "3", 0), (1, "1", 0), (3, "1", 0), (2, "1", 1), (2, "1", -1)]
-        assert {await read(*one) for one in [*others, (0, "1", 0), (2**40, "1", 0)]} == {
+        assert {await read(*item) for item in [*others, (0, "1", 0), (2**40, "1", 0)]} == {
             (400, "error")
         }
         # A link that replaced the file in the meantime is not followed.

@@ -29,7 +29,7 @@ async def test_a_conversation_by_calls(server: Served) -> None:
     _, messages = await server.call("load_messages", "read", session=session)
     assert [message["role"] for message in messages] == ["user", "assistant"]
     _, sessions = await server.call("list_sessions", "read")
-    assert [one["id"] for one in sessions] == [session]
+    assert [item["id"] for item in sessions] == [session]
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])

@@ -44,7 +44,7 @@ async def test_a_conversation_with_the_server_that_runs_here(machine: Machine) -
         session = await kore.send(None, "hi")
         told = await messages_until(kore, session, 2)
         assert [seq for seq, _ in told] == [1, 2]
-        assert [one["id"] for one in await kore.call("list_sessions")] == [session]
+        assert [item["id"] for item in await kore.call("list_sessions")] == [session]
         with pytest.raises(CallFailed) as refused:
             await kore.call("no_such_call")
         assert refused.value.code == "unknown-call"

@@ -107,7 +107,7 @@ async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path
         (prompt,) = await server.parts.service.list_approvals()
         asked = approval_event(prompt)
         shown = await page.locator(".approval .lines .line").all_inner_texts()
-        assert [one.strip("\n") for one in shown] == [line.text for line in asked.view.lines]
+        assert [item.strip("\n") for item in shown] == [line.text for line in asked.view.lines]
         assert "background: true" in shown
         labels = await page.locator(".approval .actions button").all_inner_texts()
         assert [" ".join(label.split()) for label in labels] == [
@@ -130,7 +130,7 @@ async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path
 
 
 async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
-    printing = "\n".join(one for one in ATTACKS if "\x00" not in one)
+    printing = "\n".join(attack for attack in ATTACKS if "\x00" not in attack)
     call = tool_call(
         "1", "exec", command=f"cat > '<b>.txt' <<'END'\n{printing}\nEND\ncat '<b>.txt'"
     )
@@ -155,7 +155,7 @@ async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
             "[...document.querySelectorAll('script,iframe,object,embed,base,style,svg,form')]"
             ".filter(e => !e.closest('.composer') && !e.matches('.composer')).map(e => e.outerHTML)"
         )
-        assert [one for one in own if "/web/app/main.mjs" not in one] == []
+        assert [item for item in own if "/web/app/main.mjs" not in item] == []
         links = await page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.href)")
         assert all(link.startswith(("http:", "https:", "mailto:")) for link in links)
         handlers = await page.evaluate(

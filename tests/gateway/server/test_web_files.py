@@ -51,7 +51,7 @@ async def test_files_are_chosen_and_dropped_and_the_agent_reads_them(tmp_path: P
         await say(page, "look")
         await page.wait_for_selector("article.kore")
         shown = await page.locator(".attachment").all_inner_texts()
-        assert [one.split(" ", 1)[1] for one in shown] == [
+        assert [item.split(" ", 1)[1] for item in shown] == [
             f"{HOSTILE} 18 bytes",
             "data.bin 2.4 MB",
             "dropped.pdf 3 bytes",

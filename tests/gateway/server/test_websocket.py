@@ -41,8 +41,8 @@ async def test_calls_and_streams_share_a_connection(server: Served) -> None:
         told: list[Any] = []
         while not told or told[-1]["type"] != "turn_end":
             told.append((await answer(socket, 2))["item"])
-        stored = [one for one in told if one["type"] == "message"]
-        assert [one["seq"] for one in stored] == [1, 2]
+        stored = [item for item in told if item["type"] == "message"]
+        assert [item["seq"] for item in stored] == [1, 2]
         assert stored[1]["message"]["content"][0]["text"] == "re: hi"
         await socket.send_json({"id": 2, "cancel": True})
         while "end" not in await answer(socket, 2):

@@ -194,7 +194,7 @@ async def test_where_all_connections_are_the_owners_a_new_one_is_refused(
             await stack.enter_async_context(session.ws_connect("/v1/connect"))
         for _ in range(2):
             assert (await raw_answer(server, b"")).startswith(b"HTTP/1.1 503 ")
-        warnings = [one for one in caplog.messages if "server.max_connections" in one]
+        warnings = [message for message in caplog.messages if "server.max_connections" in message]
         assert len(warnings) == 1
 
 

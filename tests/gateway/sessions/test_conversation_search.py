@@ -28,7 +28,7 @@ def recall(database: SqliteStore, *messages: InboundMessage) -> ConversationSear
 
 
 async def recall_texts(database: SqliteStore, words: str, *messages: InboundMessage) -> list[str]:
-    return sorted(one.text for one in await recall(database, *messages)(words, 10))
+    return sorted(item.text for item in await recall(database, *messages)(words, 10))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> Non
     session, turn = await database.transact(store)
     find = recall(database, chat_message("x", sender=OWNER))
     find = replace(find, claim=replace(find.claim, session=session, turn=turn))
-    assert [one.text for one in await find("canary", 1)] == ["canary before"]
+    assert [item.text for item in await find("canary", 1)] == ["canary before"]
 
 
 async def test_what_was_said_before_there_was_an_index_is_found(database: SqliteStore) -> None:
@@ -165,7 +165,7 @@ async def test_a_hit_is_read_around(database: SqliteStore) -> None:
     name, number = hit.place.split(",")[0].split(":")
     assert name == session
     around = await find.around(name, int(number))
-    assert [one.text for one in around] == [f"part {n} of it" for n in range(7, 18)]
+    assert [item.text for item in around] == [f"part {n} of it" for n in range(7, 18)]
     # Results have ids, which later reads can use.
     assert around[-1].place.startswith(f"{session}:17, ")
     assert (await find.around(session, 20))[-1].text == "part 20 of it"
@@ -192,7 +192,7 @@ async def test_calls_and_results_are_left_out_and_taint_comes_along(database: Sq
 
     session = await database.transact(store)
     hits = await recall(database, chat_message("x", sender=OWNER)).around(session, 1)
-    assert [(one.text, one.taint) for one in hits] == [("look", stranger), ("There.", stranger)]
+    assert [(hit.text, hit.taint) for hit in hits] == [("look", stranger), ("There.", stranger)]
     assert hits[1].place.endswith(", you")
 
 
@@ -202,7 +202,7 @@ async def test_nobody_reads_around_what_they_could_not_find(canaries: SqliteStor
 
     async def texts(message: InboundMessage) -> list[str]:
         find = recall(canaries, message)
-        hits = [await find.around(one, 1) for one in await canaries.transact(ids)]
+        hits = [await find.around(item, 1) for item in await canaries.transact(ids)]
         return sorted(hit.text for around in hits for hit in around)
 
     for message in (

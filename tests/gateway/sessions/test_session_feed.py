@@ -14,7 +14,7 @@ from tests.gateway.parts import Parts, console_message, running, tool_call
 
 
 def texts(events: list[SessionEvent]) -> list[tuple[int, str]]:
-    return [(one.seq, one.message.text) for one in events if isinstance(one, MessageStored)]
+    return [(event.seq, event.message.text) for event in events if isinstance(event, MessageStored)]
 
 
 async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEvent]:
@@ -94,7 +94,7 @@ async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> N
                 pass
             async with parts.service.follow_session(session) as late:
                 told = await _some(late, 3)
-                assert [type(one) for one in told] == [MessageStored, MessageStored, ToolStart]
+                assert [type(item) for item in told] == [MessageStored, MessageStored, ToolStart]
             assert await parts.service.stop_session(session)
             await until_turn_end(first)
 

@@ -47,7 +47,7 @@ def test_only_earlier_contents_of_changes_are_shared(logs: list[ChangeLog], tmp_
     assert second.blobs.has(before.value)
     assert second.blobs.get(before.value) == b"before"
     assert before.value in second.blobs.names()
-    assert len([one for one in (tmp_path / "shared").rglob("*") if one.is_file()]) == 1
+    assert len([item for item in (tmp_path / "shared").rglob("*") if item.is_file()]) == 1
 
 
 def test_a_store_that_is_away_is_told_and_the_change_is_made(

@@ -83,11 +83,11 @@ def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> N
     with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
         first = chat_message("before", event_id="1:1", message_id="1")
         edit = chat_message(CANARY, event_id="1:1:7", message_id="1", edited=True)
-        for one in (first, edit):
-            inbox.accept(tx, InboxBatch(one.channel, one.account, 1.0), [InboxEntry(one)])
+        for item in (first, edit):
+            inbox.accept(tx, InboxBatch(item.channel, item.account, 1.0), [InboxEntry(item)])
         claim = claims.claim(tx, first.session_key, 1.0, lambda _: False, lambda m, _: user("-"))
         assert isinstance(claim, TurnClaim)
-        assert [one.content for one in claim.messages] == [CANARY]
+        assert [message.content for message in claim.messages] == [CANARY]
 
 
 def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
     cipher = _cipher()
     sealed = {cipher.seal(CANARY, "message.content", "s", 1) for _ in range(50)}
     assert len(sealed) == 50
-    assert {cipher.unseal(one, "message.content", "s", 1) for one in sealed} == {CANARY}
+    assert {cipher.unseal(item, "message.content", "s", 1) for item in sealed} == {CANARY}
     with pytest.raises(ValueError, match="not sealed here"):
         cipher.unseal(sealed.pop(), "message.content", "s1", "")
 
@@ -201,9 +201,9 @@ def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
 
 def test_every_column_that_is_sealed_exists(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
-        for one in SEALED:
-            names = {row[1] for row in tx.all(f"PRAGMA table_info({one.table})")}
-            assert {*one.key, *one.bound, *one.columns} <= names
+        for item in SEALED:
+            names = {row[1] for row in tx.all(f"PRAGMA table_info({item.table})")}
+            assert {*item.key, *item.bound, *item.columns} <= names
 
 
 def test_nothing_is_sealed_that_the_list_of_sealed_columns_does_not_name(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def check(tx: Transaction) -> None:
     prompt = approvals.find(tx, question[0])
     assert prompt is not None
     assert prompt.request.tool == "exec"
-    assert [one.granted_by for one in grants.list_grants(tx)] == ["telegram:1"]
-    assert [one.owner for one in members.members(tx)] == [True]
+    assert [grant.granted_by for grant in grants.list_grants(tx)] == ["telegram:1"]
+    assert [member.owner for member in members.members(tx)] == [True]
     assert members.invitation(tx, "telegram", "main", 2.0) == b"code"
     session = sessions.last_of(tx, "telegram:1")
     assert session is not None

@@ -260,7 +260,7 @@ def test_doctor_says_that_a_database_is_too_old(engine: str, tmp_path: Path) -> 
     url = live_database(engine, home)
     set_numbers(url, 82)
     checked = kore("doctor", "--json", home=home, environ={**OFFLINE, "KORE_STORE_URL": url})
-    (check,) = (one for one in json.loads(checked.stdout)["checks"] if one["name"] == "database")
+    (check,) = (item for item in json.loads(checked.stdout)["checks"] if item["name"] == "database")
     assert check["state"] == "fail"
     assert "is from an early version of Kore (schema 82" in check["detail"]
     assert "commit 40c09bfc" in check["fix"]

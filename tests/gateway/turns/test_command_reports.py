@@ -170,7 +170,7 @@ async def test_commands_do_not_keep_a_conversation_busy_for_ever(
         await gates[1].open()
         ((session,),) = await parts.stored("session", "id")
         await wait_until(
-            lambda: not any(one.is_running for one in parts.agent.toolbox.tasks(session))
+            lambda: not any(task.is_running for task in parts.agent.toolbox.tasks(session))
         )
         await settle(parts)
         await say(parts, "and now?")

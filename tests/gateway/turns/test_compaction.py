@@ -141,7 +141,9 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
             waiting = chat_message("word " * 8_000)
             await parts.bus.submit(waiting)
             await wait_until(
-                lambda: any(one.has_waiting_turn for one in parts.app.compactions._running.values())
+                lambda: any(
+                    item.has_waiting_turn for item in parts.app.compactions._running.values()
+                )
             )
             model.go.set()
             await parts.until_stored("summary")
@@ -155,7 +157,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
         await parts.until_answered(waiting)
         summaries = await parts.count("summary")
         assert (summaries, len(model.summary_requests)) == (1, 1)
-        assert [(one.summarised > 0, one.dropped) for one in told] == [(True, 0)]
+        assert [(item.summarised > 0, item.dropped) for item in told] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
         window = await window_of(parts, await session_of(parts))
         stored = await parts.database.transact(sessions.load_all, await session_of(parts))
@@ -173,7 +175,7 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
             )
         await parts.bus.submit(chat_message("/compact"))
         await wait_until(
-            lambda: any(one.is_answered for one in parts.app.compactions._running.values())
+            lambda: any(item.is_answered for item in parts.app.compactions._running.values())
         )
         model.go.set()
         await parts.platform.until(

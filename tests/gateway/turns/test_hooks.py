@@ -27,7 +27,7 @@ async def test_a_hook_blocks_a_call_of_a_conversation(tmp_path: Path) -> None:
         message = console_message("What is here?")
         await parts.bus.submit(message)
         await parts.until_answered(message)
-    [result] = [one for one in model.requests[-1].messages if one.role == "tool"]
+    [result] = [item for item in model.requests[-1].messages if item.role == "tool"]
     assert "not on Sundays" in result.text
 
 
@@ -89,7 +89,7 @@ async def test_what_a_hook_says_is_stored_in_its_place(tmp_path: Path) -> None:
         second = console_message("And now?")
         await parts.bus.submit(second)
         await parts.until_answered(second)
-    roles = [one.role for one in model.requests[-1].messages]
+    roles = [message.role for message in model.requests[-1].messages]
     assert roles == [
         *("user", "user", "assistant", "tool", "assistant", "user", "assistant", "user")
     ]

@@ -35,8 +35,10 @@ def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
     assert part.text.endswith(f"\n\n{SHOWN}")
     assert "x = 1" in part.text.removesuffix(SHOWN)
     begins = len(part.text.encode("utf-16-le")) // 2 - len(SHOWN.encode("utf-16-le")) // 2
-    assert all(one.offset + one.length <= begins for one in part.entities if one.type == "pre")
-    assert [one.type for one in part.entities if one.offset >= begins] == ["code", "bold"]
+    assert all(
+        entity.offset + entity.length <= begins for entity in part.entities if entity.type == "pre"
+    )
+    assert [entity.type for entity in part.entities if entity.offset >= begins] == ["code", "bold"]
 
 
 @pytest.mark.parametrize("said", OPEN)
@@ -45,7 +47,7 @@ def test_so_does_what_is_said_of_a_turn_that_was_stopped(said: str) -> None:
     (part,) = render(answer(TurnOutcome(result=result)))
     assert part.text.endswith("\n\n⏹ Stopped.")
     assert all(
-        part.text.encode("utf-16-le")[2 * one.offset :][: 2 * one.length].decode("utf-16-le")
+        part.text.encode("utf-16-le")[2 * entity.offset :][: 2 * entity.length].decode("utf-16-le")
         .find("Stopped") < 0
-        for one in part.entities
+        for entity in part.entities
     )  # fmt: skip

@@ -27,7 +27,9 @@ def add_skills(parts: Parts, tmp_path: Path, *, plugin: Path | None = None) -> P
 
 
 def context_of(model: ScriptedProvider) -> str:
-    return contexts(next(one for one in model.requests[-1].messages if one.role == "user"))
+    return contexts(
+        next(message for message in model.requests[-1].messages if message.role == "user")
+    )
 
 
 def contexts(message: Message) -> str:

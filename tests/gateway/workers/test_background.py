@@ -33,7 +33,11 @@ def process_output(number: str = "1") -> ReplyScript:
 
 
 def last_result(group: WorkerGroup) -> str:
-    results = [one for one in group.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    results = [
+        message
+        for message in group.model.requests[-1].body["messages"]
+        if message["role"] == "tool"
+    ]
     return str(results[-1]["content"])
 
 
@@ -116,7 +120,9 @@ def sharing(body: Mapping[str, Any]) -> ReplyScript:
     if order := re.match(r"(share|wait for) (\d+)", said):
         work = {"description": "work", "background": order[1] == "share"}
         parts = (f"part {n} of {order[0]}" for n in range(int(order[2])))
-        return ReplyScript(tool_calls=tuple(Call("task", {**work, "prompt": one}) for one in parts))
+        return ReplyScript(
+            tool_calls=tuple(Call("task", {**work, "prompt": part}) for part in parts)
+        )
     return echo(body)
 
 

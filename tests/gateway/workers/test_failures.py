@@ -22,7 +22,7 @@ async def test_front_reports_a_model_that_fails_in_a_worker(group: WorkerGroup, 
     assert status["last_failure_reason"].startswith(f"telegram:123456 chat {chat}: ")
     assert status["last_failure_reason"].endswith("(rejected)")
     worker = group.worker_with(
-        next(one["number"] for one in status["workers"]["alive"] if one["log"]["failed"])
+        next(item["number"] for item in status["workers"]["alive"] if item["log"]["failed"])
     )
     assert worker.log_text().count("no answer after") >= 3
 

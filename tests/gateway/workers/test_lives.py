@@ -71,8 +71,8 @@ async def test_a_gateway_keeps_its_workers_and_they_end_with_it(
     finally:
         if front.runs:
             await front.kill()
-        for one in children(front):
-            os.kill(one, signal.SIGKILL)
+        for child in children(front):
+            os.kill(child, signal.SIGKILL)
     front.check_clean()
 
 
@@ -89,8 +89,8 @@ async def test_a_front_that_runs_its_turns_itself_fences_workers_and_gives_way_a
         await group.front.until(lambda: model_server.waiting)
         await group.front.kill()
         await alone.start()
-        for one in group.workers:
-            assert await one.exit_code() == REPLACED, one.log_text()
+        for worker in group.workers:
+            assert await worker.exit_code() == REPLACED, worker.log_text()
         await alone.until(lambda: bot_api.answers(CHAT) == ["echo: go"])
         await alone.idle()
         assert await group.rows("turn", "worker", state="done") == [(None,)]

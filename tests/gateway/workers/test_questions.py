@@ -118,7 +118,7 @@ async def test_what_a_server_asks_in_a_worker_is_answered_at_the_front(group: Wo
     await group.front.posted()
     await group.kill(worker)
     await group.front.until(
-        lambda: [one for one in questions(group.front) if one.message_id != question.message_id]
+        lambda: [item for item in questions(group.front) if item.message_id != question.message_id]
     )
     (second,) = questions(group.front)
     assert "Too late" in await push(group.front, question, data)

@@ -18,7 +18,7 @@ SECTIONS = {"telegram": {"allow_from": []}, "security": {"approval_timeout_s": 1
 
 
 def models_asked(group: WorkerGroup) -> set[str]:
-    return {one.body["model"] for one in group.model.requests}
+    return {request.body["model"] for request in group.model.requests}
 
 
 async def test_who_is_approved_is_answered_by_workers_until_it_is_revoked(
@@ -55,7 +55,7 @@ async def test_a_reminder_of_a_workers_turn_fires_and_a_task_runs_in_a_worker(
     add = Call("schedule", {"action": "add", "when": "in 1s", "text": "tea"})
     group.model.script(ReplyScript(tool_calls=(add,)), "I will.")
     await group.api.user_says(OWNER, "remind me of tea")
-    await group.front.until(lambda: any("⏰ tea" in one for one in group.api.answers(OWNER)))
+    await group.front.until(lambda: any("⏰ tea" in answer for answer in group.api.answers(OWNER)))
     await group.front.until(lambda: "I will." in group.api.answers(OWNER))
     await group.answers_to(OWNER, "/cron ask in 1s count")
     await group.front.until(lambda: "echo: count" in group.api.answers(OWNER)[-1])
@@ -65,12 +65,12 @@ async def test_a_reminder_of_a_workers_turn_fires_and_a_task_runs_in_a_worker(
 
 async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
     first, second = group.workers
-    for one in (first, second):
-        change_section(one, "agent", model="other")
+    for item in (first, second):
+        change_section(item, "agent", model="other")
     # The first worker gets a signal; the second notices the change on its own.
     first.signal(signal.SIGHUP)
-    for one in (first, second):
-        await one.until(lambda one=one: "changed: agent.model" in one.output())
+    for worker in (first, second):
+        await worker.until(lambda worker=worker: "changed: agent.model" in worker.output())
     group.model.requests.clear()
     await group.answers_to(OWNER, "hi")
     assert models_asked(group) == {"other"}
@@ -78,22 +78,22 @@ async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
     second.config.write_text("{")
     await second.until(lambda: "still using the last valid configuration" in second.output())
     said = group.api.answers(OWNER)
-    assert not any("config.json" in one for one in said)
+    assert not any("config.json" in item for item in said)
     second.config.write_text(first.config.read_text())
     await second.until(lambda: "configuration fixed and reloaded" in second.output())
 
 
 async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -> None:
     prices = {"price_input_usd": 1000, "price_output_usd": 1000}
-    for one in (group.front, *group.workers):
-        config = json.loads(one.config.read_text())
+    for worker in (group.front, *group.workers):
+        config = json.loads(worker.config.read_text())
         config["agent"]["model"] = "stand-in"
         config["model_list"] = [{**entry, **prices} for entry in config["model_list"]]
         config["limits"] = {"cost_per_day_usd": 10}
-        one.config.write_text(json.dumps(config))
-        one.signal(signal.SIGHUP)
-    for one in (group.front, *group.workers):
-        await one.until(lambda one=one: "limits.cost_per_day_usd" in one.output())
+        worker.config.write_text(json.dumps(config))
+        worker.signal(signal.SIGHUP)
+    for worker in (group.front, *group.workers):
+        await worker.until(lambda worker=worker: "limits.cost_per_day_usd" in worker.output())
     group.model.requests.clear()
     # A call reserves about 2 dollars while it runs, and costs that.
     group.model.latency_s = 0.2
@@ -101,8 +101,8 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     for place in places:
         await group.api.user_says(place, f"@kore_test_bot {place}", user_id=OWNER)
     await group.idle()
-    answered = [one for one in places if f"echo: {one}" in group.api.answers(one)]
-    refused = [one for one in places if "the limit of $10.00" in group.api.answers(one)[-1]]
+    answered = [place for place in places if f"echo: {place}" in group.api.answers(place)]
+    refused = [place for place in places if "the limit of $10.00" in group.api.answers(place)[-1]]
     assert len(answered) == len(group.model.requests) == len(places) - len(refused)
     # The cost of a call depends on the prompt, and the reservation is the minimum cost: at most a
     # fifth less. Two separate limits would allow twice as much.

@@ -29,7 +29,7 @@ def slow(text: str = TEXT, **more: Any) -> ReplyScript:
 def last_request(group: WorkerGroup) -> list[tuple[str, str]]:
     """Return the roles and contents of the last request, without the system prompt."""
     messages = group.model.requests[-1].body["messages"][1:]
-    return [(one["role"], str(one["content"])) for one in messages]
+    return [(message["role"], str(message["content"])) for message in messages]
 
 
 async def test_an_answer_grows_in_one_message_and_who_follows_the_session_sees_it_live(
@@ -53,24 +53,24 @@ async def test_an_answer_grows_in_one_message_and_who_follows_the_session_sees_i
     await group.api.user_says(chat, "go")
     worker = await group.holder(chat)
     assert worker in group.workers
-    await group.front.until(lambda: any("One" in one for one in group.api.answers(chat)))
-    assert not any(TEXT in one for one in group.api.answers(chat))
+    await group.front.until(lambda: any("One" in answer for answer in group.api.answers(chat)))
+    assert not any(TEXT in answer for answer in group.api.answers(chat))
     await group.front.until(
-        lambda: any("One" in one.text for one in events if isinstance(one, TextDelta))
+        lambda: any("One" in event.text for event in events if isinstance(event, TextDelta))
     )
-    assert not any(isinstance(one, Done) for one in events)
+    assert not any(isinstance(event, Done) for event in events)
     group.model.let_go()
     await group.idle()
-    await group.front.until(lambda: any(isinstance(one, TurnStored) for one in events))
+    await group.front.until(lambda: any(isinstance(event, TurnStored) for event in events))
     following.cancel()
     assert group.api.answers(chat)[1:] == [f"Let me look first, please wait.\n\n{TEXT}"]
     assert group.front.methods(chat) == ["sendMessage", "editMessageText"]
-    shown = "".join(one.text for one in events if isinstance(one, TextDelta))
+    shown = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert shown == f"Let me look first, please wait.\n\n{TEXT}"
     kinds = (ToolStart, ToolResulted, Done, TurnStored)
-    order = [type(one) for one in events if isinstance(one, kinds)]
+    order = [type(event) for event in events if isinstance(event, kinds)]
     assert order == [ToolStart, ToolResulted, Done, TurnStored]
-    numbers = [one.seq for one in events if isinstance(one, MessageStored)]
+    numbers = [event.seq for event in events if isinstance(event, MessageStored)]
     assert all(before < after for before, after in pairwise(numbers))
     assert len(numbers) == 6
 
@@ -141,7 +141,7 @@ async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
     assert [text for role, text in last_request(group) if role == "assistant"] == [first]
     # This worker knows the other worker's answers and the front's changes by commands.
     await group.start_workers(worker)
-    await group.kill(next(one for one in group.workers if one is not worker))
+    await group.kill(next(item for item in group.workers if item is not worker))
     await group.answers_to(chat, "/model other")
     assert "were summarized" in (await group.answers_to(chat, "/compact"))[-1]
     assert (await group.answers_to(chat, "and now?"))[-1] == "Read."
@@ -152,24 +152,24 @@ async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
     await group.answers_to(chat, "/new")
     await group.answers_to(chat, "five")
     assert len(last_request(group)) == 1
-    await group.start_workers(*(one for one in group.workers if not one.runs))
+    await group.start_workers(*(item for item in group.workers if not item.runs))
 
 
 async def test_turns_of_many_chats_are_spread_and_the_front_runs_none(
     group: WorkerGroup,
 ) -> None:
-    numbers = {group.number(one) for one in group.workers}
+    numbers = {group.number(worker) for worker in group.workers}
     holders: set[int | None] = set()
     chats = count(3001)
     # The front may not have noticed yet that a worker has returned.
     while not numbers <= holders:
         some = list(islice(chats, 8))
         assert some[-1] < 3200
-        await asyncio.gather(*(group.api.user_says(one, f"hi {one}") for one in some))
+        await asyncio.gather(*(group.api.user_says(item, f"hi {item}") for item in some))
         await group.idle()
-        assert [group.api.answers(one) for one in some] == [[f"echo: hi {one}"] for one in some]
-        for one in some:
+        assert [group.api.answers(item) for item in some] == [[f"echo: hi {item}"] for item in some]
+        for item in some:
             holders |= {
-                row[0] for row in await group.rows("turn", "worker", lane=f"telegram:123456:{one}")
+                row[0] for row in await group.rows("turn", "worker", lane=f"telegram:123456:{item}")
             }
     assert holders == numbers

@@ -88,13 +88,13 @@ class WorkerGroup:
             if kind is None:
                 await self.stop()
         finally:
-            for one in (*self.workers, self.front):
-                if one.runs:
-                    one.signal(signal.SIGKILL)
-                    await one.exit_code()
+            for worker in (*self.workers, self.front):
+                if worker.runs:
+                    worker.signal(signal.SIGKILL)
+                    await worker.exit_code()
         if kind is None:
-            for one in (self.front, *self.workers):
-                one.check_clean()
+            for worker in (self.front, *self.workers):
+                worker.check_clean()
 
     async def start(self) -> None:
         """Start all processes and wait until the workers take turns."""
@@ -103,10 +103,10 @@ class WorkerGroup:
             await self.start_workers()
 
     async def start_workers(self, *workers: GatewayProcess) -> None:
-        for one in workers or self.workers:
-            await self.launch(one)
-        for one in workers or self.workers:
-            await one.until(lambda one=one: self.is_at_work(one))
+        for worker in workers or self.workers:
+            await self.launch(worker)
+        for worker in workers or self.workers:
+            await worker.until(lambda worker=worker: self.is_at_work(worker))
 
     async def launch(self, worker: GatewayProcess) -> None:
         self._lives[worker.home] = worker.output().count(_JOINS)
@@ -114,11 +114,11 @@ class WorkerGroup:
 
     async def stop(self) -> None:
         """Send SIGTERM; all running processes must exit with 0."""
-        workers = [one for one in self.workers if one.runs]
-        for one in workers:
-            one.signal(signal.SIGTERM)
-        for one in workers:
-            assert await one.exit_code() == 0, one.log_text()
+        workers = [worker for worker in self.workers if worker.runs]
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        for worker in workers:
+            assert await worker.exit_code() == 0, worker.log_text()
         if self.front.runs:
             await self.front.stop()
 
@@ -134,7 +134,7 @@ class WorkerGroup:
         return int(before.rpartition(" ")[2])
 
     def worker_with(self, number: int) -> GatewayProcess:
-        numbers = {self.number(one): one for one in self.workers if one.runs}
+        numbers = {self.number(worker): worker for worker in self.workers if worker.runs}
         assert number in numbers, f"no worker {number} of {list(numbers)} runs"
         return numbers[number]
 
@@ -196,7 +196,7 @@ class WorkerGroup:
         """Wait for an asynchronous condition."""
         deadline = time.monotonic() + PATIENCE_S
         while not await reached():
-            logs = [one.log_text() for one in (self.front, *self.workers)]
+            logs = [worker.log_text() for worker in (self.front, *self.workers)]
             assert time.monotonic() < deadline, "\n".join(["waited in vain", *logs])
             await asyncio.sleep(_LOOK_S)
 

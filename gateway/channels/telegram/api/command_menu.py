@@ -24,7 +24,7 @@ _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
 async def set_menus(bot: telegram.Bot, settings: TelegramSettings, memo: ChannelState) -> None:
     """Set the menus unless they are unchanged. Raises `TelegramError`."""
     # Compared without translations, which would have to be loaded at each start.
-    menu = [(one.name, one.summary, one.audience) for one in settings.menu]
+    menu = [(command.name, command.summary, command.audience) for command in settings.menu]
     content = json.dumps([VERSION, settings.root, settings.owner, menu])
     mark = hashlib.sha256(content.encode()).hexdigest()
     name = f"menu:telegram:{settings.account}"

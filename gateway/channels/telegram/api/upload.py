@@ -111,7 +111,7 @@ def _caption(part: OutboundPart) -> Mapping[str, Any]:
     if not part.text:
         return {}
     entities: Sequence[Mapping[str, Any]] = [
-        {"type": one.type, "offset": one.offset, "length": one.length, **one.extra}
-        for one in part.entities
+        {"type": entity.type, "offset": entity.offset, "length": entity.length, **entity.extra}
+        for entity in part.entities
     ]
     return {"caption": mend(part.text), "caption_entities": entities}

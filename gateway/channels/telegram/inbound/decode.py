@@ -157,7 +157,7 @@ def _source(origin: Mapping[str, Any], chat: Mapping[str, Any] | None = None) ->
         if author
         else origin.get("sender_user_name") or origin.get("author_signature")
     )
-    names = [_one_line(str(one)) for one in (name, place.get("title")) if one]
+    names = [_one_line(str(item)) for item in (name, place.get("title")) if item]
     return f"{names[0]} ({names[1]})" if len(names) > 1 else next(iter(names), None)
 
 

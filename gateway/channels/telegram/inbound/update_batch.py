@@ -86,7 +86,7 @@ def without_nulls(value: Any, depth: int = _DEPTH) -> Any:
     if depth and isinstance(value, dict):
         return {key: without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
     if depth and isinstance(value, list):
-        return [without_nulls(one, depth - 1) for one in value if one is not None]
+        return [without_nulls(item, depth - 1) for item in value if item is not None]
     return value
 
 

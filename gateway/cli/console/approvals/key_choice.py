@@ -86,7 +86,7 @@ class KeyChoice:
     def _choice_of(self, key: str) -> QuestionOption | None:
         if key in _REFUSALS:
             return _REFUSAL
-        return next((one for one in self.choices if key.lower() == one.key), None)
+        return next((choice for choice in self.choices if key.lower() == choice.key), None)
 
     def _agree(self) -> None:
         choice = self._pending

@@ -89,7 +89,7 @@ class CustomCommands:
             for title, path in _files(source):
                 if title == command and (custom := _read(title, path, source)) is not None:
                     return custom
-        skills = (one for one in self._skills() if one.is_for_people)
+        skills = (item for item in self._skills() if item.is_for_people)
         return next((_of_skill(skill) for skill in skills if skill.name == name), None)
 
 

@@ -99,12 +99,24 @@ Choose = Callable[[str], Awaitable[str | None]]
 def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
     """Return a table of all commands and keys, including custom commands."""
     groups: list[tuple[str, Iterable[tuple[str, str]]]] = [
-        (group, [(f"/{one.name}", one.summary) for one in commands if f"/{one.name}" not in _OWN])
+        (
+            group,
+            [
+                (f"/{chat_command.name}", chat_command.summary)
+                for chat_command in commands
+                if f"/{chat_command.name}" not in _OWN
+            ],
+        )
         for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
         if group is not None
     ]
     groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
-    if place and (own := [(f"/{one.name}", one.summary) for one in place.custom_commands.all()]):
+    if place and (
+        own := [
+            (f"/{custom_command.name}", custom_command.summary)
+            for custom_command in place.custom_commands.all()
+        ]
+    ):
         groups.append((_CUSTOM, own))
     groups.append((_KEYS, KEYS_HELP))
     table = Table.grid(padding=(0, 2))

@@ -69,7 +69,7 @@ class PendingAnswers:
         # A turn that waited for an answer sends a second start event.
         elif isinstance(event, events.SessionStart) and self._has_ended:
             self._has_ended = False
-            first = next((one for one in self._texts if one in self._lines), "")
+            first = next((text for text in self._texts if text in self._lines), "")
             return self._lines.pop(first, "")
         return ""
 

@@ -131,7 +131,7 @@ class _Index:
 
     def _with_letters(self, folded: str) -> Iterator[int]:
         # Each gap excludes the next letter, so that matching is linear in the length of the paths.
-        pattern = re.compile("".join(f"[^{re.escape(one)}]*{re.escape(one)}" for one in folded))
+        pattern = re.compile("".join(f"[^{re.escape(item)}]*{re.escape(item)}" for item in folded))
         hits = [n for n, path in enumerate(self._low) if pattern.match(path)]
         yield from sorted(hits, key=lambda n: len(self._low[n]))
 

@@ -126,8 +126,8 @@ def _present(content: Any, key: Key) -> Any:
 def _merge(present: Any, theirs: Any) -> Any:
     """Merge lists of models and maps of servers; existing values win. None means no change."""
     if isinstance(present, list) and isinstance(theirs, list):
-        names = {one.get("model_name") for one in present if isinstance(one, dict)}
-        additions = [one for one in theirs if one["model_name"] not in names]
+        names = {item.get("model_name") for item in present if isinstance(item, dict)}
+        additions = [their for their in theirs if their["model_name"] not in names]
         return [*present, *additions] if additions else None
     if isinstance(present, dict) and isinstance(theirs, dict):
         members = {name: one for name, one in theirs.items() if name not in present}
@@ -148,12 +148,12 @@ def _their_name(name: str, content: Mapping[str, Any]) -> str:
     """Return a model's name in their file: of its profile in one format, its own in the other."""
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
-        names_by_key = {str(one): str(one) for one in profiles}
+        names_by_key = {str(profile): str(profile) for profile in profiles}
     else:
-        listed = [one for one in profiles if isinstance(one, dict)]
-        names_by_key = {str(one.get("modelName")): str(one.get("modelName")) for one in listed}
+        listed = [profile for profile in profiles if isinstance(profile, dict)]
+        names_by_key = {str(item.get("modelName")): str(item.get("modelName")) for item in listed}
         names_by_key = {
-            **{str(one.get("name")): str(one.get("modelName")) for one in listed},
+            **{str(item.get("name")): str(item.get("modelName")) for item in listed},
             **names_by_key,
         }
     if name not in names_by_key:

@@ -68,10 +68,10 @@ def _without_empty(value: Any) -> Any:
         return value
     empty: tuple[Any, ...] = (None, [], {})
     return [
-        {key: member for key, member in one.items() if member not in empty}
-        if isinstance(one, dict)
-        else one
-        for one in value
+        {key: member for key, member in item.items() if member not in empty}
+        if isinstance(item, dict)
+        else item
+        for item in value
     ]
 
 

@@ -20,11 +20,11 @@ def print_list(
 ) -> None:
     """Print a table, or the sentence `empty` without items."""
     if args.json:
-        print_json([facts(one) for one in items])
+        print_json([facts(item) for item in items])
     elif not items:
         print(empty)
     else:
-        rows = [[cell(one) for cell in columns.values()] for one in items]
+        rows = [[cell(item) for cell in columns.values()] for item in items]
         print_table(tuple(columns), rows)
 
 

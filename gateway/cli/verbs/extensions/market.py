@@ -97,7 +97,7 @@ def _pinned(entry: MarketEntry) -> str:
 
 
 def _update(args: argparse.Namespace, markets: Markets) -> int:
-    names = [args.name] if args.name else [one.name for one in markets.load()]
+    names = [args.name] if args.name else [item.name for item in markets.load()]
     for name in names:
         _say_added(markets.update(name))
         record_change(args, "market", name)

@@ -19,23 +19,25 @@ def ask_options(
     Raises `PluginError` if a required answer is missing.
     """
     answers: dict[str, Value] = {}
-    for one in options:
-        if one.variable in os.environ:
-            answers[one.key] = one.value_of(os.environ[one.variable])
+    for option in options:
+        if option.variable in os.environ:
+            answers[option.key] = option.value_of(os.environ[option.variable])
             continue
-        if one.key in before:
+        if option.key in before:
             continue
-        may_skip = one.default is not None or not one.is_required
+        may_skip = option.default is not None or not option.is_required
         if sys.stdin.isatty() and not (only_required and may_skip):
-            answer = _ask(one)
+            answer = _ask(option)
         else:
-            answer = one.default
+            answer = option.default
         if answer is not None:
-            answers[one.key] = answer
-        elif one.is_required:
+            answers[option.key] = answer
+        elif option.is_required:
             raise PluginError(
-                t("the plugin needs a value for {key}", key=one.key),
-                hint=t("set the variable {name}, or install it in a terminal", name=one.variable),
+                t("the plugin needs a value for {key}", key=option.key),
+                hint=t(
+                    "set the variable {name}, or install it in a terminal", name=option.variable
+                ),
             )
     return answers
 

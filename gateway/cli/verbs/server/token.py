@@ -32,14 +32,14 @@ def run(args: argparse.Namespace) -> int:
 def _list(tokens: TokenFile, *, as_json: bool) -> None:
     rows = [
         {
-            "name": one.name,
-            "scopes": sorted(one.scopes),
-            "role": one.role,
-            "created_at": one.created_at,
-            "parent": one.parent,
-            "expires_at": one.expires_at,
+            "name": token.name,
+            "scopes": sorted(token.scopes),
+            "role": token.role,
+            "created_at": token.created_at,
+            "parent": token.parent,
+            "expires_at": token.expires_at,
         }
-        for one in tokens.list()
+        for token in tokens.list()
     ]
     if as_json:
         print_json(rows)
@@ -48,13 +48,13 @@ def _list(tokens: TokenFile, *, as_json: bool) -> None:
         ("name", "scopes", "role", "created", "ends", "let in by"),
         [
             (
-                one.name,
-                ", ".join(sorted(one.scopes)),
-                one.role or "",
-                moment(one.created_at),
-                "" if one.expires_at is None else moment(one.expires_at),
-                "" if one.parent is None else one.parent or "kore web",
+                token.name,
+                ", ".join(sorted(token.scopes)),
+                token.role or "",
+                moment(token.created_at),
+                "" if token.expires_at is None else moment(token.expires_at),
+                "" if token.parent is None else token.parent or "kore web",
             )
-            for one in tokens.list()
+            for token in tokens.list()
         ],
     )

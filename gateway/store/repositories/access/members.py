@@ -72,10 +72,10 @@ def add_member(
     """Approve a person; a new owner replaces the previous one."""
     before = members(tx)
     if owner:
-        for one in before:
-            if one.owner:
-                _put_member(tx, replace(one, owner=False))
-    elif any(_key(one.person) == _key(person) and one.owner for one in before):
+        for member in before:
+            if member.owner:
+                _put_member(tx, replace(member, owner=False))
+    elif any(_key(member.person) == _key(person) and member.owner for member in before):
         owner = True
     _put_member(tx, Member(person, owner, approved_by, now))
 

@@ -219,7 +219,7 @@ def around(
 
     def texts(rows: Iterable[Row], most: int) -> list[tuple[int, str, float, str]]:
         messages = ((row[3], row[0], row[1], message_from_row(tx, *row[2:]).text) for row in rows)
-        return list(islice((one for one in messages if one[3].strip()), most))
+        return list(islice((message for message in messages if message[3].strip()), most))
 
     place = (session, n)
     middle = texts(

@@ -20,7 +20,10 @@ _PAYLOAD = ", ".join(f"i.{column}" for column in PAYLOAD.split(", "))
 def list_sessions(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
     """Return the most recent sessions with their folders; `folder` selects sessions by folder."""
     if folder is None:
-        return [replace(one, folder=folder_of(tx, one.id)) for one in sessions.recent(tx, limit)]
+        return [
+            replace(session_info, folder=folder_of(tx, session_info.id))
+            for session_info in sessions.recent(tx, limit)
+        ]
     rows = tx.all(
         "SELECT id FROM session WHERE substr(principal, 1, 6) <> 'agent:'"
         " ORDER BY last_active_at DESC, id DESC LIMIT ?",

@@ -345,8 +345,12 @@ def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> froz
     A quoted answer of ours has the taint of its session, a quote of the sender's own words has
     none; everything else counts as a stranger's words.
     """
-    quoting = (one for one in messages if one.quoted and not one.quoted_own)
-    return NOTHING.union(*(_taint(tx, one) for one in quoting))
+    quoting = (
+        inbound_message
+        for inbound_message in messages
+        if inbound_message.quoted and not inbound_message.quoted_own
+    )
+    return NOTHING.union(*(_taint(tx, inbound_message) for inbound_message in quoting))
 
 
 def _taint(tx: Transaction, message: InboundMessage) -> frozenset[Taint]:

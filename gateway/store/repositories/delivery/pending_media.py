@@ -38,12 +38,12 @@ class PendingMessage:
     @property
     def awaited(self) -> Media | None:
         """Next file to fetch."""
-        return next((one for one in self.message.media if one.is_awaited), None)
+        return next((media for media in self.message.media if media.is_awaited), None)
 
 
 def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None:
     """Mark a new row as incomplete if it waits for files or an album."""
-    if message.album is None and not any(one.is_awaited for one in message.media):
+    if message.album is None and not any(media.is_awaited for media in message.media):
         return
     ready_at = now + QUIET_S if message.album is not None else now
     tx.run(
@@ -63,7 +63,7 @@ def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
     seq, first = next(readable(tx, [row] if row else []), (0, None))
     if first is None:
         return None
-    media = (*first.media, *(one for one in part.media if not one.quoted))
+    media = (*first.media, *(attachment for attachment in part.media if not attachment.quoted))
     captions = filter(None, (_caption(first), _caption(part)))
     whole = replace(first, media=media, content=_titled(media, "\n".join(captions)))
     put_payload(tx, seq, whole.to_json())
@@ -117,14 +117,14 @@ def forget_early(tx: Transaction, now: float) -> float | None:
 
 def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) -> None:
     """Apply an edit to a waiting message; fetched files stay known."""
-    old_media = {one.unique: one for one in old.media if one.unique}
-    media = tuple(old_media.get(one.unique or "", one) for one in new.media)
+    old_media = {attachment.unique: attachment for attachment in old.media if attachment.unique}
+    media = tuple(old_media.get(attachment.unique or "", attachment) for attachment in new.media)
     content = new.content
     if old.album is not None and len(old.media) > len(media):
         media, content = old.media, _titled(old.media, _caption(new))
     edited = replace(new, media=media, content=content, album=old.album)
     put_payload(tx, seq, edited.to_json())
-    if any(one.is_awaited for one in media):
+    if any(item.is_awaited for item in media):
         tx.run("UPDATE inbox SET is_incomplete = 1 WHERE seq = ?", (seq,))
 
 
@@ -157,7 +157,8 @@ def settle(
     if row is not None:
         outbox.put(tx, None, letters, now)
         new_media = tuple(
-            media if one.is_awaited and _same(one, media) else one for one in row.message.media
+            media if attachment.is_awaited and _same(attachment, media) else attachment
+            for attachment in row.message.media
         )
         put_payload(tx, seq, replace(row.message, media=new_media).to_json())
 
@@ -193,5 +194,5 @@ def _caption(message: InboundMessage) -> str:
 
 
 def _titled(media: Sequence[Media], caption: str) -> str:
-    own = [one for one in media if not one.quoted]
+    own = [item for item in media if not item.quoted]
     return f"[album of {len(own)}] {caption}".rstrip()

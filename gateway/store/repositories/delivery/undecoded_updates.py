@@ -38,9 +38,9 @@ def keep(
 ) -> list[tuple[int, Undecoded]]:
     """Store undecoded updates; returns the new ones with their numbers in the inbox."""
     new = []
-    for one in undecoded:
-        key = (arrival.channel, arrival.account, one.event_id)
-        payload = payload_of(tx, (*key, "", one.principal), dumps({"raw": one.raw}))
+    for item in undecoded:
+        key = (arrival.channel, arrival.account, item.event_id)
+        payload = payload_of(tx, (*key, "", item.principal), dumps({"raw": item.raw}))
         row = tx.first(
             "INSERT INTO inbox (channel, account, event_id, lane, principal, payload,"
             " received_at, dead_reason, is_undecoded)"
@@ -48,14 +48,14 @@ def keep(
             " ON CONFLICT DO NOTHING RETURNING seq",
             (
                 *key,
-                one.principal,
+                item.principal,
                 payload,
                 arrival.now,
-                one.reason,
+                item.reason,
             ),
         )
         if row is not None:
-            new.append((int(row[0]), one))
+            new.append((int(row[0]), item))
     if new:
         tx.run(
             "DELETE FROM inbox WHERE is_undecoded = 1 AND seq <= (SELECT seq FROM inbox"

@@ -30,6 +30,6 @@ def find_outcome(tx: Transaction, channel: str, account: str, event_id: str) -> 
         " AND role = 'assistant' ORDER BY n",
         (session, turn),
     )
-    texts = [message_from_row(tx, *one).text for one in rows]
-    text = "\n\n".join(one for one in texts if one)
+    texts = [message_from_row(tx, *item).text for item in rows]
+    text = "\n\n".join(name for name in texts if name)
     return MessageOutcome("done", "", text, session, usage.of_turn(tx, turn).usage)

@@ -81,7 +81,9 @@ def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
         "is_background": int(errand.is_background),
     }
     columns = [
-        one.name for one in fields(SubagentTask) if one.name not in ("id", "result", "ended_at")
+        field.name
+        for field in fields(SubagentTask)
+        if field.name not in ("id", "result", "ended_at")
     ]
     marks = ", ".join("?" for _ in columns)
     values = [row[name] for name in columns]
@@ -129,8 +131,8 @@ def facts(tx: Transaction, caller: str) -> list[str]:
     """Return the background sub-agents of a conversation, as text for its model."""
     where = "caller = ? AND is_background = 1 AND state = 'running' ORDER BY id"
     return [
-        f"sub-agent {one.agent} (number {one.id}) is running in the background"
-        for one in _all(tx, where, caller)
+        f"sub-agent {subagent_task.agent} (number {subagent_task.id}) is running in the background"
+        for subagent_task in _all(tx, where, caller)
     ]
 
 
@@ -153,7 +155,7 @@ def below(tx: Transaction, lane: str) -> list[SubagentTask]:
     while lanes:
         own = _all(tx, "caller_lane = ? AND state = 'running'", lanes.pop())
         tasks += own
-        lanes += [one.lane for one in own]
+        lanes += [subagent_task.lane for subagent_task in own]
     return tasks
 
 
@@ -249,7 +251,7 @@ def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
 
 
 def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
-    data = dict(zip((one.name for one in fields(SubagentTask)), row, strict=True))
+    data = dict(zip((field.name for field in fields(SubagentTask)), row, strict=True))
     key = data["turn_id"], data["step"]
     for name in ("definition", "title"):
         data[name] = tx.unseal(data[name], f"task.{name}", *key)

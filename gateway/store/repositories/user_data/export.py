@@ -125,9 +125,15 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
     channel, _, sender = principal.partition(":")
     files["access.jsonl"] = _rows(
         [
-            (one.person.account, one.person.name, one.owner, one.approved_by, one.approved_at)
-            for one in members.members(tx)
-            if (one.person.channel, one.person.sender) == (channel, sender)
+            (
+                member.person.account,
+                member.person.name,
+                member.owner,
+                member.approved_by,
+                member.approved_at,
+            )
+            for member in members.members(tx)
+            if (member.person.channel, member.person.sender) == (channel, sender)
         ],
         "account, name, owner, approved_by, approved_at",
     )

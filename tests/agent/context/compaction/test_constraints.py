@@ -107,7 +107,7 @@ class Worker(ScriptedProvider):
             lines = re.findall(r"MUST: [^\n\"\\]+", text_of_request(request))
             seen = [] if self.forgetful else list(dict.fromkeys(lines))
             return "\n".join(["They worked on it step by step.", *seen])
-        asked = next(one for one in reversed(request.messages) if one.role == "user")
+        asked = next(message for message in reversed(request.messages) if message.role == "user")
         number = int(re.findall(r"<round (\d+)>", text_of_message(asked))[-1])
         if last.role == "user":
             call = ToolCall(f"c{number}", "look", {"n": number}, f'{{"n": {number}}}')
@@ -173,7 +173,7 @@ async def test_no_constraint_is_lost_over_several_compactions(
         for request in model.requests[before:]:
             if not is_summary_request(request):
                 text = text_of_request(request)
-                assert [one for one in constraints_before(n, *tables) if one not in text] == []
+                assert [item for item in constraints_before(n, *tables) if item not in text] == []
     assert model.summaries == compactions >= 3
     for tokens, cached in cached_tokens(model.requests):
         print(f"window {window:,}: {cached:,} of {tokens:,} tokens of a summary's request cached")

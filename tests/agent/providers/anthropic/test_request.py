@@ -30,8 +30,8 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object"})
-CALLS = tuple(ToolCall(one, "exec", {"command": one}, f'{{"command":"{one}"}}') for one in "ab")
-RESULTS = tuple(Message("tool", (Text(one),), (), one) for one in "ab")
+CALLS = tuple(ToolCall(item, "exec", {"command": item}, f'{{"command":"{item}"}}') for item in "ab")
+RESULTS = tuple(Message("tool", (Text(item),), (), item) for item in "ab")
 MARK = {"type": "ephemeral"}
 
 

@@ -148,4 +148,4 @@ def test_calls_with_the_same_id_or_none_get_one_of_their_own() -> None:
     starts = [{"type": "tool_use", "id": given, "name": "read"} for given in ("t", "t", "", "t")]
     blocks = [event for n, start in enumerate(starts) for event in block(n, start)]
     reply = read(START, *blocks, end("tool_use"), STOP, number=3)
-    assert [one.id for one in reply.message.tool_calls] == ["t", "call_3", "call_4", "call_5"]
+    assert [call.id for call in reply.message.tool_calls] == ["t", "call_3", "call_4", "call_5"]

@@ -116,7 +116,7 @@ def test_lines_may_arrive_in_any_portions(cuts: list[int], end: bytes, ended: bo
     data = end.join(json.dumps(line, ensure_ascii=False).encode() for line in LINES) + end * ended
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = NdjsonParser()
-    found = [one for a, b in pairwise(places) for one in reader.feed(data[a:b])]
+    found = [item for a, b in pairwise(places) for item in reader.feed(data[a:b])]
     assert found + reader.close() == LINES
     assert reader.done
 

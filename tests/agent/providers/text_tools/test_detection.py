@@ -91,10 +91,10 @@ async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> 
     model = ScriptedProvider([CALLS[0], CALLS[1], "done"])
     provider = CapabilityFallback(model)
     events = [await events_of(provider) for _ in range(3)]
-    notices = [one.text for each in events for one in each if isinstance(one, Notice)]
+    notices = [item.text for each in events for item in each if isinstance(item, Notice)]
     assert len(notices) == 1
     assert 'tools: "xml"' in notices[0]
-    assert [bool(one.tools) for one in model.requests] == [True, False, False]
+    assert [bool(request.tools) for request in model.requests] == [True, False, False]
     assert [bool(last_reply(each).message.tool_calls) for each in events] == [True, True, False]
 
 
@@ -103,7 +103,7 @@ async def test_where_native_tools_were_chosen_nothing_runs_and_a_person_is_told_
     events = [await events_of(provider) for _ in range(2)]
     assert [shown_text(each) for each in events] == [CALLS[0]] * 2
     assert not any(last_reply(each).message.tool_calls for each in events)
-    assert sum(isinstance(one, Notice) for each in events for one in each) == 1
+    assert sum(isinstance(item, Notice) for each in events for item in each) == 1
 
 
 @pytest.mark.parametrize("tools", [None, "native"])

@@ -31,9 +31,9 @@ TOOLS = (ToolSpec("read_file", "Read.", READ), ToolSpec("write_file", "Write.", 
 def read(*pieces: str) -> tuple[str, list[ParsedCall]]:
     """Return the text and the calls."""
     reader = TextToolParser()
-    found = [one for piece in pieces for one in reader.feed(piece)] + reader.end()
-    text = "".join(one for one in found if isinstance(one, str))
-    return text, [one for one in found if isinstance(one, ParsedCall)]
+    found = [item for piece in pieces for item in reader.feed(piece)] + reader.end()
+    text = "".join(item for item in found if isinstance(item, str))
+    return text, [item for item in found if isinstance(item, ParsedCall)]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_no_call_is_ever_shown(text: str) -> None:
 def test_wherever_a_reply_is_cut_nothing_of_a_call_is_shown(text: str) -> None:
     for end in range(len(text)):
         reader = TextToolParser()
-        found = [one for letter in text[:end] for one in reader.feed(letter)]
+        found = [item for letter in text[:end] for item in reader.feed(letter)]
         found += reader.end(cut=True)
-        shown = "".join(one for one in found if isinstance(one, str))
+        shown = "".join(item for item in found if isinstance(item, str))
         assert not set(shown) & set("<>{}"), (end, shown)
 
 
@@ -138,7 +138,9 @@ JSON = st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists, 
 def test_json_arguments_arrive_as_they_were_meant(
     wanted: list[dict[str, object]], size: int
 ) -> None:
-    text = "".join(f"<tool name='t'>{json.dumps(one, ensure_ascii=False)}</tool>" for one in wanted)
+    text = "".join(
+        f"<tool name='t'>{json.dumps(item, ensure_ascii=False)}</tool>" for item in wanted
+    )
     _, calls = read(*(text[n : n + size] for n in range(0, len(text), size)))
     assert [parse_text_reply("c", call, {}).arguments for call in calls] == wanted
 

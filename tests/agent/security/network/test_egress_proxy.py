@@ -256,9 +256,9 @@ async def test_nothing_is_left_of_it() -> None:
         writer.write(f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
         idle, idle_writer = await found.dial()
-    for one in (reader, idle):
+    for item in (reader, idle):
         try:
-            assert await one.read() == b""
+            assert await item.read() == b""
         except ConnectionError:
             continue
     writer.close()

@@ -69,7 +69,7 @@ def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool
     # An end before a beginning: ripgrep does not find the empty lines that this matches.
     assume(not re.search(r"\$.*\^", pattern))
     # RE2 recognizes only ASCII words at \b and \B.
-    lines = [one for one in LINES if one.isascii()] if re.search(r"\\[bB]", pattern) else LINES
+    lines = [line for line in LINES if line.isascii()] if re.search(r"\\[bB]", pattern) else LINES
     # RE2 rejects some patterns of ripgrep, and the reverse; patterns valid in both match the same.
     try:
         found = by_ourselves(pattern, ignore_case=ignore_case)
@@ -77,7 +77,9 @@ def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool
         return
     expected = by_ripgrep(pattern, file, ignore_case=ignore_case)
     if expected is not None:
-        assert {one for one in found if one in lines} == {one for one in expected if one in lines}
+        assert {item for item in found if item in lines} == {
+            item for item in expected if item in lines
+        }
 
 
 @pytest.mark.parametrize(

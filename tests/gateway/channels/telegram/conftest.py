@@ -46,7 +46,7 @@ class Store:
 
     @property
     def undecoded(self) -> list[Undecoded]:
-        return [one for batch in self.batches for one in batch.undecoded]
+        return [item for batch in self.batches for item in batch.undecoded]
 
 
 Running = Callable[..., AbstractAsyncContextManager[TelegramChannel]]

@@ -29,7 +29,7 @@ def test_formatting_stays_on_its_words_beside_an_escape() -> None:
     assert part.text == "a\\u{200b} bold co\\u{2062}de 👍🏽"
     encoded = part.text.encode("utf-16-le")
     marked = [encoded[2 * e.offset : 2 * (e.offset + e.length)] for e in part.entities]
-    assert [one.decode("utf-16-le") for one in marked] == ["bold", "co\\u{2062}de"]
+    assert [item.decode("utf-16-le") for item in marked] == ["bold", "co\\u{2062}de"]
 
 
 def test_an_address_spells_out_what_would_be_hidden_in_it() -> None:

@@ -54,8 +54,8 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) 
         assert [state for _, state in states] == ["pending", "in_progress", "completed"]
         changes = [
             part
-            for one in editor.updates
-            for part in getattr(one, "content", None) or ()
+            for update in editor.updates
+            for part in getattr(update, "content", None) or ()
             if getattr(part, "type", "") == "diff"
         ]
         (change,) = changes
@@ -74,8 +74,8 @@ async def test_a_plan_is_a_plan(setup: EditorSetup) -> None:
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         setup.model.script(ReplyScript(tool_calls=(Call("todo", {"items": items}),)), "Planned.")
         await setup.ask(connection, session, words("plan it"))
-        (plan,) = (one for one in editor.updates if one.session_update == "plan")
-        assert [(one.content, one.status) for one in plan.entries] == [
+        (plan,) = (update for update in editor.updates if update.session_update == "plan")
+        assert [(entry.content, entry.status) for entry in plan.entries] == [
             ("one", "completed"),
             ("two", "pending"),
         ]
@@ -125,9 +125,9 @@ async def test_a_session_is_listed_and_loaded_in_another_process(setup: EditorSe
         await setup.ask(connection, session, words("what is total?"))
     async with setup.open() as (editor, connection, _process):
         listed = (await connection.list_sessions()).sessions
-        assert session in [one.session_id for one in listed]
+        assert session in [item.session_id for item in listed]
         await connection.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
-        kinds = [one.session_update for one in editor.updates]
+        kinds = [update.session_update for update in editor.updates]
         assert kinds == [
             "user_message_chunk",
             "tool_call",
@@ -159,9 +159,9 @@ async def test_the_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path:
             (link, ids[:1]),
         ):
             listed = (await connection.list_sessions(cwd=str(folder))).sessions
-            assert [(one.session_id, one.cwd) for one in listed] == [(expected[0], str(folder))]
+            assert [(item.session_id, item.cwd) for item in listed] == [(expected[0], str(folder))]
         everything = (await connection.list_sessions()).sessions
-        assert {one.session_id: one.cwd for one in everything} == dict(
+        assert {item.session_id: item.cwd for item in everything} == dict(
             zip(ids, map(str, (setup.project, other)), strict=True)
         )
 

@@ -39,7 +39,11 @@ async def session_of(setup: EditorSetup, connection: Any, folder: Path | None = 
 
 def last_result(setup: EditorSetup) -> str:
     """Return the newest tool result sent to the model."""
-    results = [one for one in setup.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    results = [
+        message
+        for message in setup.model.requests[-1].body["messages"]
+        if message["role"] == "tool"
+    ]
     return str(results[-1]["content"])
 
 

@@ -39,12 +39,12 @@ def calls(tool: str, **arguments: Any) -> ReplyScript:
 def results(setup: EditorSetup) -> list[str]:
     """Return the results of the last turn's tools, as the model reads them."""
     messages = setup.model.requests[-1].body["messages"]
-    return [str(one["content"]) for one in messages if one["role"] == "tool"]
+    return [str(message["content"]) for message in messages if message["role"] == "tool"]
 
 
 def offered(setup: EditorSetup) -> set[str]:
     tools = setup.model.requests[-1].body["tools"]
-    return {one["function"]["name"] for one in tools if "mcp__" in one["function"]["name"]}
+    return {tool["function"]["name"] for tool in tools if "mcp__" in tool["function"]["name"]}
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
         assert await setup.ask(connection, opened.session_id, words("where?")) == "end_turn"
         # The call was confirmed before it ran. The editor's variables reach the server but not the
         # model.
-        assert [one[0].title for one in editor.questions]
+        assert [question[0].title for question in editor.questions]
         assert '"token": "' in results(setup)[-1]
         assert SECRET not in setup.model.requests[-1].raw.decode()
         editor.answer = "deny"

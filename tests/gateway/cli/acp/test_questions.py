@@ -40,7 +40,11 @@ async def answer_of(setup: EditorSetup, connection: Any, script: ReplyScript) ->
     opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
     setup.model.script(script, "So it is.")
     assert await setup.ask(connection, opened.session_id, words("ask me")) == "end_turn"
-    results = [one for one in setup.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    results = [
+        message
+        for message in setup.model.requests[-1].body["messages"]
+        if message["role"] == "tool"
+    ]
     text = str(results[-1]["content"])
     answer: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])
     return answer

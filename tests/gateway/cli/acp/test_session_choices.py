@@ -20,12 +20,12 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
 
 
 def values_of(options: list[Any]) -> dict[str, str]:
-    return {one.id: one.current_value for one in options}
+    return {option.id: option.current_value for option in options}
 
 
 def announcements(editor: Editor) -> list[str]:
     kinds = ("config_option_update", "current_mode_update")
-    return [one.session_update for one in editor.updates if one.session_update in kinds]
+    return [update.session_update for update in editor.updates if update.session_update in kinds]
 
 
 async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -> None:
@@ -34,7 +34,7 @@ async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -
         session = opened.session_id
         (model, _mode) = opened.config_options
         assert values_of(opened.config_options) == {"model": "default", "mode": "ask"}
-        assert [one.value for one in model.options][:2] == ["default", "big"]
+        assert [option.value for option in model.options][:2] == ["default", "big"]
         answer = await connection.set_config_option(
             config_id="model", session_id=session, value="big"
         )
@@ -47,7 +47,7 @@ async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -
         await setup.ask(connection, session, words("hi"))
         assert announcements(editor) == ["config_option_update"]
         (update,) = (
-            one for one in editor.updates if one.session_update == announcements(editor)[0]
+            item for item in editor.updates if item.session_update == announcements(editor)[0]
         )
         assert values_of(update.config_options)["model"] == "quick"
     async with setup.open() as (_, connection, _process):

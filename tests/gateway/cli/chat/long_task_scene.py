@@ -45,7 +45,7 @@ class Worker:
             return self._sends_out()
         if "Prepare a long task" in str(last["content"]):
             return self._writes([False] * len(FEATURES))
-        passing = [one["passes"] for one in self.features()]
+        passing = [feature["passes"] for feature in self.features()]
         if not self.works or all(passing):
             return ReplyScript(text=self.says)
         passing[passing.index(False)] = True
@@ -152,5 +152,5 @@ class Place:
 
     def first_messages(self) -> list[str]:
         """Return the first message of each session."""
-        bodies = [one.body["messages"] for one in self.server.requests]
+        bodies = [request.body["messages"] for request in self.server.requests]
         return [str(m[-1]["content"]) for m in bodies if m[-1]["role"] == "user"]

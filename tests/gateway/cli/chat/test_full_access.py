@@ -52,7 +52,7 @@ class Terminal:
     def results(self) -> list[str]:
         """Return the results of the calls, as the model reads them."""
         messages = self.place.server.requests[-1].body["messages"]
-        return [str(one["content"]) for one in messages if one["role"] == "tool"]
+        return [str(message["content"]) for message in messages if message["role"] == "tool"]
 
     def system(self) -> str:
         return str(self.place.server.requests[0].body["messages"][0]["content"])
@@ -101,7 +101,7 @@ async def test_ten_commands_run_without_a_sandbox_and_without_a_question(
     results = terminal.results()
     assert (code, out.strip()) == (0, "done"), err
     assert len(results) == 12
-    assert not [one for one in results if "Not allowed" in one or "exit code 1" in one]
+    assert not [result for result in results if "Not allowed" in result or "exit code 1" in result]
     assert (terminal.work / "kept.txt").read_text() == "one\n"
     assert not (terminal.work / "build").exists()
     assert (terminal.work / "made.txt").read_text() == "made"
@@ -221,7 +221,7 @@ async def test_neither_a_project_nor_the_environment_can_give_it(
     code, _, err = await terminal.run("--sandbox", "none")
     assert "Not allowed" in terminal.results()[-1], (code, err)
     assert "Full access:" not in err
-    assert not [one for one in terminal.audit() if one["tool"] == "full_access"]
+    assert not [item for item in terminal.audit() if item["tool"] == "full_access"]
 
 
 async def test_a_variable_is_no_setting(terminal: Terminal, model_server: ModelServer) -> None:
@@ -259,7 +259,7 @@ async def test_a_word_in_the_conversation_cannot_give_it(
     model_server.script(*commands("rm -rf build"), "done")
     await terminal.run("-c", "--sandbox", "none")
     assert "Not allowed" in terminal.results()[-1]
-    assert not [one for one in terminal.audit() if one["tool"] == "full_access"]
+    assert not [item for item in terminal.audit() if item["tool"] == "full_access"]
 
 
 async def test_a_stored_token_is_worth_nothing_to_another_process(
@@ -282,4 +282,4 @@ async def test_a_stored_token_is_worth_nothing_to_another_process(
     model_server.script(*commands("rm -rf build"), "done")
     await terminal.run("--sandbox", "none")
     assert "Not allowed" in terminal.results()[-1]
-    assert not [one for one in terminal.audit() if "(full-access)" in one["reason"]]
+    assert not [item for item in terminal.audit() if "(full-access)" in item["reason"]]

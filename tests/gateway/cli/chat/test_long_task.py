@@ -12,7 +12,7 @@ async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
     code, err = await place.run("--init", "an account page")
     assert code == 0, err
     assert "3 features" in err
-    assert [one["passes"] for one in place.mind.features()] == [False] * 3
+    assert [feature["passes"] for feature in place.mind.features()] == [False] * 3
     assert (place.work / ".kore" / "session_plan.md").exists()
     assert "an account page" in place.first_messages()[0]
     code, err = await place.run("--init", "again")
@@ -50,7 +50,7 @@ async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     assert "[ ] log out" in told
     assert "1 pass. " + "x" * 1400 in told
     assert "x" * 1500 not in told
-    systems = {str(one.body["messages"][0]["content"]) for one in place.server.requests}
+    systems = {str(request.body["messages"][0]["content"]) for request in place.server.requests}
     assert len(systems) == 1
     assert "log in" not in systems.pop()
 
@@ -94,7 +94,7 @@ async def test_a_signal_ends_it_after_its_tools_have_run(
     place.plan()
     place.mind.says = f"<promise>{word}</promise>"
     assert (await place.run("--auto-continue"))[0] == code
-    assert sum(one["passes"] for one in place.mind.features()) == 1
+    assert sum(feature["passes"] for feature in place.mind.features()) == 1
 
 
 async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
@@ -167,7 +167,7 @@ async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     asked = place.first_messages()
     assert "Work as a team: general, review" in asked[0]
     # Team members get their instructions from the model that started them.
-    (member,) = {one for one in asked if one.startswith("Build: 1")}
+    (member,) = {item for item in asked if item.startswith("Build: 1")}
     assert "Long work" not in member
 
 

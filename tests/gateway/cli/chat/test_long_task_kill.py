@@ -36,16 +36,16 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
         lines += 3
         code = await kill_after(lines, await place.start("--auto-continue", "an account page"))
         if (place.work / "feature_list.json").exists():
-            assert [one["description"] for one in place.mind.features()] == FEATURES
+            assert [feature["description"] for feature in place.mind.features()] == FEATURES
     assert code == 0
     assert lines > 3
-    assert all(one["passes"] for one in place.mind.features())
+    assert all(feature["passes"] for feature in place.mind.features())
     # No progress file, partly written file or running session is left behind.
     assert not [*place.home.glob("long/*.json"), *place.home.glob("long/*.new")]
     names = {path.name for path in place.work.iterdir() if path.suffix != ".kore-new"}
     assert names == {"feature_list.json", "PROGRESS.md", ".kore"}
     _, sessions = await place.run_verb("sessions", "list", "--json")
-    assert "running" not in {one["status"] for one in json.loads(sessions)}
+    assert "running" not in {load["status"] for load in json.loads(sessions)}
 
 
 async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
@@ -152,7 +152,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
     place.mind.member_s = 60
     process = await place.start("--auto-continue", "--team", "general")
     async with asyncio.timeout(30):
-        while sum(one.startswith("Build: ") for one in place.first_messages()) < 2:
+        while sum(message.startswith("Build: ") for message in place.first_messages()) < 2:
             await place.server.news(10)
     process.kill()
     await process.communicate()
@@ -161,7 +161,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
     assert code == 0, err
     assert "all 3 features pass, after 2 sessions" in err
     # Two that were killed, and each feature once.
-    assert sum(one.startswith("Build: ") for one in place.first_messages()) == 5
+    assert sum(message.startswith("Build: ") for message in place.first_messages()) == 5
 
 
 async def test_when_the_gateway_is_killed_the_command_goes_on_by_itself(place: Place) -> None:

@@ -25,5 +25,5 @@ def test_an_address_needs_no_scheme(typed: str, meant: str) -> None:
 
 def test_ollama_is_in_the_list_once_whether_it_runs_or_not() -> None:
     for servers in ([], [LocalServer("ollama", 11434, ("llama3.2",))]):
-        vendors = [one.vendor.name for one in list_choices(servers, {}) if one.vendor]
+        vendors = [choice.vendor.name for choice in list_choices(servers, {}) if choice.vendor]
         assert vendors.count("ollama") == 1

@@ -44,7 +44,7 @@ def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert not folder.exists()
     listed = kore("agents", "list", "--json", home=home, environ={"HOME": str(tmp_path)})
-    trusted = {one["name"]: one["trusted"] for one in json.loads(listed.stdout)}
+    trusted = {load["name"]: load["trusted"] for load in json.loads(listed.stdout)}
     assert trusted["near"] is False
     assert trusted["explore"] is True
 
@@ -60,7 +60,7 @@ def test_an_unknown_agent_and_a_bad_name_are_one_sentence(tmp_path: Path) -> Non
 
 def test_tools_are_listed_with_aliases_effects_and_roles(tmp_path: Path) -> None:
     found = json.loads(kore("tools", "list", "--json", home=tmp_path / "kore").stdout)
-    tools = {one["name"]: one for one in found}
+    tools = {item["name"]: item for item in found}
     assert "bash" in tools["exec"]["aliases"]
     assert tools["exec"]["effect"] == "unsafe"
     assert "build" in tools["exec"]["roles"]

@@ -173,7 +173,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
         f"{VARIABLE}_WORK": TOKEN,
     }
     listed = await ran(bot_api, home, "list", "--json")
-    assert [one["account"] for one in json.loads(listed.stdout)] == ["123456", "work"]
+    assert [load["account"] for load in json.loads(listed.stdout)] == ["123456", "work"]
     removed = await ran(bot_api, home, "remove", "telegram", "--name", "work", "--yes")
     assert removed.returncode == 0, removed.stderr
     assert json.loads((home / "secrets.json").read_text()) == {VARIABLE: TOKEN}

@@ -40,7 +40,7 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     configure(home, model_server)
     environ = {"MISTRAL_API_KEY": "m"}
     done = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
-    found = {one["name"]: one for one in json.loads(done.stdout)}
+    found = {load["name"]: load for load in json.loads(done.stdout)}
     assert found["big"]["marks"] == ["default"]
     assert (found["big"]["keys"], found["big"]["context_tokens"]) == (2, 272_000)
     assert found["big"]["price_input_usd"] > 0
@@ -81,7 +81,7 @@ async def test_without_a_name_all_models_in_use_are_tested(
     configure(home, model_server)
     model_server.mind = obliging
     done = await asyncio.to_thread(kore, "models", "test", "--json", home=home)
-    found = [(one["name"], one["ok"], one["code"]) for one in json.loads(done.stdout)]
+    found = [(load["name"], load["ok"], load["code"]) for load in json.loads(done.stdout)]
     assert found == [
         ("big", True, None),
         ("big", True, None),
@@ -97,7 +97,7 @@ async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
     configure(home, model_server)
     model_server.script("I cannot", ReplyScript(tool_calls=(Call("ping", {"word": "Z"}),)), "ok")
     done = await asyncio.to_thread(kore, "models", "test", "big", "--json", home=home)
-    assert [one["code"] for one in json.loads(done.stdout)] == ["no-tool-call", "bad-tool-call"]
+    assert [load["code"] for load in json.loads(done.stdout)] == ["no-tool-call", "bad-tool-call"]
 
 
 def test_a_profile_is_tested_by_its_name_and_an_unknown_one_is_one_line(tmp_path: Path) -> None:

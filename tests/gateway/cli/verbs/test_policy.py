@@ -86,7 +86,7 @@ def test_explain_shows_what_each_part_of_a_command_comes_to(
     words = ["--json", "--role", "builder", "--mode", "auto", "go build && curl x"]
     assert main(["policy", "explain", *words]) == 0
     verdicts = json.loads(capsys.readouterr().out)["verdicts"]
-    found = {(one["part"], one["decision"], one["rule"]) for one in verdicts}
+    found = {(verdict["part"], verdict["decision"], verdict["rule"]) for verdict in verdicts}
     assert ("go build", "allow", "auto") in found
     assert ("curl x", "deny", "role-commands") in found
     assert ("all", "deny", "role-commands") in found

@@ -205,7 +205,7 @@ async def test_what_was_done_while_kore_was_down_shows_after_it_has_written_on(
         await write(log, 5)
     assert faults(tmp_path)
     newest = list(entries(tmp_path))[-5:]
-    assert [one["params"]["path"] for one in newest] == [f"notes/{n}.md" for n in range(5)]
+    assert [item["params"]["path"] for item in newest] == [f"notes/{n}.md" for n in range(5)]
 
 
 async def test_what_is_done_while_kore_writes_shows(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ async def test_a_level_may_change_while_kore_runs(tmp_path: Path) -> None:
         for level in list(levels):
             levels[0] = level
             await log.record(entry(params={"content": level}))
-    kept = [one["params"]["content"] for one in entries(tmp_path)]
+    kept = [item["params"]["content"] for item in entries(tmp_path)]
     assert kept == ["full", "(7 characters)"]
     assert verify(tmp_path).faults == []
 
@@ -332,11 +332,11 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
         deep = {"a": deep}
     odd = [{"n": 10**5_000}, {"deep": deep}]
     async with open_log(tmp_path, level=lambda: "full") as log:
-        wanted = [entry("1"), *(entry(params=one) for one in odd), entry("2"), entry("3")]
+        wanted = [entry("1"), *(entry(params=item) for item in odd), entry("2"), entry("3")]
         # Entries that arrive during the first write wait and are written together.
         came = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
-    assert [type(one) for one in came] == [type(None), AuditError, AuditError, *[type(None)] * 2]
-    kept = [one["params"]["path"] for one in entries(tmp_path)]
+    assert [type(item) for item in came] == [type(None), AuditError, AuditError, *[type(None)] * 2]
+    kept = [item["params"]["path"] for item in entries(tmp_path)]
     assert kept == ["notes/1.md", "notes/2.md", "notes/3.md"]
     assert verify(tmp_path).faults == []
 
@@ -353,7 +353,7 @@ async def test_entries_that_come_together_all_get_in(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await asyncio.gather(*(log.record(entry(str(n))) for n in range(50)))
     assert verify(tmp_path).faults == []
-    assert {one["params"]["path"] for one in entries(tmp_path)} == {
+    assert {item["params"]["path"] for item in entries(tmp_path)} == {
         f"notes/{n}.md" for n in range(50)
     }
 
@@ -366,7 +366,7 @@ async def test_a_cancelled_call_still_has_its_whole_entry(tmp_path: Path) -> Non
         with pytest.raises(asyncio.CancelledError):
             await task
         await log.record(entry("next"))
-    assert [one["params"]["path"] for one in entries(tmp_path)] == [
+    assert [item["params"]["path"] for item in entries(tmp_path)] == [
         "notes/gone.md",
         "notes/next.md",
     ]
@@ -387,7 +387,7 @@ async def test_a_log_that_cannot_be_written_says_so_and_goes_on_later(tmp_path: 
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         await log.record(entry("kept"))
     assert verify(tmp_path).faults == []
-    assert [one["params"]["path"] for one in entries(tmp_path)][3:] == ["notes/kept.md"]
+    assert [item["params"]["path"] for item in entries(tmp_path)][3:] == ["notes/kept.md"]
 
 
 async def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
 
 def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
     return [
-        (one["tool"], one["allowed"], one["reason"], one["params"])
-        for one in entries(folder / "audit")
+        (entry["tool"], entry["allowed"], entry["reason"], entry["params"])
+        for entry in entries(folder / "audit")
     ]
 
 
@@ -114,7 +114,7 @@ async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
         (tmp_path / folder).mkdir()
         await answer_approval(tmp_path / folder, folder)
     assert [tool for tool, *_ in audit_notes(tmp_path / "once")] == ["edit_file"]
-    grants = [one for one in audit_notes(tmp_path / "always") if one[0] != "edit_file"]
+    grants = [note for note in audit_notes(tmp_path / "always") if note[0] != "edit_file"]
     assert grants == [
         (
             "kore:grant",

@@ -116,7 +116,7 @@ async def test_notes_and_entries_keep_their_order(store: OpenStore, tmp_path: Pa
     await store.transact(audit_outbox.put, AuditNote(1.0, "pairing", "let in", {"who": "chat:8"}))
     await sink.record(entry("last"))
     lines = await flush(store, tmp_path)
-    assert [(one["tool"], one["params"]) for one in lines] == [
+    assert [(line["tool"], line["params"]) for line in lines] == [
         ("read_file", {"path": "notes/first.md"}),
         ("kore:pairing", {"who": "chat:8"}),
         ("read_file", {"path": "notes/last.md"}),
@@ -132,7 +132,7 @@ def put_many(tx: Transaction, number: int) -> None:
 async def test_thousands_go_over_in_batches(store: OpenStore, tmp_path: Path) -> None:
     await store.transact(put_many, 2 * BATCH + 1)
     lines = await flush(store, tmp_path)
-    paths = [one["params"]["path"] for one in lines]
+    paths = [line["params"]["path"] for line in lines]
     assert paths == [f"notes/{n}.md" for n in range(2 * BATCH + 1)]
     assert await store.transact(count, "audit_outbox") == 0
 
@@ -156,7 +156,7 @@ async def test_an_owner_that_is_killed_leaves_none_out(
     assert await database.transact(count, "audit_outbox") > 0
     lines = await flush(database, tmp_path)
     await database.close()
-    paths = [one["params"]["path"] for one in lines if one["tool"] == "read_file"]
+    paths = [line["params"]["path"] for line in lines if line["tool"] == "read_file"]
     assert {f"notes/{n}.md" for n in range(number)} == set(paths)
     # Only the batch in progress may be written twice.
     assert len(paths) <= number + BATCH
@@ -197,9 +197,9 @@ async def test_a_worker_that_is_killed_takes_no_promised_entry_along(
     await database.close()
     assert verify(tmp_path / "audit").faults == []
     lines = list(entries(tmp_path / "audit"))
-    assert {one["agent_id"] for one in lines} == {"main@other"}
+    assert {line["agent_id"] for line in lines} == {"main@other"}
     rounds = int(rest[-1] if rest else promised)
-    paths = [one["params"]["path"] for one in lines]
+    paths = [line["params"]["path"] for line in lines]
     assert {f"notes/{n}-{i}.md" for n in range(rounds) for i in range(3)} <= set(paths)
     # Entries have the order in which they were promised.
     order = [int(path.removeprefix("notes/").partition("-")[0]) for path in paths]

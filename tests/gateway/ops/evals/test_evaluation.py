@@ -52,21 +52,21 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout
     assert len(runs(ran)) == len(SHIPPED)
-    ran_here = [one for one in runs(ran) if one["skipped"] is None]
-    assert all(one["passed"] and one["usage"]["input"] > 0 for one in ran_here)
-    assert all(one["steps"] > 1 for one in ran_here)
+    ran_here = [run for run in runs(ran) if run["skipped"] is None]
+    assert all(item["passed"] and item["usage"]["input"] > 0 for item in ran_here)
+    assert all(item["steps"] > 1 for item in ran_here)
     totals = json.loads(ran.stdout)["totals"]
-    assert totals["steps"] == sum(one["steps"] for one in runs(ran))
+    assert totals["steps"] == sum(run["steps"] for run in runs(ran))
     assert len(ran_here) + json.loads(ran.stdout)["skipped"] == len(SHIPPED)
 
 
 def test_there_are_thirty_cases_from_small_repositories() -> None:
-    cases = [one for one in SHIPPED if one.repository]
-    kinds = Counter(one.kind for one in cases)
+    cases = [item for item in SHIPPED if item.repository]
+    kinds = Counter(item.kind for item in cases)
     assert len(cases) >= 30
     assert min(kinds[kind] for kind in ("fix", "feature", "refactor", "answer")) >= 6
-    assert all(one.max_iterations and one.max_seconds for one in cases)
-    for source in {one.repository for one in cases}:
+    assert all(item.max_iterations and item.max_seconds for item in cases)
+    for source in {item.repository for item in cases}:
         assert 5 <= len(repository_files(source)) <= 20
         assert 2 <= len(list(source.glob("*.txt"))) <= 4
 
@@ -110,7 +110,7 @@ def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_pat
     sound = case(tmp_path, script=[WRITE, "Done."])
     ran = kore("eval", "--scripted", "--json", broken, sound, home=tmp_path / "kore")
     assert ran.returncode == 1, ran.stderr
-    assert [one["passed"] for one in runs(ran)] == [False, True]
+    assert [run["passed"] for run in runs(ran)] == [False, True]
     assert "it could not be run" in runs(ran)[0]["faults"][0]
     assert "too long" in runs(ran)[0]["faults"][0]
 
@@ -214,12 +214,16 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
         home=tmp_path / "kore",
         environ=LOOSE,
     )
-    assert [one["case"] for one in runs(ran) if one["passed"]] == []
+    assert [run["case"] for run in runs(ran) if run["passed"]] == []
     # A case that changes a repository has a command that fails on the unchanged repository.
-    changes = [one for one in runs(ran) if one["kind"] not in (None, "answer")]
+    changes = [run for run in runs(ran) if run["kind"] not in (None, "answer")]
     assert len(changes) >= 24
-    told = [one for one in changes if any("` ended with" in fault for fault in one["faults"])]
-    assert [one["case"] for one in changes if one not in told and not one["skipped"]] == []
+    told = [
+        change for change in changes if any("` ended with" in fault for fault in change["faults"])
+    ]
+    assert [
+        change["case"] for change in changes if change not in told and not change["skipped"]
+    ] == []
 
 
 @pytest.mark.programs("git")

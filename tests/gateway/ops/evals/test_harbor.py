@@ -59,7 +59,9 @@ def check_rules(document: dict[str, Any]) -> None:
         assert all(isinstance(call["arguments"], dict) for call in calls)
         results = step.get("observation", {"results": []})["results"]
         assert all(result.keys() <= ALLOWED["result"] for result in results)
-        assert {one["source_call_id"] for one in results} <= {one["tool_call_id"] for one in calls}
+        assert {result["source_call_id"] for result in results} <= {
+            call["tool_call_id"] for call in calls
+        }
         assert step.get("metrics", {}).keys() <= ALLOWED["metrics"]
     parts = document.get("subagent_trajectories", [])
     assert len({part["trajectory_id"] for part in parts}) == len(parts)

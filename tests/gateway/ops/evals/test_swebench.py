@@ -94,9 +94,9 @@ async def test_instances_become_predictions_that_apply(
     idle = benchmark.instance("acme__tokenbucket-2", "HEAD", "Nothing to do.")
     out = await benchmark.run([fixed, idle], "-j", "2", "--", "--max-iter", "5")
     assert "acme__tokenbucket-2: 0 changed lines" in out
-    found = {one["instance_id"]: one for one in benchmark.read()}
+    found = {item["instance_id"]: item for item in benchmark.read()}
     assert found.keys() == {"acme__tokenbucket-1", "acme__tokenbucket-2"}
-    assert {one["model_name_or_path"] for one in found.values()} == {"kore-fake"}
+    assert {item["model_name_or_path"] for item in found.values()} == {"kore-fake"}
     assert found["acme__tokenbucket-2"]["model_patch"] == ""
     # The patch applies to its base commit, new files included.
     tree = tmp_path / "tree"
@@ -126,7 +126,7 @@ async def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, model_server: Mo
     await benchmark.run([first])
     asked = len(model_server.requests)
     await benchmark.run([first, benchmark.instance("b", "HEAD", "Nothing to do.")])
-    assert [one["instance_id"] for one in benchmark.read()] == ["a", "b"]
+    assert [item["instance_id"] for item in benchmark.read()] == ["a", "b"]
     assert len(model_server.requests) == 2 * asked
 
 

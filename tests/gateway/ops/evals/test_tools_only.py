@@ -103,7 +103,7 @@ async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> No
     # Each request starts with the previous one, byte for byte.
     for before, body in pairwise(bodies):
         assert body["messages"][: len(before["messages"])] == before["messages"]
-    results = [one["content"] for one in bodies[1]["messages"] if one["role"] == "tool"]
+    results = [message["content"] for message in bodies[1]["messages"] if message["role"] == "tool"]
     assert results == ["booked 0", "booked 1"]
 
 

@@ -56,9 +56,9 @@ async def test_an_answer(server: Served) -> None:
 
 async def test_a_streamed_answer_with_usage(server: Served) -> None:
     chunks = await streamed_chunks(server, "kore/plan", "hi")
-    words = [one.choices[0].delta.content for one in chunks if one.choices]
+    words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
     assert "".join(word or "" for word in words) == "re: hi"
-    assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage is not None
     assert not chunks[-1].choices
 
@@ -268,6 +268,6 @@ async def test_a_system_message_that_comes_once_belongs_to_the_whole_conversatio
             )
             sessions.append(raw.headers["X-Kore-Session"])
             answer = raw.parse().choices[0].message.content
-            said = [one for one in said if one is not system]
+            said = [item for item in said if item is not system]
             said += [{"role": "assistant", "content": answer}, *says(text)]
     assert len(set(sessions)) == 1

@@ -41,7 +41,7 @@ async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -
     server, model = both
     model.script(ReplyScript("one"), ReplyScript("two"))
     async with client_of(server) as client:
-        names = [one.id async for one in client.models.list()]
+        names = [item.id async for item in client.models.list()]
         assert {"kore", "stand-in", "default"} <= set(names)
         answers = [
             await client.chat.completions.create(
@@ -52,7 +52,7 @@ async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -
             )
             for name in ("stand-in", "default")
         ]
-    assert [one.choices[0].message.content for one in answers] == ["one", "two"]
+    assert [answer.choices[0].message.content for answer in answers] == ["one", "two"]
     assert answers[0].usage is not None
     assert answers[0].usage.prompt_tokens > 0
     body = model.requests[0].body
@@ -111,7 +111,7 @@ async def test_a_stream(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("a few words"))
     chunks = await streamed_chunks(server, "stand-in", "hi")
-    words = [one.choices[0].delta.content or "" for one in chunks if one.choices]
+    words = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(words) == "a few words"
     assert chunks[-1].usage is not None
 

@@ -176,9 +176,9 @@ async def test_tool_calls_stream(both: Both) -> None:
     assert [json.loads(event["arguments"])["location"] for event in done] == ["Rome", "Oslo"]
     for event in done:
         pieces = [
-            one["delta"]
-            for one in events
-            if one["type"].endswith("arguments.delta") and one["item_id"] == event["item_id"]
+            item["delta"]
+            for item in events
+            if item["type"].endswith("arguments.delta") and item["item_id"] == event["item_id"]
         ]
         assert "".join(pieces) == event["arguments"]
     kinds = [item["type"] for item in events[-1]["response"]["output"]]
@@ -286,8 +286,8 @@ async def test_the_same_key_is_the_same_response(both: Both) -> None:
             )
             for _ in range(2)
         ]
-    assert {one.output_text for one in answers} == {"once"}
-    assert len({one.id for one in answers}) == 1
+    assert {answer.output_text for answer in answers} == {"once"}
+    assert len({answer.id for answer in answers}) == 1
     assert len(backend.requests) == 1
 
 

@@ -103,9 +103,9 @@ async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
         _, session = await say(client, "do")
         messages = await server.parts.service.load_messages(session)
         assert not (server.parts.workspace / "a.txt").exists()
-    results = [one for one in messages if one.role == "tool"]
-    assert [one.is_error for one in results] == [True, True, True]
-    assert "SECRET" not in "".join(one.text for one in results)
+    results = [message for message in messages if message.role == "tool"]
+    assert [result.is_error for result in results] == [True, True, True]
+    assert "SECRET" not in "".join(result.text for result in results)
 
 
 async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_a_job_cannot_be_made_where_nothing_can_be_sent(tmp_path: Path) ->
         _, session = await say(client, "remind me")
         messages = await server.parts.service.load_messages(session)
         assert await server.parts.service.list_jobs() == []
-    assert "over the API" in "".join(one.text for one in messages if one.role == "tool")
+    assert "over the API" in "".join(message.text for message in messages if message.role == "tool")
 
 
 async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:

@@ -56,7 +56,7 @@ class Place:
             return [key.removeprefix(PREFIX) for key in self.server.objects]
         assert self.folder is not None
         return [
-            str(one.relative_to(self.folder)) for one in self.folder.rglob("*") if one.is_file()
+            str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()
         ]
 
     def _path(self, name: str) -> Path:

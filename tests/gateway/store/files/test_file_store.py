@@ -45,7 +45,7 @@ def test_the_same_content_is_stored_once_until_it_counts_as_old(
 ) -> None:
     digest = store.put(b"content")
     name, now = store.name_of(digest), time.time()
-    assert [one.name for one in store.list()] == [name]
+    assert [item.name for item in store.list()] == [name]
     place.set_modified(name, now - FRESH_S / 2)
     store.put(b"content")
     assert place.modified_at(name) < now - 60
@@ -68,10 +68,10 @@ def test_what_is_deleted_or_was_never_there_is_missing(store: FileStore) -> None
     digest = store.put(b"content")
     store.delete(digest)
     store.delete(digest)
-    for one in (digest, "0" * 64):
-        assert not store.exists(one)
+    for item in (digest, "0" * 64):
+        assert not store.exists(item)
         with pytest.raises(StoredFileMissing) as caught:
-            read(store, one)
+            read(store, item)
         assert caught.value.hint
     assert list(store.list()) == []
 
@@ -93,7 +93,7 @@ def test_cleaning_spares_what_is_needed_and_what_is_new(store: FileStore, place:
     for name in names[:6]:
         place.set_modified(name, 1_000.0)
     assert store.delete_others(names[:2], before=2_000.0) == 4
-    assert sorted(one.name for one in store.list()) == sorted([*names[:2], *names[6:]])
+    assert sorted(item.name for item in store.list()) == sorted([*names[:2], *names[6:]])
     assert store.delete_others() == 4
 
 
@@ -149,7 +149,7 @@ def test_sealed_files_tell_nothing(place: Place) -> None:
         name = store.name_of(digest)
         assert digest not in name
         assert b"secret" not in place.stored(name)
-    assert not any("77" in one.split("/")[1] and "telegram" in one for one in place.everything())
+    assert not any("77" in item.split("/")[1] and "telegram" in item for item in place.everything())
     other = place.open(Cipher(b"K" * 32, "KEY")).outgoing
     with pytest.raises(StoredFileMissing):
         read(other, shared.outgoing.put(b"the secret plan"))
@@ -220,7 +220,7 @@ def test_a_write_that_is_killed_leaves_nothing_under_the_name(place: Place) -> N
     data = b"x" * 20 * PIECE
     assert read(shared.outgoing, shared.outgoing.put(data)) == data
     shared.objects.discard_unfinished(time.time() - 60)
-    unfinished = [one for one in place.everything() if ".unfinished" in one]
+    unfinished = [item for item in place.everything() if ".unfinished" in item]
     assert len(unfinished) == (1 if place.folder is not None else 0)
     shared.objects.discard_unfinished(time.time() + 60)
     assert len(place.everything()) == 1

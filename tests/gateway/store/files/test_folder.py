@@ -38,7 +38,10 @@ def test_files_belong_to_their_owner_only(store: FileStore, root: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [stat.S_IMODE(one.stat().st_mode) for one in list(path.parents)[:2]] == [0o700, 0o700]
+    assert [stat.S_IMODE(parent.stat().st_mode) for parent in list(path.parents)[:2]] == [
+        0o700,
+        0o700,
+    ]
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(

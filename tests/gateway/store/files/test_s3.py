@@ -51,7 +51,7 @@ def test_a_busy_server_is_asked_again(s3: S3Server) -> None:
     target = BytesIO()
     store.fetch(digest, target, 100)
     assert target.getvalue() == b"content"
-    assert sum(one.startswith("PUT") for one in s3.requests) == 1
+    assert sum(request.startswith("PUT") for request in s3.requests) == 1
 
 
 def test_a_server_that_is_away_is_told_and_used_once_it_is_back(s3: S3Server) -> None:
@@ -89,7 +89,7 @@ def test_a_large_file_is_sent_in_parts(s3: S3Server) -> None:
     store = impatient(s3)
     data = bytes(range(256)) * 80_000
     digest = store.put(data)
-    assert sum("partNumber" in one for one in s3.requests) == 3
+    assert sum("partNumber" in request for request in s3.requests) == 3
     target = BytesIO()
     store.fetch(digest, target, len(data))
     assert target.getvalue() == data

@@ -75,8 +75,8 @@ class CuttingProxy:
             pass
         finally:
             self._writers -= ends
-            for one in ends:
-                one.transport.abort()
+            for end in ends:
+                end.transport.abort()
 
     async def _to_server(
         self, reader: asyncio.StreamReader, server_writer: asyncio.StreamWriter, answers: "_Answers"

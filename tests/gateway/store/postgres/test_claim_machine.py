@@ -433,7 +433,7 @@ class ClaimMachine(RuleBasedStateMachine):
             **{lane: worker.worker for lane, (worker, _) in self.at_work.items()},
             **{lane: worker.worker for lane, worker in self.unreleased.items()},
         }
-        assert set(holders.values()) <= {one.worker for one in self.workers}
+        assert set(holders.values()) <= {worker.worker for worker in self.workers}
 
     @invariant()
     def nothing_unsafe_starts_twice(self) -> None:

@@ -30,8 +30,8 @@ def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
             inside.remove(number)
 
     with ThreadPoolExecutor(8) as threads:
-        for one in [threads.submit(run, number) for number in range(40)]:
-            one.result(PATIENCE_S)
+        for item in [threads.submit(run, number) for number in range(40)]:
+            item.result(PATIENCE_S)
     assert most == at_once
 
 

@@ -105,7 +105,7 @@ def test_the_number_of_a_deleted_delivery_is_not_given_again(tmp_path: Path) -> 
         tx.run("DELETE FROM outbox")
     for source, target in ((sqlite, there), (there, back)):
         copy_store(source, target, None)
-        assert [rows_of(one, None)["outbox"] for one in (source, target)] == [[], []]
+        assert [rows_of(item, None)["outbox"] for item in (source, target)] == [[], []]
     with there.opened(None) as one, back.opened(None) as other:
         assert (put_delivery(one, "four"), put_delivery(other, "four")) == (4, 4)
 
@@ -129,7 +129,7 @@ def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
     assert len(json.loads(shown.stdout)) == 1, shown.stderr
     assert kore("agent", "-c", "-m", "again", home=home, environ=on_server).returncode == 0
     doctor = kore("doctor", "--json", home=home, environ=on_server).stdout
-    (check,) = (one for one in json.loads(doctor)["checks"] if one["name"] == "database")
+    (check,) = (item for item in json.loads(doctor)["checks"] if item["name"] == "database")
     assert check["state"] == "ok"
     backup = kore("backup", tmp_path / "b.db", home=home, environ=on_server)
     assert backup.returncode == 0, backup.stderr

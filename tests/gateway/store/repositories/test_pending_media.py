@@ -15,7 +15,9 @@ AWAITED = Media("photo", remote="r1", unique="u1")
 
 
 def accept(db: Transaction, *messages: InboundMessage, now: float = 1.0) -> set[str]:
-    return inbox.accept(db, InboxBatch("chat", "bot", now), [InboxEntry(one) for one in messages])
+    return inbox.accept(
+        db, InboxBatch("chat", "bot", now), [InboxEntry(message) for message in messages]
+    )
 
 
 def waiting(db: Transaction, message: InboundMessage) -> list[str]:
@@ -68,7 +70,7 @@ def test_parts_of_an_album_become_one_message(db: Transaction) -> None:
     row = pending_media.find(db, seq)
     assert row is not None
     assert row.message.content == "[album of 3] cats\ndogs"
-    assert [one.unique for one in row.message.media] == ["a", "b", "c"]
+    assert [attachment.unique for attachment in row.message.media] == ["a", "b", "c"]
     assert row.ready_at == 1.5 + pending_media.QUIET_S
     assert db.one("SELECT count(*) FROM inbox WHERE dead_reason LIKE 'part of %'")[0]
 
@@ -136,7 +138,7 @@ def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Trans
     row = pending_media.find(db, seq)
     assert row is not None
     assert row.message.content == "[album of 3] look"
-    assert sorted(one.unique or "" for one in row.message.media) == ["a", "b", "c"]
+    assert sorted(attachment.unique or "" for attachment in row.message.media) == ["a", "b", "c"]
     # The parts now belong to the album permanently.
     assert pending_media.forget_early(db, 1000.0) is None
     assert db.one("SELECT count(*) FROM inbox") == (3,)
@@ -198,7 +200,7 @@ def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
     row = pending_media.find(db, seq)
     assert row is not None
     assert row.message.content == "[album of 2] my cats"
-    assert [one.path for one in row.message.media] == ["inbox/a", None]
+    assert [attachment.path for attachment in row.message.media] == ["inbox/a", None]
 
 
 def test_a_stop_is_found_behind_what_is_held(db: Transaction) -> None:

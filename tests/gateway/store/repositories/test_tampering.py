@@ -177,10 +177,10 @@ def test_members_are_read_as_they_were_approved(each: Transaction) -> None:
     members.add_member(each, OWNER, owner=True, approved_by="cli:0", now=1.0)
     members.add_member(each, EVE, owner=False, approved_by="telegram:1", now=2.0)
     members.add_member(each, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0)
-    found = {one.person.name: one.owner for one in members.members(each)}
+    found = {member.person.name: member.owner for member in members.members(each)}
     assert found == {"Eve": False, "Anne": True}
     members.add_member(each, EVE, owner=True, approved_by="cli:0", now=4.0)
-    assert {one.person.name: one.owner for one in members.members(each)} == {
+    assert {member.person.name: member.owner for member in members.members(each)} == {
         "Anne": False,
         "Eve": True,
     }
@@ -302,7 +302,7 @@ def accept(tx: Transaction, *messages: InboundMessage) -> None:
 
 
 def waiting_texts(tx: Transaction) -> list[str]:
-    return [one.content for one in inbox.waiting_messages(tx, ASKED.session_key)]
+    return [message.content for message in inbox.waiting_messages(tx, ASKED.session_key)]
 
 
 def test_messages_behind_a_changed_message_are_answered(tx: Transaction) -> None:
@@ -394,4 +394,4 @@ def test_a_changed_job_does_nothing_and_stops_no_other(tx: Transaction) -> None:
         jobs.put(tx, job)
     stored.change(tx, "job", {"principal": "telegram:2"}, made_by="c1")
     channel = f"{ASKED.channel}:{ASKED.account}"
-    assert [one.made_by for one in jobs.due(tx, [channel], 9.0, 9)] == ["c2"]
+    assert [item.made_by for item in jobs.due(tx, [channel], 9.0, 9)] == ["c2"]

@@ -10,7 +10,7 @@ def test_what_every_agent_of_kore_is_for_is_said_in_the_language_of_the_person(
     tmp_path: Path,
 ) -> None:
     found = SubagentCatalog(CatalogPaths(tmp_path, tmp_path, ())).load(tmp_path).values()
-    own = [one for one in found if one.source == BUILT_IN]
+    own = [item for item in found if item.source == BUILT_IN]
     assert sorted(map(summary_of, own)) == sorted(PURPOSES)
     with use_locale("zh-Hant"):
-        assert all("。" in summary_of(one) for one in own)
+        assert all("。" in summary_of(item) for item in own)

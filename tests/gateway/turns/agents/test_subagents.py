@@ -673,7 +673,7 @@ async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path)
             await wait_for_answers(parts, 2)
         ((payload,),) = await parts.stored("inbox", "payload", event_id="report:1")
         report = InboundMessage.from_json(payload)
-        assert [one.sender.id for one in report.speakers] == ["7", "8"]
+        assert [speaker.sender.id for speaker in report.speakers] == ["7", "8"]
 
 
 async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -> None:

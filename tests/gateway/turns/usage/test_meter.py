@@ -75,8 +75,8 @@ async def models(model_server: ModelServer) -> AsyncIterator[Priced]:
         return opened[-1]
 
     yield priced
-    for one in opened:
-        await one.aclose()
+    for item in opened:
+        await item.aclose()
 
 
 @dataclass

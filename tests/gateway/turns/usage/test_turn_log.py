@@ -26,9 +26,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def _lines(logged: pytest.LogCaptureFixture, level: int) -> list[str]:
     """Return the lines about turns; messages of a failed turn have no others."""
     return [
-        one.getMessage()
-        for one in logged.records
-        if one.levelno == level and (level > logging.INFO or one.name.endswith("turn_log"))
+        record.getMessage()
+        for record in logged.records
+        if record.levelno == level and (level > logging.INFO or record.name.endswith("turn_log"))
     ]
 
 

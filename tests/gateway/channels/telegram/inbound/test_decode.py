@@ -234,7 +234,9 @@ def test_a_reply_brings_the_file_that_it_asks_about() -> None:
     decoded = read(message("why?", reply_to_message=quoted))
     assert decoded is not None
     assert decoded.quoted == "the plan"
-    assert [(one.name, one.quoted) for one in decoded.media] == [("a.pdf", True)]
+    assert [(attachment.name, attachment.quoted) for attachment in decoded.media] == [
+        ("a.pdf", True)
+    ]
 
 
 def test_a_moving_sticker_is_its_emoji() -> None:

@@ -73,7 +73,7 @@ async def test_one_bad_update_does_not_block_the_rest(
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["before", "after"]
-    assert [one.event_id for one in store.undecoded] == [f"update:{bad.update_id}"]
+    assert [item.event_id for item in store.undecoded] == [f"update:{bad.update_id}"]
 
 
 async def test_an_update_that_is_no_json_is_isolated_and_buried(
@@ -99,7 +99,7 @@ async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
     async with running(body_limit_bytes=1_000_000):
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
     assert store.contents == ["before", "after"]
-    assert [one.event_id for one in store.undecoded] == [f"update:{huge.update_id}"]
+    assert [item.event_id for item in store.undecoded] == [f"update:{huge.update_id}"]
 
 
 async def test_many_updates_over_the_limit_together_all_arrive(
@@ -191,7 +191,7 @@ async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
             return store.contents == ["one"]
 
         await bot_api.wait_for(is_stored)
-        ((_, error),) = [one for one in states if one[0] == "refused"]
+        ((_, error),) = [state for state in states if state[0] == "refused"]
         assert error is not None
         assert error.startswith("telegram.token: 127.0.0.1")
         assert TOKEN not in error + caplog.text

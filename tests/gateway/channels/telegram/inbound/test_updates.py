@@ -102,14 +102,16 @@ def test_null_is_read_as_nothing_at_every_place(name: str) -> None:
             absent.moves,
             absent.membership_changes,
         ), path
-        assert [one.reason for one in null.undecoded] == [one.reason for one in absent.undecoded]
+        assert [item.reason for item in null.undecoded] == [
+            item.reason for item in absent.undecoded
+        ]
 
 
 @pytest.mark.parametrize("name", UPDATES)
 def test_nulls_that_a_server_adds_everywhere_change_nothing(name: str) -> None:
     def padded(value: Any) -> Any:
         if isinstance(value, list):
-            return [padded(one) for one in value]
+            return [padded(item) for item in value]
         if isinstance(value, dict):
             return dict.fromkeys(EMPTY) | {key: padded(one) for key, one in value.items()}
         return value
@@ -151,7 +153,7 @@ def test_what_was_kept_is_decoded_again_alone_or_inside_a_whole_answer() -> None
     update = {"update_id": 1, "message": message(text="hi", caption=None)}
     for raw in (update, {"ok": True, "result": [update]}):
         batch = decode_stored(json.dumps(raw), HERE, 1.0)
-        assert [one.content for one in batch.messages] == ["hi"]
+        assert [item.content for item in batch.messages] == ["hi"]
         assert batch.cursors == {}
     for nothing in ("5", "[]", '{"result": 5}', "{}"):
         assert not decode_stored(nothing, HERE, 1.0).messages

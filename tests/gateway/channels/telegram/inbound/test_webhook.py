@@ -123,7 +123,7 @@ async def test_what_is_no_update_is_refused_and_what_is_too_large_is_not_read(
         too_large = io.BytesIO(b" " * (BODY_LIMIT_BYTES + 1))
         assert await bot.call(too_large) == 413
         assert await bot.call({"update_id": 3, "message": {"chat": 1}}) == 200
-        assert [one.event_id for one in store.undecoded] == ["update:3"]
+        assert [item.event_id for item in store.undecoded] == ["update:3"]
 
 
 async def test_while_nothing_can_be_stored_telegram_is_told_to_come_again(

@@ -78,5 +78,5 @@ def test_a_prefix_is_offered_by_its_name() -> None:
     asked = with_view(replace(QUESTION, request=request))
     assert "[p] Always allow git commit * (any arguments)" in choices_text(asked)
     assert "[p]" not in choices_text(QUESTION)
-    (prefix,) = (one for one in choices_for(asked) if one.key == "p")
+    (prefix,) = (item for item in choices_for(asked) if item.key == "p")
     assert (prefix.answer, prefix.scope) == ("always", "prefix")

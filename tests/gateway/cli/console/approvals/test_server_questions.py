@@ -17,7 +17,7 @@ def test_each_choice_has_a_key_and_says_what_it_is() -> None:
     approval = asked_by(query)
     assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] Decline"
     # The second choice is named by its label, which is the number of the first.
-    answers = [(one.key, one.answer, one.words) for one in choices_for(approval)]
+    answers = [(item.key, item.answer, item.words) for item in choices_for(approval)]
     assert answers == [
         ("1", "once", "a {b}"),
         ("2", "once", "1"),
@@ -28,7 +28,7 @@ def test_each_choice_has_a_key_and_says_what_it_is() -> None:
 
 def test_free_text_is_written_and_nothing_is_agreed_to_by_a_word() -> None:
     approval = asked_by(ServerQuestion("s", "Name?", takes_text=True))
-    assert [(one.key, one.takes_words) for one in choices_for(approval)] == [
+    assert [(item.key, item.takes_words) for item in choices_for(approval)] == [
         ("t", True),
         ("n", False),
     ]

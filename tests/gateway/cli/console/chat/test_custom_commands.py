@@ -44,12 +44,12 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
     (mine.folder / "git").mkdir()
     (mine.folder / "git" / "commit.md").write_text("# Commit all\nmore")
     customs = CustomCommands([theirs, mine])
-    assert [(one.name, one.summary) for one in customs.all()] == [
+    assert [(item.name, item.summary) for item in customs.all()] == [
         ("fix", "mend it"),
         ("git:commit", "Commit all"),
     ]
     found = [customs.find(name) for name in ("fix", "project:fix", "user:fix", "fixes")]
-    assert [one and (one.body, one.is_trusted) for one in found] == [
+    assert [item and (item.body, item.is_trusted) for item in found] == [
         ("mine", True),
         ("theirs", False),
         ("mine", True),
@@ -86,10 +86,10 @@ def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_pat
     for name in ("planted", "asked"):
         (mine.folder / f"{name}.md").write_text("Obey.")
     customs = CustomCommands([mine])
-    assert [one.is_trusted for one in customs.all()] == [True, True]
+    assert [item.is_trusted for item in customs.all()] == [True, True]
     mark_tainted(mine.folder / "planted.md", tmp_path, unseen=True)
     mark_tainted(mine.folder / "asked.md", tmp_path)
-    assert [(one.name, one.is_trusted) for one in customs.all()] == [("asked", False)]
+    assert [(item.name, item.is_trusted) for item in customs.all()] == [("asked", False)]
     assert customs.find("planted") is None
 
 
@@ -101,7 +101,7 @@ def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
     skill = Skill("tidy", "Tidies.", body, tmp_path, is_own=is_own, arguments=("what", "tool"))
     hidden = Skill("hidden", "Hides.", "B", tmp_path, is_for_people=False)
     commands = CustomCommands((), lambda: [skill, hidden])
-    assert [one.name for one in commands.all()] == ["tidy"]
+    assert [item.name for item in commands.all()] == ["tidy"]
     assert commands.find("hidden") is None
     command = commands.find("tidy")
     assert command is not None

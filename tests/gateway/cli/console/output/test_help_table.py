@@ -22,4 +22,4 @@ def test_help_cuts_no_word_off_in_a_narrow_terminal(language: str, columns: int)
     assert max(map(display_width, lines)) < columns
     # Concatenate the lines, without the spaces at which a line may break.
     shown = "".join("".join(lines).split())
-    assert [one for one in summaries if "".join(one.split()) not in shown] == []
+    assert [summary for summary in summaries if "".join(summary.split()) not in shown] == []

@@ -24,7 +24,7 @@ def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
     assert {line.count("not imported") for line in done.stdout.splitlines()} == {0, 1}
     assert "canary" not in done.stdout + done.stderr
     config = json.loads((home / "config.json").read_text())
-    assert [one["model_name"] for one in config["model_list"]] == ["Main", "Fast"]
+    assert [item["model_name"] for item in config["model_list"]] == ["Main", "Fast"]
     assert "canary" not in (home / "config.json").read_text()
     secrets = json.loads((home / "secrets.json").read_text())
     assert sorted(secrets.values()) == ["sk-canary-a", "sk-canary-b"]
