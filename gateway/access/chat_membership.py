@@ -33,7 +33,7 @@ class ChatMembership:
         """Record the changes; return the lanes that have a new message to send."""
         lanes = set()
         for standing in standings:
-            owner = self._owner_route(standing.route)
+            owner = self._owner_route(tx, standing.route)
             is_owners = owner is not None and owner.chat_id == standing.route.chat_id
             with use_locale(self._languages.of_route(owner or standing.route)):
                 text = self._notice_text(tx, standing, now)
@@ -56,7 +56,7 @@ class ChatMembership:
         """
         is_known = chats.is_unreachable(tx, route)
         lost = chats.mark_unreachable(tx, route, reason, now)
-        owner = self._owner_route(route)
+        owner = self._owner_route(tx, route)
         if owner is None or owner.chat_id == route.chat_id or is_known:
             return lost, None
         if self._is_notice_limit_reached(tx, now):
@@ -117,10 +117,12 @@ class ChatMembership:
     def _is_notice_limit_reached(self, tx: Transaction, now: float) -> bool:
         return chats.notice_time(tx, chats.PRESENCE, now - 3600) >= NOTICES_AN_HOUR
 
-    def _owner_route(self, route: Route) -> Route | None:
-        """Return the owner's private chat with the same bot: its id is the owner's id."""
-        channel, _, sender = (self._access.owner_id or "").partition(":")
-        return Route(channel, route.account, sender) if channel == route.channel else None
+    def _owner_route(self, tx: Transaction, route: Route) -> Route | None:
+        """Return the owner's private chat with the same bot; None on another channel."""
+        owner = self._access.owner_id
+        if owner is None or owner.partition(":")[0] != route.channel:
+            return None
+        return chats.private_chat(tx, owner, route.account)
 
 
 def _letter_name(route: Route, occasion: str) -> str:

@@ -22,7 +22,7 @@ from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.access import members
 from gateway.store.repositories.access.members import PairingRequest, Person
 from gateway.store.repositories.audit_outbox import AuditNote
-from gateway.store.repositories.delivery import outbox
+from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.ended_parts import PAIRING
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
@@ -68,7 +68,7 @@ class PairingService:
         self._languages.record_client_language(tx, message)
         name = f"{PAIRING}{message.session_key}:{message.event_id}"
         self._post(tx, name, message.route, for_stranger(code, self._access.owner_id), now)
-        owner = self._owner_route(message)
+        owner = self._owner_route(tx, message)
         if owner is not None:
             self._ask_owner(tx, message, owner, code, now)
         return True
@@ -240,15 +240,15 @@ class PairingService:
         """Return whether the configuration admits a sender, or `"*"`, on a channel."""
         return any(whom in ids for (name, _), ids in self._access.allow.items() if name == channel)
 
-    def _owner_route(self, message: InboundMessage) -> Route | None:
-        """Return the owner's private chat with the same bot: its id is the owner's id."""
-        channel, _, sender = (self._access.owner_id or "").partition(":")
-        if channel != message.channel:
+    def _owner_route(self, tx: Transaction, message: InboundMessage) -> Route | None:
+        """Return the owner's private chat with the same bot; None on another channel."""
+        owner = self._access.owner_id
+        if owner is None or owner.partition(":")[0] != message.channel:
             return None
-        return Route(message.channel, message.account, sender)
+        return chats.private_chat(tx, owner, message.account)
 
     def _tell_owner_of_mention(self, tx: Transaction, message: InboundMessage, now: float) -> None:
-        owner = self._owner_route(message)
+        owner = self._owner_route(tx, message)
         name = f"mention:{message.account}:{message.chat_id}:{int(now // _DAY_S)}"
         if owner is None or outbox.route_of(tx, name) is not None:
             return

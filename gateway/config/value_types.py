@@ -205,7 +205,7 @@ def _principal(value: Any) -> Any:
 
 def _audience(value: str) -> str:
     """Check the audience of a role: a person, a chat or a channel. `validation` knows their ids."""
-    if re.fullmatch(r"[a-z][a-z0-9_-]*(:chat)?(:[^\s:]+)?", value):
+    if re.fullmatch(r"[a-z][a-z0-9_-]*(:chat)?(:\S+)?", value):
         return value
     raise ValueError(audience_forms())
 

@@ -135,9 +135,19 @@ async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_pat
     gone = {"present": False, "was": True, "is_private": True, "title": "'Bob' (8)"}
     async with opened(tmp_path, [], owner="chat:7") as parts:
         assert await messages_after(parts, membership_change(person, **gone)) == []
-        await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "8")]))
+        message = chat_message("/stop", "8", sender=Sender("8", "Bob"))
+        await parts.bus.accept("chat", "bot", Batch([message]))
         assert await messages_after(parts, membership_change(person, **gone)) == [
             ("7", "'Bob' (8) has blocked me. Their queued messages were dropped.")
         ]
         owner = Route("chat", "bot", "7")
         assert await messages_after(parts, membership_change(owner, **gone)) == []
+
+
+async def test_notice_goes_to_the_chat_where_the_owner_wrote(tmp_path: Path) -> None:
+    async with running(tmp_path, [], owner="chat:@ann:x") as parts:
+        await parts.bus.accept(
+            "chat", "bot", Batch([chat_message("/status", "!room", sender=Sender("@ann:x"))])
+        )
+        notices = await unreachable(parts, "-5")
+    assert [chat for chat, _ in notices] == ["!room"]

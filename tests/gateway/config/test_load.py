@@ -275,7 +275,9 @@ def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
     assert load(tmp_path, {"access": {"roles": roles}}).access.roles == roles
 
 
-@pytest.mark.parametrize("key", ["telegram:bob", "telegram:-1001", "telegram:", "cli", "1", ""])
+@pytest.mark.parametrize(
+    "key", ["telegram:bob", "telegram:-1001", "telegram:", "telegram:1:2", "cli", "1", ""]
+)
 def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError) as found:
         load(tmp_path, {"access": {"roles": {key: "plan"}}})

@@ -168,6 +168,19 @@ async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path)
     assert allowed_senders(settings(weather={}), [way])[way] == ()
 
 
+def test_role_for_a_person_whose_id_has_a_colon(on_path: None, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "python_plugins": {"weather": {}},
+                "access": {"roles": {"weather:@ann:example.org": "plan"}},
+            }
+        )
+    )
+    loaded = load_settings(config=None, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
+    assert loaded.access.roles == {"weather:@ann:example.org": "plan"}
+
+
 def test_people_of_a_package_change_at_once_and_other_keys_wait(on_path: None) -> None:
     running = settings(weather={"allow_from": ["7"], "city": "Oslo"}, cellar={"file": "a"})
     loaded = settings(weather={"allow_from": ["8"], "city": "Rome"}, attic={"file": "a"})

@@ -85,6 +85,18 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
     return None if message is None else message.route
 
 
+def private_chat(tx: Transaction, principal: str, account: str) -> Route:
+    """Return a person's private chat with an account of their channel.
+
+    Without a private message there, this is a chat with the id of the person, which many platforms
+    have.
+    """
+    channel, _, sender = principal.partition(":")
+    route = private_route(tx, principal)
+    is_there = route is not None and route.account == account
+    return Route(channel, account, route.chat_id if route is not None and is_there else sender)
+
+
 def touch(tx: Transaction, route: Route) -> None:
     """Count a chat as reachable again: it sends messages, or a person wants another try."""
     tx.run(
