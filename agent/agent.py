@@ -46,9 +46,10 @@ from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.subagents.handoff import Handoff, HandoffTool
 from agent.tools.base import Tool, ToolEnvironment
+from agent.tools.built_in import RegistryDefaults, default_tools
 from agent.tools.file_views import FileViews
 from agent.tools.function_tool import FunctionTool
-from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
+from agent.tools.registry import ToolRegistry
 from agent.tools.run_context import DepsT
 from agent.tools.runner import Permissions
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from agent.code.status import ServerStatus
 from agent.settings import LspSettings, ToolSettings
 from agent.tools.base import CallContext, Tool
+from agent.tools.built_in import RegistryDefaults
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport, NoDraftCheck
 from agent.tools.files.workspace_scope import WorkspaceScope
-from agent.tools.registry import RegistryDefaults
 
 if TYPE_CHECKING:
     from agent.code.lsp.answers import CodeAnswers

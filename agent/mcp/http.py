@@ -10,8 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
 from agent.proxies.trust_store import trust_store
-from agent.tools.shell.confined_server import TooMuchOutput
-from agent.tools.shell.output_budget import OutputBudget
+from agent.tools.shell.confined_server import OutputBudget, TooMuchOutput
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -37,8 +37,8 @@ from agent.security.files.private_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
+from agent.tools.shell.confined_server import ServerLog
 from agent.tools.shell.resource_limits import ResourceLimits
-from agent.tools.shell.server_log import ServerLog
 from agent.types import Taint, ToolResult
 
 if TYPE_CHECKING:

@@ -13,11 +13,15 @@ from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
 from agent.security.files.folder_identity import FolderIdentity
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
-from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, TooMuchOutput
-from agent.tools.shell.output_budget import OutputBudget
+from agent.tools.shell.confined_server import (
+    ConfinedServer,
+    OutputBudget,
+    ServerCommand,
+    ServerLog,
+    TooMuchOutput,
+)
 from agent.tools.shell.program_folders import folders_of_command, interpreter_of
 from agent.tools.shell.resource_limits import ResourceLimits
-from agent.tools.shell.server_log import ServerLog
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream

@@ -13,12 +13,28 @@ from agent.security.files.folder_identity import FolderIdentity
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
-from agent.tools.editor_files import EditorFiles
 from agent.tools.file_views import FileViews
 from agent.tools.traits import traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
 from agent.usage import UsageMeter
+
+
+class EditorFiles(Protocol):
+    """Files of the working folder as the person's editor shows them.
+
+    Both methods raise `KoreError` if the editor does not answer in time or answers with something
+    unusable.
+    """
+
+    async def read_text(self, path: Path) -> str | None:
+        """Return the text of a file with unsaved changes; None if the editor does not show it."""
+        ...
+
+    async def write_text(self, path: Path, text: str) -> bool:
+        """Show this text and save it; return False if the editor does not accept texts."""
+        ...
+
 
 # Record whether something was allowed, the reason, and its details. The record is stored when this
 # returns.

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import read_regular
+from agent.text.visible import escape_line
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -311,9 +313,6 @@ def _digest(path: Path, found_stamp: Stamp) -> str:
 
 def describe_stale_files(paths: Sequence[Path]) -> str:
     """Return a text about stale files for the model."""
-    from agent.prompts import render_prompt
-    from agent.text.visible import escape_line
-
     return render_prompt("stale", files=", ".join(escape_line(str(path)) for path in paths))
 
 

@@ -9,14 +9,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import unquote
 
 from agent.records import frozen
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from re2 import _Regexp
 
 Place = tuple[str | int, ...]
@@ -390,8 +389,6 @@ def _is_bound(operand: object) -> TypeGuard[float]:
 
 def _exact(number: float) -> "Fraction":
     """Return the number as it is written: 0.1 is a tenth."""
-    from fractions import Fraction
-
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 

@@ -1,19 +1,21 @@
 """Registry of an agent's tools: fixed order, lookup by name and argument checks."""
 
 import asyncio
+import difflib
 import json
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
+from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
 from agent.security.policy.base import SERVER_TOOLS, folded
 from agent.security.taint.taint import NOTHING
-from agent.settings import ToolSettings
-from agent.tools.aliases import canonical
 from agent.tools.base import (
     BackgroundTask,
     HasBackgroundWork,
@@ -26,14 +28,113 @@ from agent.tools.base import (
     TracksFileViews,
 )
 from agent.tools.file_views import FileViews
-from agent.tools.project_help import NO_HELP, project_help_on
-from agent.tools.schema import ArgumentSchema
+from agent.tools.schema import ArgumentSchema, properties_of
 from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
-from agent.types import Effect, Taint, ToolCall, ToolPurpose
+from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolPurpose
 
 if TYPE_CHECKING:
-    from agent.tools.files.draft_check import DraftCheck
-    from agent.tools.shell.process_registry import ProcessRegistry
+    pass
+
+
+# Packages of the built-in tools.
+_ROOMS = (
+    *(f"agent.tools.{room}." for room in ("assistant", "files", "shell", "web")),
+    "agent.code.",
+)
+
+
+@dataclass
+class ToolHelp:
+    """Additional help on one tool for models that work in a project.
+
+    It explains when to use the tool and, by name, the meaning of its parameters. A plain
+    conversation omits it to save tokens.
+    """
+
+    text: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    def describe(self, description: str) -> str:
+        """Return a description extended with this text."""
+        return f"{description} {self.text}".strip()
+
+    def annotate(self, schema: JsonSchema) -> JsonSchema:
+        """Return a schema with these descriptions of its own properties."""
+        properties = {
+            name: {**kind, "description": self.parameters[name]}
+            if name in self.parameters
+            else kind
+            for name, kind in properties_of(schema).items()
+        }
+        return {**schema, "properties": properties} if properties else schema
+
+
+NO_HELP = ToolHelp()
+
+
+def project_help_on(tool: Tool) -> ToolHelp:
+    """Return the help on a tool; empty for a program's tool with the name of a built-in one."""
+    is_built_in = type(tool).__module__.startswith(_ROOMS)
+    return project_help().get(tool.name, NO_HELP) if is_built_in else NO_HELP
+
+
+@cache
+def project_help() -> dict[str, ToolHelp]:
+    """Return the help on each built-in tool that has one: `# NAME`, a text, `- PARAMETER: …`."""
+    helps: dict[str, ToolHelp] = {}
+    for line in load_prompt("tools/in_project").splitlines():
+        if line.startswith("# "):
+            help = helps[line.removeprefix("# ")] = ToolHelp()
+        elif line.startswith("- "):
+            name, _, text = line.removeprefix("- ").partition(": ")
+            help.parameters[name] = text
+        else:
+            help.text = f"{help.text} {line}".strip()
+    return helps
+
+
+def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments under the tool's own names."""
+    properties = properties_of(tool.parameters)
+    traits = traits_of(tool)
+    aliases, ignored = traits.argument_aliases, traits.ignored_arguments
+    renamed = {name: value for name, value in args.items() if name in properties}
+    for name, value in args.items():
+        if name in properties or name in ignored:
+            continue
+        target = aliases.get(name, name)
+        renamed.setdefault(target if target in properties else name, value)
+    if isinstance(one := renamed.get("paths"), str):
+        renamed["paths"] = [one]
+    if isinstance(words := renamed.get("command"), list) and all(isinstance(w, str) for w in words):
+        renamed["command"] = _line(words)
+    return _window(renamed) if "line_start" in properties else renamed
+
+
+def _line(words: list[str]) -> str:
+    """Return a list of arguments as one command line; a shell that only runs a line is dropped."""
+    match words:
+        case ["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]:
+            return line
+    return shlex.join(words)
+
+
+def _window(args: dict[str, Any]) -> dict[str, Any]:
+    """Replace `offset` (from 1) and `limit` with a range of lines."""
+    offset, limit = args.pop("offset", None), args.pop("limit", None)
+    if offset is not None:
+        args.setdefault("line_start", offset)
+    start = args.get("line_start")
+    if _count(limit) and (start is None or _count(start)):
+        args.setdefault("line_end", max(1, start or 1) + max(1, limit) - 1)
+    elif limit is not None:
+        args.setdefault("line_end", limit)
+    return args
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
 
 # Share of the model's window that tools of a source may take in each request.
 _SOURCED_SHARE = 0.1
@@ -275,8 +376,6 @@ class ToolRegistry:
         """Return the tool. Raises ToolError with the closest name, or all names."""
         if (tool := self.find(name)) is not None:
             return tool
-        import difflib
-
         close = difflib.get_close_matches(name.casefold(), self._tools, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(self._tools)}."
         raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
@@ -321,74 +420,3 @@ def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
             plain = f"{plain[:55]}_{digest}"
         sent_names[name] = plain
     return sent_names
-
-
-@dataclass(slots=True)
-class RegistryDefaults:
-    """State of the built-in tools between calls, which survives when the tools are recreated."""
-
-    processes: "ProcessRegistry | None" = None
-    views: FileViews = field(default_factory=FileViews)
-    drafts: "DraftCheck | None" = None
-
-    @property
-    def has_begun(self) -> bool:
-        """True once tools were created with this state."""
-        return self.processes is not None
-
-
-def default_tools(
-    settings: ToolSettings,
-    roster: Callable[[], str] | None = None,
-    defaults: RegistryDefaults | None = None,
-) -> list[Tool]:
-    """Return the built-in tools; `roster` lists the available sub-agents."""
-    from agent.tools.assistant.ask_user import AskUser
-    from agent.tools.assistant.memory_search import MemorySearch
-    from agent.tools.assistant.remember import Remember
-    from agent.tools.assistant.schedule import ScheduleTool
-    from agent.tools.assistant.send_file import SendFile
-    from agent.tools.assistant.subagent import SubagentTool
-    from agent.tools.assistant.todo import Todo
-    from agent.tools.files.edit import EditFile
-    from agent.tools.files.glob import Glob
-    from agent.tools.files.grep import Grep
-    from agent.tools.files.list_dir import ListDir
-    from agent.tools.files.move import MoveFile
-    from agent.tools.files.patch import ApplyPatch
-    from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
-    from agent.tools.files.undo import Undo
-    from agent.tools.shell.exec import Exec
-    from agent.tools.shell.process_registry import ProcessRegistry
-    from agent.tools.shell.process_tool import ProcessTool
-    from agent.tools.shell.session_space import SessionSpaces
-    from agent.tools.web.fetch import WebFetch
-    from agent.tools.web.search import WebSearch
-
-    defaults = defaults or RegistryDefaults()
-    processes = defaults.processes or ProcessRegistry(SessionSpaces(settings.temporary_folder))
-    defaults.processes = processes
-    views, drafts = defaults.views, defaults.drafts
-    return [
-        ReadFile(settings, views),
-        WriteFile(settings, views, drafts),
-        EditFile(settings, views, drafts),
-        AppendFile(settings, views, drafts),
-        MoveFile(settings, views, drafts),
-        ListDir(settings),
-        Glob(settings),
-        Grep(settings),
-        Exec(settings, processes=processes),
-        ProcessTool(settings, processes),
-        WebSearch(settings),
-        WebFetch(settings),
-        Remember(settings),
-        MemorySearch(settings),
-        Todo(),
-        Undo(settings, drafts),
-        AskUser(),
-        SendFile(settings),
-        ScheduleTool(),
-        SubagentTool(roster),
-        ApplyPatch(settings, views, drafts),
-    ]

@@ -1,5 +1,6 @@
 """Argument schemas of tools: short notation, validation and one-sentence errors."""
 
+import difflib
 import json
 import math
 from collections.abc import Mapping
@@ -76,8 +77,6 @@ class ArgumentSchema:
             return
         for name in arguments:
             if name not in properties:
-                import difflib
-
                 # Searching for similar names takes long if the names are long.
                 names = [each for each in properties if len(each) <= _ALIKE_CHARS][:_ALIKE_NAMES]
                 close = difflib.get_close_matches(name[:_ALIKE_CHARS], names, 1)

@@ -1,10 +1,11 @@
 """Traits of tools: the facts about a tool that are the same for all of its calls."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, get_args
 
-from agent.i18n import mark_for_translation
+from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.types import PolicyScope, ToolKind, ToolPurpose
 
@@ -99,3 +100,39 @@ def traits_of(tool: object) -> ToolTraits:
     """Return the `traits` that a tool declares, or `UNKNOWN`."""
     traits: ToolTraits = getattr(tool, "traits", UNKNOWN)
     return traits
+
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def label_values(label: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments that a label names, if the call has them, in the label's order."""
+    values = {}
+    for name in _FIELD.findall(label):
+        value = arguments.get(name)
+        if isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if value is not None and (text := str(value).strip()):
+            values[name] = text
+    return values
+
+
+def is_fixed(label: str) -> bool:
+    """Return whether a label contains no arguments."""
+    return bool(label) and not _FIELD.search(label)
+
+
+def fill_label(
+    label: str, tool: str, arguments: Mapping[str, Any], quote: Callable[[str, str], str]
+) -> str:
+    """Return a description of the call in the current language.
+
+    `quote` renders an argument from its name and value. Without the arguments that the label names,
+    only the tool is named.
+    """
+    values = label_values(label, arguments)
+    if not (values or is_fixed(label)):
+        label, values = PLAIN_LABEL, {"tool": tool}
+    quoted = {name: quote(name, value) for name, value in values.items()}
+    text = _FIELD.sub(lambda field: quoted.get(field[1], ""), t(label))
+    return re.sub(" {2,}", " ", text).strip()

@@ -22,8 +22,8 @@ from agent.records import frozen
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
-from agent.tools.aliases import canonical
 from agent.tools.base import CallContext, Tool
+from agent.tools.registry import canonical
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces

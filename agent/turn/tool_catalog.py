@@ -7,32 +7,38 @@ from agent.events import ToolStart
 from agent.security.policy.base import KnownTools
 from agent.settings import ToolSettings
 from agent.tools.base import Tool
-from agent.tools.registry import default_tools
+from agent.tools.built_in import default_tools, tool_class
 from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
 from agent.types import ToolCall
+
+# Tools of packages above `agent.tools`: what an agent offers that works with code, and the tools
+# that depend on settings.
+_CODE = (
+    "agent.code.lsp.tool:LspTool",
+    "agent.code.lsp.tool:LspEditTool",
+    "agent.code.symbols.tool:OutlineTool",
+    "agent.code.virtual_tools:CreateVirtual",
+    "agent.code.virtual_tools:UpdateVirtual",
+    "agent.code.virtual_tools:SyncVirtual",
+)
+_OPTIONAL = (
+    "agent.skills.tool:SkillTool",
+    "agent.mcp.search:ToolSearch",
+    "agent.tools.creative.asset_export:AssetExport",
+    "agent.tools.creative.image_generate:ImageGenerate",
+    "agent.tools.creative.summarize:Summarize",
+)
 
 
 @cache
 def built_in_tools() -> Mapping[str, ToolTraits]:
     """Return the traits of the tools that every agent has, in the order that models see."""
-    from agent.code.lsp.tool import LspEditTool, LspTool
-    from agent.code.symbols.tool import OutlineTool
-    from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
-
-    code = (LspTool, LspEditTool, OutlineTool, CreateVirtual, UpdateVirtual, SyncVirtual)
-    return {**_traits(default_tools(ToolSettings())), **{tool.name: tool.traits for tool in code}}
+    return {**_traits(default_tools(ToolSettings())), **_traits(map(tool_class, _CODE))}
 
 
 @cache
 def _optional_tools() -> Mapping[str, ToolTraits]:
-    from agent.mcp.search import ToolSearch
-    from agent.skills.tool import SkillTool
-    from agent.tools.creative.asset_export import AssetExport
-    from agent.tools.creative.image_generate import ImageGenerate
-    from agent.tools.creative.summarize import Summarize
-
-    optional = (SkillTool, ToolSearch, AssetExport, ImageGenerate, Summarize)
-    return {tool.name: tool.traits for tool in optional}
+    return _traits(map(tool_class, _OPTIONAL))
 
 
 def known_tools(others: Iterable[Tool] = ()) -> KnownTools:

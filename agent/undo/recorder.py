@@ -4,17 +4,14 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.records import frozen
 from agent.security.files.file_io import in_thread
 from agent.types import ToolResult
 from agent.undo.change_log import ChangeLog
 from agent.undo.command_diff import CommandChangeDetector
+from agent.undo.coverage import UndoCoverage
 from agent.undo.records import ChangeOrigin
-
-if TYPE_CHECKING:
-    from agent.undo.coverage import UndoCoverage
 
 # Opens the log shared by all sessions; always returns the same one.
 OpenChangeLog = Callable[[], ChangeLog]
@@ -83,8 +80,6 @@ class Recorder:
 
     def coverage(self, root: Path, closed: Collection[Path]) -> "UndoCoverage":
         """Return the judge of deletions in the folder."""
-        from agent.undo.coverage import UndoCoverage
-
         if self.open_log is None:
             return UndoCoverage(root, None)
         blobs = self.open_log().blobs

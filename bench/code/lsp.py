@@ -19,8 +19,8 @@ from agent.security.sandbox.environment import find_toolchains
 from agent.security.sandbox.selector import SandboxOptions, select_sandbox
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.built_in import RegistryDefaults
 from agent.tools.files.edit import EditFile
-from agent.tools.registry import RegistryDefaults
 from agent.types import ToolCall
 from bench.code.language_client import BareLanguageServer
 from bench.figure import Figure, sampled

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from agent import events
 from agent.events import Event
 from agent.i18n import mark_for_translation, t
-from agent.tools.labels import fill_label
+from agent.tools.traits import fill_label
 from agent.types import ToolKind
 from gateway.core import markdown
 

@@ -116,7 +116,7 @@ class EditorHub:
 
 
 class LaneFiles:
-    """Implementation of `agent.tools.editor_files.EditorFiles` for one lane."""
+    """Implementation of `agent.tools.base.EditorFiles` for one lane."""
 
     def __init__(self, hub: EditorHub, lane: str) -> None:
         self._hub, self._lane = hub, lane

@@ -29,12 +29,12 @@ from agent.tools.base import (
     Tool,
     ToolEnvironment,
 )
+from agent.tools.built_in import RegistryDefaults
 from agent.tools.file_views import stamp
 from agent.tools.files.edit import EditFile
 from agent.tools.files.move import MoveFile
 from agent.tools.files.patch import ApplyPatch
 from agent.tools.files.read_write import ReadFile, WriteFile
-from agent.tools.registry import RegistryDefaults
 from agent.types import Taint, ToolCall, ToolResult
 
 PROJECTS = Path(__file__).parent / "lsp_projects"

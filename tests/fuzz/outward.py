@@ -24,7 +24,8 @@ from agent.security.network.urls import read_url
 from agent.security.shell.parser import parse_script
 from agent.security.taint.link_stream import defuse_links
 from agent.settings import ToolSettings
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.built_in import default_tools
+from agent.tools.registry import ToolRegistry
 from tests.agent.security.paths.cases import HARMLESS, REFUSED
 from tests.agent.security.paths.world import LINKS as PLANTED
 from tests.agent.security.paths.world import build

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from agent.i18n import ENGLISH, LANGUAGES
 from agent.security.policy.reasons import reasons
 from agent.settings import ToolSettings
-from agent.tools.registry import default_tools
+from agent.tools.built_in import default_tools
 from gateway.turns.tool_listing import beginning
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 

@@ -13,7 +13,7 @@ import pytest
 
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.settings import ToolSettings
-from agent.tools.registry import default_tools
+from agent.tools.built_in import default_tools
 from gateway.cli.console.chat.local_commands import CONSOLE_COMMANDS
 from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.declaration import ChatCommand

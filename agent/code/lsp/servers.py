@@ -25,9 +25,8 @@ from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.private_folder import ProcessFolder
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
-from agent.tools.shell.confined_server import ConfinedServer, ServerCommand
+from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, ServerLog
 from agent.tools.shell.resource_limits import ResourceLimits
-from agent.tools.shell.server_log import ServerLog
 
 # Limit for the memory of a small machine; the least recently used server is ended first.
 MAX_SERVERS = 8

@@ -10,15 +10,12 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING
+
+from yarl import URL
 
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.policy.roles import in_hosts
-
-if TYPE_CHECKING:
-    from yarl import URL
-
 
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -108,7 +105,7 @@ NAT64 = IPv6Network("64:ff9b::/96")
 class ResolvedUrl:
     """A URL with the addresses that its host had when it was checked."""
 
-    url: "URL"
+    url: URL
     addresses: tuple[str, ...]
 
 
@@ -147,14 +144,12 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Resolved
     return ResolvedUrl(address, addresses)
 
 
-def read_url(url: "URL | str") -> "URL":
+def read_url(url: "URL | str") -> URL:
     """Parse a URL in the form in which it is requested.
 
     All requests use this parser, so that the checked host is the requested one. Raises ToolError
     when the URL is not http or https, or carries a user name.
     """
-    from yarl import URL
-
     try:
         address = URL(url) if isinstance(url, str) else url
         port = address.port

@@ -7,6 +7,7 @@ mistake has a line.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -173,8 +174,6 @@ def _kind(node: "Node") -> str:
 def guess(name: str, names: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: a similar name, or all names."""
     names = sorted(names)
-    from difflib import get_close_matches
-
     close = get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     if close:
         return t('; did you mean "{close}"?', close=close[0])

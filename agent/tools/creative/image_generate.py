@@ -34,6 +34,7 @@ from agent.tools.creative.delivery import delivered, plain_name, unused_path, wa
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
+from agent.tools.web.fetch import fetch_bytes
 from agent.types import Effect, JsonSchema, Taint, ToolResult, Usage
 from agent.usage import NANO, Charge
 
@@ -196,8 +197,6 @@ class ImageGenerate:
                 raise ToolError("The image service returned something unreadable.") from exc
         if first is None or not first.url:
             raise ToolError("The image service returned no picture.")
-        from agent.tools.web.fetch import fetch_bytes
-
         return await fetch_bytes(first.url, _MOST_BYTES, self._allow)
 
 

@@ -5,6 +5,7 @@ drift. Each step tolerates one more of these differences; the first step with a 
 text outside of the matches stays as it is, character for character.
 """
 
+import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -224,8 +225,6 @@ def closest_lines(plain: str, old: str) -> str:
 
 def similar_lines(lines: Sequence[str], missing: str) -> str:
     """Return up to three lines of a file that resemble a missing line, with line numbers."""
-    import difflib
-
     searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
     close = difflib.get_close_matches(missing.strip()[:_EXCERPT_CHARS], set(searched), 3)
     places = [n for n, line in enumerate(searched) if line in close][:_EXCERPT_LINES]
@@ -254,7 +253,5 @@ def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None
     searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
-    import difflib
-
     close = difflib.get_close_matches(longest.strip()[:_EXCERPT_CHARS], searched, 1, 0.7)
     return max(0, searched.index(close[0]) - offset) if close else None

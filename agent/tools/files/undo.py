@@ -18,10 +18,11 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
+from agent.undo import report
+from agent.undo.reversal import Reversal, UndoRequest
 
 if TYPE_CHECKING:
     from agent.undo.ledger import PathChange
-    from agent.undo.reversal import Reversal, UndoRequest
 
 DIFF_CHARS = 20_000
 
@@ -57,8 +58,6 @@ class Undo:
         return result
 
     def _plan(self, request: "UndoRequest", call: CallContext) -> EffectPlan:
-        from agent.undo import report
-
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
         pairs = report.net_changes(moves, "undo")
@@ -69,8 +68,6 @@ class Undo:
 
     def _run(self, request: "UndoRequest", call: CallContext) -> tuple[Sequence[Draft], ToolResult]:
         """Return the changes, without texts, and the result."""
-        from agent.undo import report
-
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
         root = call.workspace
@@ -94,8 +91,6 @@ class Undo:
         return changes, ToolResult(text, is_error=not undone, artifacts=artifacts)
 
     def _request(self, args: Mapping[str, Any], call: CallContext) -> "UndoRequest":
-        from agent.undo.reversal import UndoRequest
-
         steps = int(args.get("steps", 1))
         if steps < 1:
             raise ToolError(f"steps must be 1 or more, found {steps}.")
@@ -104,8 +99,6 @@ class Undo:
 
 
 def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]":
-    from agent.undo.reversal import Reversal
-
     changes = call.changes.changes
     if changes is None:
         raise ToolError("File changes are not recorded here, so nothing can be undone.")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from agent.security.files.paths import (
 )
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
+from agent.security.shell.deletions import DeletionTargets
 from agent.settings import ToolSettings
 from agent.text.text_document import LIMIT_BYTES, searchable
 from agent.text.visible import escape_line, hidden_character
@@ -160,8 +162,6 @@ class WorkspaceScope:
         """Return what undo would restore if any of these paths were lost. Blocks."""
         if not paths:
             return None
-        from agent.security.shell.deletions import DeletionTargets
-
         coverage = call.changes.coverage(call.workspace, self.unrecorded(call))
         return coverage.deletion(DeletionTargets(tuple(paths), ()), confined=False)
 
@@ -346,8 +346,6 @@ def _bytes(path: Path) -> bytes | None:
 
 def close_names(name: str, names: Iterable[str]) -> list[str]:
     """Return up to three similar names: those with another extension first."""
-    from difflib import get_close_matches
-
     present = list(names)
     stem = Path(name).stem.casefold()
     twins = [text for text in present if Path(text).stem.casefold() == stem]

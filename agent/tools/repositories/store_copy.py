@@ -13,12 +13,13 @@ from pathlib import Path
 
 from agent.security.files.instruction_files import GIT
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
-from agent.tools.repositories.pack_index import OpenFile, PackIndex
 from agent.tools.repositories.store_files import (
     OBJECTS,
     STORE_FOLDERS,
     HistoryCache,
     HoldingBudget,
+    OpenFile,
+    PackIndex,
     StoreFolder,
     history_names,
     is_store,

@@ -5,8 +5,10 @@ Kore communicates with it over its standard streams.
 
 import asyncio
 import os
+import re
 import shlex
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,6 +26,8 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, check_folder
 from agent.security.files.private_folder import make_private_folder
+from agent.security.network.egress_proxy import EgressProxy
+from agent.security.network.proxy_connection import EgressGrant
 from agent.security.sandbox.base import SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
@@ -31,8 +35,62 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.mount_restrictions import MountRestrictions, mount_restrictions
 from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
-from agent.tools.shell.server_log import ServerLog
 from agent.types import ToolCall
+
+_LOG_FILE_BYTES = 500_000
+# Limits of a server's log output, at once and per second.
+_LOG_BURST_BYTES = 20_000_000
+_LOG_BYTES_PER_S = 100_000
+
+
+class ServerLog:
+    """Log file that is cut in half when it is full."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self._last_line = self._failure = ""
+        self._allowed_bytes, self._counted_at_s = float(_LOG_BURST_BYTES), time.monotonic()
+
+    def begin(self) -> None:
+        """Record that the server is started."""
+        self._last_line = self._failure = ""
+
+    def fail(self, sentence: str) -> None:
+        """Record that Kore could not start the server, or had to end it."""
+        self._failure = sentence
+        self.write(f"[{sentence}]\n".encode())
+
+    def last_words(self) -> str:
+        """Return the reason for its end: Kore's message, or the last line that it wrote."""
+        if self._failure or not self._last_line:
+            return self._failure
+        return f"It ended, and its last words were: {self._last_line}"
+
+    def take(self, data: bytes) -> bool:
+        """Write the server's output; return False if it never stops."""
+        now_s = time.monotonic()
+        earned = (now_s - self._counted_at_s) * _LOG_BYTES_PER_S
+        self._allowed_bytes = min(self._allowed_bytes + earned, _LOG_BURST_BYTES) - len(data)
+        self._counted_at_s = now_s
+        if self._allowed_bytes < 0:
+            return False
+        self.write(data)
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Write a message of Kore about the server."""
+        path = self._folder() / "log"
+        for line in data.decode("utf-8", "replace").splitlines():
+            # Messages of Kore are in brackets.
+            if line.strip() and not line.startswith("["):
+                self._last_line = line.strip()
+        with suppress(OSError):
+            make_private_folder(path.parent)
+            if path.exists() and path.stat().st_size > _LOG_FILE_BYTES:
+                path.write_bytes(path.read_bytes()[-_LOG_FILE_BYTES // 2 :])
+            with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+                file.write(data)
+
 
 _GRACE_S = 1.0
 # It may run for weeks, so it is checked less often than a command.
@@ -132,9 +190,6 @@ class ConfinedServer:
             sandbox = self._settings.sandbox or Unconfined()
             network = command.network
             if sandbox.confines and network and sandbox.supports_egress:
-                from agent.security.network.egress_proxy import EgressProxy
-                from agent.security.network.proxy_connection import EgressGrant
-
                 grant = EgressGrant(network, **command.reach)
                 proxy = await stack.enter_async_context(EgressProxy.open(grant, self._record))
             if isinstance(sandbox, ShowsFolders):
@@ -246,3 +301,43 @@ async def _pipe_writer(fd: int) -> asyncio.StreamWriter:
 def _close_quietly(fd: int) -> None:
     with suppress(OSError):
         os.close(fd)
+
+
+# Burst and sustained rate of a server's output: more is a flood.
+MAX_AT_ONCE_BYTES = 64_000_000
+MAX_BYTES_PER_S = 1_000_000
+# A JSON value takes more time and memory than its few bytes suggest.
+VALUE_BYTES = 64
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+class OutputBudget:
+    """Bytes that a server may still send; the budget refills with time."""
+
+    def __init__(self) -> None:
+        self._spent_bytes = 0.0
+        self._taken_at = time.monotonic()
+
+    def take(self, size_bytes: int) -> None:
+        """Spend this number of bytes. Raises `TooMuchOutput`."""
+        now = time.monotonic()
+        left_bytes = self._spent_bytes - (now - self._taken_at) * MAX_BYTES_PER_S
+        self._spent_bytes, self._taken_at = max(0.0, left_bytes), now
+        if self._spent_bytes + size_bytes > MAX_AT_ONCE_BYTES:
+            raise TooMuchOutput("It sends without end.")
+        self._spent_bytes += size_bytes
+
+    def take_values(self, json: bytes) -> None:
+        """Spend the weight of JSON values beyond their bytes, before decoding.
+
+        Raises `TooMuchOutput`.
+        """
+        if (excess := _value_bytes(json) - len(json)) <= 0:
+            return
+        # Strings contain commas, too.
+        if (excess := _value_bytes(_STRING.sub(b"", json)) - len(json)) > 0:
+            self.take(excess)
+
+
+def _value_bytes(json: bytes) -> int:
+    return VALUE_BYTES * (json.count(b",") + json.count(b"[") + json.count(b"{"))

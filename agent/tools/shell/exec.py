@@ -6,20 +6,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
+from agent.security.network.urls import host_name
 from agent.security.policy.base import Deletion
+from agent.security.policy.roles import in_hosts
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
-from agent.tools.shell.asked_hosts import wanted_hosts
 from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
@@ -29,6 +31,46 @@ from agent.tools.shell.session_space import SessionSpaces
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.undo.recorder import Recorder
+
+_MOST_HOSTS = 8
+
+
+def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the names in their canonical form; `limit` is the role's.
+
+    Raises `ToolError`.
+    """
+    if len(words) > _MOST_HOSTS:
+        raise ToolError(f"network lists {len(words)} hosts; the limit is {_MOST_HOSTS}.")
+    hosts = []
+    for word in words:
+        try:
+            host = host_name(word)
+        except (ValueError, UnicodeError) as exc:
+            raise ToolError(
+                f"network takes host names such as example.org, found {word[:60]!r}."
+            ) from exc
+        if host.startswith("*"):
+            # `*.com` is nearly everything; only settings name machines by a pattern.
+            raise ToolError(f"network takes full host names: list each host of {host}.")
+        if _is_own(host):
+            raise ToolError(f"{host} is the command's own network; leave it out of network.")
+        if limit is not None and not in_hosts(host, limit):
+            raise ToolError(f"The role does not let commands reach {host}.")
+        hosts.append(host)
+    return tuple(dict.fromkeys(hosts))
+
+
+def _is_own(host: str) -> bool:
+    """Return whether the host is in the command's own network, which needs no question."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
 
 MAX_TIMEOUT_S = 600
 _REASON_CHARS = 300

@@ -16,6 +16,11 @@ from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
+from agent.security.network.egress_proxy import EgressProxy
+from agent.security.network.proxy_connection import EgressGrant
+from agent.security.network.urls import shared_hosts
+from agent.security.policy.call_effects import possible_folders
+from agent.security.policy.roles import in_hosts
 from agent.security.sandbox.base import (
     KeepsHome,
     Sandbox,
@@ -24,6 +29,11 @@ from agent.security.sandbox.base import (
     ShowsFolders,
 )
 from agent.security.sandbox.unconfined import Unconfined
+from agent.security.shell.classifier import only_reads
+from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.deletions import deletion_targets, may_delete
+from agent.security.shell.parser import parse_script
+from agent.security.shell.script_contents import script_contents
 from agent.security.taint.command_marks import TaintingCommand, WriteClock
 from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -32,8 +42,12 @@ from agent.tools.base import CallContext
 from agent.tools.repositories.history import GitHistoryGuard, own_stores
 from agent.tools.repositories.store_files import HistoryCache
 from agent.tools.shell.git_stores import GitStoreGuard
-from agent.tools.shell.home_changes import answered_digest, record_allowed_changes
-from agent.tools.shell.home_settings import HomeSettings, home_settings
+from agent.tools.shell.home_settings import (
+    HomeSettings,
+    answered_digest,
+    home_settings,
+    record_allowed_changes,
+)
 from agent.tools.shell.mount_restrictions import (
     TASK_FILES,
     MountRestrictions,
@@ -48,7 +62,6 @@ from agent.types import Taint
 
 if TYPE_CHECKING:
     from agent.approvals import CommandPrefix
-    from agent.security.network.egress_proxy import EgressProxy
     from agent.security.sandbox.session_network import SessionNetwork
     from agent.security.shell.deletions import DeletionTargets
     from agent.security.shell.script_contents import ScriptContents
@@ -106,8 +119,6 @@ class CommandLine:
 
     def contents(self) -> "ScriptContents":
         """Return the files that it runs. May block."""
-        from agent.security.shell.script_contents import script_contents
-
         return script_contents(self.command, self.folder, self.call.workspace)
 
     def prefix(self) -> "CommandPrefix | None":
@@ -117,26 +128,17 @@ class CommandLine:
         """
         if self.background or self.outside_reason is not None:
             return None
-        from agent.security.shell.command_prefix import prefix_of
-
         return prefix_of(self.command, self.folder, self.call.workspace)
 
     def deletion_targets(self) -> "DeletionTargets | None":
         """Return the paths that it deletes. May block."""
-        from agent.security.shell.deletions import deletion_targets, may_delete
-
         if not may_delete(self.command):
             return None
-        from agent.security.policy.call_effects import possible_folders
-        from agent.security.shell.parser import parse_script
-
         script, root = parse_script(self.command), self.call.workspace
         return deletion_targets(script, possible_folders(script, self.folder), root)
 
     def only_reads(self) -> bool:
         """Return whether it counts as read-only: a judgement, which may be wrong."""
-        from agent.security.shell.classifier import only_reads
-
         return only_reads(self.command, self.folder, self.call.workspace)
 
 
@@ -405,8 +407,6 @@ class SandboxedCommands:
         """Return the hosts of its `network` that the settings do not allow anyway."""
         if not line.network or not self.holds(line):
             return ()
-        from agent.security.policy.roles import in_hosts
-
         settled = self._settled_hosts(line)
         return tuple(host for host in line.network if not in_hosts(host, settled))
 
@@ -414,8 +414,6 @@ class SandboxedCommands:
         """Return the hosts that the settings and the policy let every command reach."""
         if not self._settings.exec_hosts:
             return ()
-        from agent.security.network.urls import shared_hosts
-
         role = ("*",) if line.call.hosts is None else line.call.hosts
         return shared_hosts(self._settings.exec_hosts, role)
 
@@ -434,9 +432,6 @@ class SandboxedCommands:
         if not hosts:
             yield None
             return
-        from agent.security.network.egress_proxy import EgressProxy
-        from agent.security.network.proxy_connection import EgressGrant
-
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from yarl import URL
+
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
@@ -17,7 +19,6 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
-from agent.tools.web.html import decode_page, to_markdown
 from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
 from agent.tools.web.pdf import pdf_text
 from agent.types import Effect, JsonSchema, Taint, ToolResult
@@ -222,6 +223,9 @@ async def _text(page: _Page) -> str:
     markup = page.kind in MARKUP
 
     def work() -> str:
+        # Loads lxml.
+        from agent.tools.web.html import decode_page, to_markdown
+
         text = decode_page(page.data, page.charset, markup=markup)
         return to_markdown(text) if markup else text
 
@@ -233,8 +237,6 @@ async def _text(page: _Page) -> str:
 
 
 def _location(where: str) -> Any:
-    from yarl import URL
-
     try:
         return URL(where)
     except (ValueError, LookupError) as exc:

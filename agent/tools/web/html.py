@@ -4,6 +4,10 @@ import codecs
 import re
 from typing import Any
 
+import lxml.html
+from lxml.etree import ParserError
+from markdownify import markdownify
+
 # Converting costs about a second per megabyte.
 MARKUP_LIMIT_BYTES = 2_000_000
 DROPPED = ("script", "style", "noscript", "template", "svg", "nav", "form", "iframe", "canvas")
@@ -27,9 +31,6 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
 def to_markdown(html: str) -> str:
     """Return the title and the main part of a page; empty if it contains no text."""
-    import lxml.html
-    from lxml.etree import ParserError
-
     data = html.encode("utf-8", "replace")[:MARKUP_LIMIT_BYTES]
     parser = lxml.html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
@@ -97,9 +98,6 @@ def _main(root: Any) -> Any:
 
 
 def _markdown(element: Any) -> str:
-    import lxml.html
-    from markdownify import markdownify
-
     for cell in element.iter("td", "th"):
         # It would end the cell.
         for part in cell.iter():

@@ -12,7 +12,7 @@ from agent.security.files.private_folder import make_private_folder
 from agent.settings import ToolSettings
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.text.display_width import padded
-from agent.tools.registry import default_tools
+from agent.tools.built_in import default_tools
 from gateway.access.roles import RoleRegistry
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table

@@ -12,7 +12,8 @@ from agent.context.token_budget import estimate
 from agent.context.usage_chart import files_table
 from agent.prompts import render_prompt
 from agent.settings import ToolSettings
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.built_in import default_tools
+from agent.tools.registry import ToolRegistry
 from agent.types import Context, Message, Text, ToolCall, assistant, user
 from tests.agent.props import call, calls, results, scripted
 

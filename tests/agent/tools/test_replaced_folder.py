@@ -16,7 +16,8 @@ from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.container import ContainerSandbox
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.built_in import default_tools
+from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
 from agent.types import ToolCall
 from tests.ordinary_user import ROOT, USERS, require_sandbox, run_as, shared_place

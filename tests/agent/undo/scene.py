@@ -11,10 +11,11 @@ from typing import Any
 from agent.errors import ToolError
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
+from agent.tools.built_in import default_tools
 from agent.tools.file_views import stamp
 from agent.tools.files.undo import change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.registry import ToolRegistry
 from agent.types import ToolCall, ToolResult
 from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog

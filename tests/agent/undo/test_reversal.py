@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.tools.built_in import RegistryDefaults, default_tools
 from agent.tools.files.draft_check import Draft, NoDraftCheck
-from agent.tools.registry import RegistryDefaults, ToolRegistry, default_tools
+from agent.tools.registry import ToolRegistry
 from agent.undo.blob_store import BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.reversal import UndoRequest

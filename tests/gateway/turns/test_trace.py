@@ -1,7 +1,8 @@
 """Traces below answers: steps, tools and changed files."""
 
 from agent.settings import ToolSettings
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.built_in import default_tools
+from agent.tools.registry import ToolRegistry
 from agent.types import Message, Text, ToolCall, assistant
 from agent.usage import UsageTotals
 from gateway.turns.trace import trace_of

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from agent.code.lsp.protocol.wire import MessageSplitter, encode_message
 from agent.errors import KoreError
-from agent.tools.shell.output_budget import OutputBudget
+from agent.tools.shell.confined_server import OutputBudget
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agent.tools.shell.confined_server import TooMuchOutput
-from agent.tools.shell.output_budget import OutputBudget
+from agent.tools.shell.confined_server import OutputBudget, TooMuchOutput
 
 # Longer messages are rejected, so that a server cannot fill the memory.
 MAX_MESSAGE_BYTES = 16_000_000

@@ -9,7 +9,7 @@ from agent import events
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
-from agent.tools.labels import is_fixed, label_values
+from agent.tools.traits import is_fixed, label_values
 from agent.types import ToolKind
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")

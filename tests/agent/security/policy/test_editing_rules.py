@@ -11,8 +11,8 @@ from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Role
 from agent.settings import ToolSettings
 from agent.tools.base import EffectPlan
+from agent.tools.built_in import default_tools
 from agent.tools.function_tool import tool
-from agent.tools.registry import default_tools
 from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
 from agent.turn.tool_catalog import built_in_tools, known_tools
 from agent.types import ToolKind

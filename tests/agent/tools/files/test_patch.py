@@ -10,8 +10,9 @@ from agent.errors import ToolError
 from agent.security.taint.file_marks import mark_level, mark_tainted
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.built_in import default_tools
 from agent.tools.files.patch import ApplyPatch
-from agent.tools.registry import ToolRegistry, default_tools
+from agent.tools.registry import ToolRegistry
 from tests.agent.undo.scene import Scene
 
 CART = """class Cart:

@@ -6,8 +6,12 @@ import pytest
 
 from agent.code.lsp.protocol.peer import JsonRpcPeer
 from agent.code.lsp.protocol.wire import encode_message
-from agent.tools.shell.confined_server import TooMuchOutput
-from agent.tools.shell.output_budget import MAX_AT_ONCE_BYTES, VALUE_BYTES, OutputBudget
+from agent.tools.shell.confined_server import (
+    MAX_AT_ONCE_BYTES,
+    VALUE_BYTES,
+    OutputBudget,
+    TooMuchOutput,
+)
 
 
 def test_bytes_are_bounded() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agent.tools.files.regex_syntax import BadPattern, compile_pattern
+from agent.tools.files.search_fallback import BadPattern, compile_pattern
 
 RIPGREP = shutil.which("rg")
 LINES = [
