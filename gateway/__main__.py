@@ -1,6 +1,8 @@
-"""The `kore` command. `kore --version` answers before anything is imported for it."""
+"""The `kore` command; `kore --version` imports nothing else."""
 
 import sys
+
+from agent.version import VERSION
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -14,18 +16,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):
-        from agent.version import VERSION
-
         print(f"kore {VERSION}")
         return 0
-    from gateway.cli.program import run
+    from gateway.cli.program import run, run_process
 
-    code = run(words)
-    if argv is None:
-        from gateway.runtime.gc_tuning import freeze_for_exit
-
-        freeze_for_exit()
-    return code
+    return run_process(words) if argv is None else run(words)
 
 
 if __name__ == "__main__":

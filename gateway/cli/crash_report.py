@@ -2,6 +2,8 @@
 
 import os
 import sys
+import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import Self
 
 from agent.errors import ConfigError
 from agent.security.redaction import Redactor
+from gateway.runtime.paths import find_data_dir, write_private
 
 
 @dataclass(slots=True)
@@ -27,8 +30,6 @@ class CrashReport:
     def write(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        import traceback
-
         text = self.redactor.clean("".join(traceback.format_exception(kind, error, trace)))
         try:
             path = self._save(text)
@@ -42,9 +43,6 @@ class CrashReport:
         )
 
     def _save(self, text: str) -> Path:
-        import time
-
-        from gateway.runtime.paths import find_data_dir, write_private
 
         home = find_data_dir(os.environ, self.home)
         home.ensure()

@@ -1,19 +1,22 @@
 """Output on stdout: aligned tables for people, JSON for programs."""
 
+import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
-from agent.i18n import t
+from agent.i18n import plural, t
 from agent.text.display_width import display_width, padded, wrap_paragraphs, wrapped
 from agent.text.visible import escape_invisible, escape_line
 
 _GAP = "  "
 _NARROWEST = 12
+_SHOWN_CHARS = 70
+_Item = TypeVar("_Item")
 
 
 def print_json(value: Any) -> None:
@@ -73,6 +76,17 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:.1f} TB"
 
 
+def skipped_files(count: int) -> str:
+    """Return a sentence about files that a backup or an export does not contain."""
+    return plural(
+        count,
+        "skipped: {n:,} file or folder that is nested too deeply, has an invalid name or "
+        "cannot be read",
+        "skipped: {n:,} files or folders that are nested too deeply, have invalid names "
+        "or cannot be read",
+    )
+
+
 def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
     """Yield each row as lines of name and value, with an empty line between two rows."""
     names, *rows = table
@@ -94,3 +108,34 @@ def _narrow(widths: list[int], columns: int) -> bool:
             return False
         widths[widest] -= 1
     return True
+
+
+def print_list(
+    args: argparse.Namespace,
+    items: Sequence[_Item],
+    facts: Callable[[_Item], Mapping[str, object]],
+    columns: Mapping[str, Callable[[_Item], str]],
+    empty: str,
+) -> None:
+    """Print a table, or the sentence `empty` without items."""
+    if args.json:
+        print_json([facts(item) for item in items])
+    elif not items:
+        print(empty)
+    else:
+        rows = [[cell(item) for cell in columns.values()] for item in items]
+        print_table(tuple(columns), rows)
+
+
+def print_one(title: str, description: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print an item in detail."""
+    print(clean(title.strip()))
+    if description:
+        print(f"  {clean_lines(description)}")
+    for name, value in rows:
+        print(f"  {name}: {clean(value)}")
+
+
+def short(text: str) -> str:
+    """Return a description that fits into a table."""
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"

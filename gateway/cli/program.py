@@ -4,6 +4,7 @@ import argparse
 import io
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from errno import EROFS
@@ -22,9 +23,9 @@ from agent.i18n import (
 )
 from agent.text.display_width import wrap_paragraphs, wrapped
 from agent.version import VERSION
-from gateway.cli.invocation import as_installed
 from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
-from gateway.runtime.gc_tuning import defer_gc
+from gateway.runtime.gc_tuning import defer_gc, freeze_for_exit
+from gateway.runtime.import_trimming import leave_out_plugins, leave_out_sources
 from gateway.runtime.process_hardening import disable_core_dumps
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -40,6 +41,46 @@ _WORDS = {
     "positional arguments": mark_for_translation("positional arguments"),
     "show this help message and exit": mark_for_translation("show this help message and exit"),
 }
+# Messages of argparse in all supported Python versions, and their translatable forms.
+_SENTENCES = (
+    (
+        r"unrecognized arguments: (?P<words>.*)",
+        mark_for_translation("unrecognized arguments: {words}"),
+    ),
+    (
+        r"the following arguments are required: (?P<names>.*)",
+        mark_for_translation("the following arguments are required: {names}"),
+    ),
+    (
+        r"one of the arguments (?P<names>.*) is required",
+        mark_for_translation("one of the arguments {names} is required"),
+    ),
+    (
+        r"ambiguous option: (?P<option>.*) could match (?P<matches>.*)",
+        mark_for_translation("ambiguous option: {option} could match {matches}"),
+    ),
+    (r"expected one argument", mark_for_translation("expected one argument")),
+    (r"expected at most one argument", mark_for_translation("expected at most one argument")),
+    (r"expected at least one argument", mark_for_translation("expected at least one argument")),
+    (r"expected (?P<n>[0-9]+) arguments?", mark_for_translation("expected {n} arguments")),
+    (
+        r"not allowed with argument (?P<other>.*)",
+        mark_for_translation("not allowed with argument {other}"),
+    ),
+    (
+        r"invalid choice: (?P<found>.*) \(choose from (?P<known>.*)\)",
+        mark_for_translation("invalid choice: {found} (choose from {known})"),
+    ),
+    (
+        r"invalid (?P<kind>\w+) value: (?P<found>.*)",
+        mark_for_translation("invalid {kind} value: {found}"),
+    ),
+    (
+        r"ignored explicit argument (?P<found>.*)",
+        mark_for_translation("ignored explicit argument {found}"),
+    ),
+)
+_OF_ARGUMENT = re.compile(r"argument (?P<name>[^:]+): (?P<said>.*)", re.DOTALL)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -138,6 +179,13 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
+def run_process(words: Sequence[str]) -> int:
+    """Run `words` like `run` in a process that exits afterwards."""
+    code = run(words)
+    freeze_for_exit()
+    return code
+
+
 def _open_closed() -> None:
     """Open closed standard streams on /dev/null; else the next file would take their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -148,6 +196,26 @@ def _open_closed() -> None:
 def _drop_output() -> None:
     """Discard buffered output; else the interpreter reports an error on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def program_name() -> str:
+    """Return `kore` if PATH finds this program, else the path it was started by."""
+    started = sys.argv[0]
+    if os.path.basename(started) != "kore":
+        return "kore"
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder or os.curdir, "kore")
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return "kore" if os.path.samefile(path, started) else shlex.quote(started)
+    return shlex.quote(started)
+
+
+def as_installed(text: str) -> str:
+    """Return the text with commands (`` `kore …` ``) that work on this installation."""
+    if "`kore " not in text and "`kore`" not in text:
+        return text
+    name = program_name()
+    return text.replace("`kore ", f"`{name} ").replace("`kore`", f"`{name}`")
 
 
 def complain(error: KoreError, clean: Callable[[str], str] = str) -> int:
@@ -210,8 +278,6 @@ def _is_option_of_agent(word: str) -> bool:
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
-    from gateway.runtime.import_trimming import leave_out_plugins, leave_out_sources
-
     leave_out_plugins()
     leave_out_sources()
     parser = _parser_of(verb)
@@ -373,49 +439,6 @@ def _import_all(modules: list[str]) -> None:
             import_module(module)
         except ImportError:
             return
-
-
-# Messages of argparse in all supported Python versions, and their translatable forms.
-_SENTENCES = (
-    (
-        r"unrecognized arguments: (?P<words>.*)",
-        mark_for_translation("unrecognized arguments: {words}"),
-    ),
-    (
-        r"the following arguments are required: (?P<names>.*)",
-        mark_for_translation("the following arguments are required: {names}"),
-    ),
-    (
-        r"one of the arguments (?P<names>.*) is required",
-        mark_for_translation("one of the arguments {names} is required"),
-    ),
-    (
-        r"ambiguous option: (?P<option>.*) could match (?P<matches>.*)",
-        mark_for_translation("ambiguous option: {option} could match {matches}"),
-    ),
-    (r"expected one argument", mark_for_translation("expected one argument")),
-    (r"expected at most one argument", mark_for_translation("expected at most one argument")),
-    (r"expected at least one argument", mark_for_translation("expected at least one argument")),
-    (r"expected (?P<n>[0-9]+) arguments?", mark_for_translation("expected {n} arguments")),
-    (
-        r"not allowed with argument (?P<other>.*)",
-        mark_for_translation("not allowed with argument {other}"),
-    ),
-    (
-        r"invalid choice: (?P<found>.*) \(choose from (?P<known>.*)\)",
-        mark_for_translation("invalid choice: {found} (choose from {known})"),
-    ),
-    (
-        r"invalid (?P<kind>\w+) value: (?P<found>.*)",
-        mark_for_translation("invalid {kind} value: {found}"),
-    ),
-    (
-        r"ignored explicit argument (?P<found>.*)",
-        mark_for_translation("ignored explicit argument {found}"),
-    ),
-)
-
-_OF_ARGUMENT = re.compile(r"argument (?P<name>[^:]+): (?P<said>.*)", re.DOTALL)
 
 
 def translate_argparse_error(message: str) -> str:

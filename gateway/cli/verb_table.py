@@ -306,13 +306,13 @@ VERBS = (
     Verb(
         "backup",
         "back up the database, or everything",
-        "gateway.cli.verbs.backup:run_backup",
+        "gateway.cli.verbs.backup:run",
         ("kore backup ~/kore-backup.db", "kore backup ~/kore-all.zip"),
     ),
     Verb(
         "restore",
         "restore from a backup",
-        "gateway.cli.verbs.backup:run_restore",
+        "gateway.cli.verbs.restore:run",
         ("kore restore ~/kore-all.zip", "kore restore ~/kore-backup.db --yes"),
     ),
     Verb(

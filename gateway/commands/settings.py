@@ -33,6 +33,19 @@ _MODE_MEANINGS: dict[PermissionMode, str] = {
     ),
     "auto": mark_for_translation("runs everything your role allows without asking"),
 }
+# Each in its own language, so that its readers recognize it.
+LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
+AUTO_LANGUAGE = "auto"
+_LANGUAGE_ALIASES = {
+    "english": ENGLISH,
+    **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
+    **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
+}
+_MAX_MODEL_BUTTONS = 12
+_MAX_WAITING = 5
+_MAX_WAITING_CHARS = 60
+_OFF = "off"
+_MAX_NAMES = 40
 
 
 def mode_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
@@ -98,18 +111,6 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     )
 
 
-# Each in its own language, so that its readers recognize it.
-LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
-
-AUTO_LANGUAGE = "auto"
-
-_LANGUAGE_ALIASES = {
-    "english": ENGLISH,
-    **dict.fromkeys(("中文", "简体", "简体中文", "chinese"), "zh-Hans"),
-    **dict.fromkeys(("繁體", "繁體中文", "繁体", "繁体中文"), "zh-Hant"),
-}
-
-
 def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     names = [
         *((language, LANGUAGE_NAMES[language]) for language in LANGUAGES),
@@ -162,9 +163,6 @@ def _language_text(current: str) -> str:
 def _language_lines() -> str:
     lines = [f"- `{language}` {LANGUAGE_NAMES[language]}" for language in LANGUAGES]
     return "\n".join([*lines, t("- `auto`: same as your app or terminal")])
-
-
-_MAX_MODEL_BUTTONS = 12
 
 
 def model_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
@@ -269,10 +267,6 @@ _QUEUE_MEANINGS: dict[QueueMode, str] = {
     "join": mark_for_translation("queued messages get one combined answer"),
     "steer": mark_for_translation("a message joins the running turn before its next step"),
 }
-
-_MAX_WAITING = 5
-
-_MAX_WAITING_CHARS = 60
 
 
 @chat_command(
@@ -396,10 +390,6 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
         level=level,
         meaning=t(_TRACE_MEANINGS[level]),
     )
-
-
-_OFF = "off"
-_MAX_NAMES = 40
 
 
 @chat_command("style", "show or choose the output style", group=MODEL, position=30)

@@ -14,25 +14,22 @@ from agent.i18n import t
 from agent.security.policy.policy_file import guess
 from gateway.access.full_access import full_access_banner, new_token
 from gateway.access.roles import known_tools_of
-from gateway.cli.chat.one_shot import DONE, INTERRUPTED, OneShotRequest, OneShotTurn
-from gateway.cli.chat.project_options import place_of, project_of
-from gateway.cli.chat.service_connection import open_connection, service_opener
-from gateway.cli.chat.start_folder import start_folder, with_trust
-from gateway.cli.chat.terminal import ask_here, connected_service, interrupts
+from gateway.cli.chat.one_shot import INTERRUPTED, OneShotRequest, OneShotTurn, ask_here, interrupts
+from gateway.cli.chat.project_options import project_of
+from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
-from gateway.cli.invocation import as_installed, program_name
-from gateway.cli.program import preload
+from gateway.cli.program import as_installed, preload
+from gateway.cli.project_folder import start_folder, with_trust
 from gateway.cli.service_link import settings_beside
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
-from gateway.control.service import Service
-from gateway.core.messages import MessageOptions, console_principal
+from gateway.core.messages import MessageOptions
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import agent_option
 
 if TYPE_CHECKING:
-    from gateway.cli.console.chat.shell_escape import Show, UserCommand
+    pass
 
 _STDIN_LIMIT_BYTES = 1_000_000
 
@@ -83,7 +80,10 @@ def _run(args: argparse.Namespace) -> int:
             order = OneShotRequest(text or "", args.output_format, options=options, project=project)
             return asyncio.run(work(args, order, settings, home))
         if text is None:
-            return asyncio.run(_talk(args, options, settings, home))
+            # It loads Rich and prompt_toolkit.
+            from gateway.cli.chat.conversation import talk
+
+            return asyncio.run(talk(args, options, settings, home))
         session = args.session or args.resume
         project = project_of(args, options, settings)
         streams = args.printed is not None
@@ -197,41 +197,7 @@ async def _once(order: OneShotRequest, settings: Settings, home: DataDir, *, for
             if ask is None:
                 order = replace(order, options=replace(order.options, unattended=True))
             if forked:
-                order = replace(order, session=await _fork(service, order.session), latest=False)
+                order = replace(
+                    order, session=await fork_session(service, order.session), latest=False
+                )
             return await OneShotTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
-
-
-async def _fork(service: Service, session: str | None) -> str:
-    """Fork this session, or the last one used here, and return the id of the copy."""
-    if session is None:
-        session = await service.last_session(console_principal())
-        if session is None:
-            raise ConfigError(t("--fork-session: there is no session yet"))
-    return await service.fork_session(session)
-
-
-async def _talk(
-    args: argparse.Namespace, options: MessageOptions, settings: Settings, home: DataDir
-) -> int:
-    from gateway.cli.console.chat.conversation import converse
-    from gateway.cli.console.chat.repl import ReplOptions
-
-    session = args.session or args.resume
-    is_new = not (session or args.latest)
-    if args.fork_session:
-        async with connected_service(settings, home, full_access=options.full_access) as service:
-            session = await _fork(service, session or None)
-    project = project_of(args, options, settings)
-
-    def by_hand(command: str, show: "Show") -> "UserCommand":
-        from gateway.cli.console.chat.shell_escape import Shell, UserCommand
-
-        return UserCommand(Shell.of(settings, options.cwd), command, show)
-
-    place = place_of(options, settings, project, home.root)
-    choose, command = args.resume == "", program_name()
-    start = ReplOptions(session or None, is_new, choose, options, project, place, command, by_hand)
-
-    connect = service_opener(settings, home, full_access=options.full_access)
-    await converse(connect, start, home.root)
-    return DONE

@@ -7,18 +7,20 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
+from agent.providers.registry import OFFLINE
+from agent.records import frozen
 from agent.tools.files.feature_list import LIST, PROGRESS, is_same_plan
-from gateway.cli.chat.long_task_options import LongTaskOptions, plan_for, refuse_stand_in
 from gateway.cli.chat.long_task_progress import LongTaskProgress, ProgressFile, open_progress
-from gateway.cli.chat.long_task_session import BEAT_S, LongTaskSession, SessionOutcome
 from gateway.cli.chat.one_shot import (
     BLOCKED,
     DECIDE,
@@ -29,11 +31,15 @@ from gateway.cli.chat.one_shot import (
     USAGE,
     Ask,
     OneShotRequest,
+    OneShotTurn,
+    ask_here,
+    interrupts,
 )
 from gateway.cli.chat.service_connection import ServiceConnection, open_connection
-from gateway.cli.chat.terminal import ask_here, interrupts
 from gateway.config import Settings
+from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import catalogue_of
 
 # Limit of consecutive sessions that change neither checklist nor progress.
 _IDLE = 2
@@ -41,6 +47,148 @@ _IDLE = 2
 _CUTS = 3
 _STOP_S = 60
 _AGAIN_S = 0.2
+MAX_SESSIONS = 50
+# Interval for saving the time of a running session.
+BEAT_S = 10.0
+
+
+@frozen
+class LongTaskOptions:
+    """Options of a long task; `request` applies to every session."""
+
+    request: OneShotRequest
+    folder: Path
+    text: str | None = None
+    max_sessions: int = MAX_SESSIONS
+    max_hours: float | None = None
+    team: tuple[str, ...] = ()
+
+
+def plan_for(
+    args: argparse.Namespace, order: OneShotRequest, settings: Settings, home: DataDir
+) -> LongTaskOptions:
+    """Return the options. Raises `ConfigError` for incompatible flags."""
+    if args.session or args.resume is not None or args.latest:
+        raise ConfigError(t("a long task starts new sessions: -c, -s and -r cannot be used"))
+    if not args.auto_continue:
+        if not order.text:
+            raise ConfigError(t("--init needs a task"), hint='kore agent --init "the task"')
+        if args.max_sessions or args.max_hours or args.team:
+            raise ConfigError(t("--max-sessions, --max-hours and --team require --auto-continue"))
+    folder = Path(order.options.cwd or settings.agent.workspace)
+    limit = args.max_sessions or MAX_SESSIONS
+    team = _team(args.team or "", folder, settings, home)
+    return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
+
+
+def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` if the offline echo model would do the work.
+
+    `options` apply to every session, `status` is the status of the service.
+    """
+    own = (options.agent or {}).get("model")
+    model = options.model or own or status.get("model")
+    if model == OFFLINE:
+        raise ConfigError(
+            t("a long task needs a real model; the offline stand-in cannot do it"),
+            hint=t("Set a key such as OPENAI_API_KEY, pass --model, or run `kore init`."),
+        )
+
+
+def _team(names: str, folder: Path, settings: Settings, home: DataDir) -> tuple[str, ...]:
+    """Return the names of existing agents. Raises `ConfigError` for an unknown agent."""
+    requested = tuple(filter(None, (name.strip() for name in names.split(","))))
+    if not requested:
+        return ()
+
+    if settings.subagents.max_depth < 1:
+        raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))
+    catalogue = catalogue_of(home, settings)
+    by_name = {name: catalogue.find(name, folder) for name in requested}
+    if missing := [name for name, one in by_name.items() if one is None]:
+        raise ConfigError(
+            t("--team: unknown agent {name!r}", name=missing[0][:80]),
+            hint=t("`kore agents list` shows them"),
+        )
+    return tuple(agent.name for agent in by_name.values() if agent is not None)
+
+
+@frozen
+class SessionOutcome:
+    """Exit code of a session's turn, its stop reason, and the total time so far."""
+
+    code: int
+    stop_reason: str | None
+    total_s: float
+
+
+@frozen
+class LongTaskSession:
+    """Runs the sessions of a task one after the other; `clock` is monotonic time in seconds."""
+
+    connection: ServiceConnection
+    plan: LongTaskOptions
+    progress_file: ProgressFile
+    ask: Ask | None
+    note_interval_s: float
+    clock: Callable[[], float]
+
+    def left_s(self, progress: LongTaskProgress) -> float:
+        hours = self.plan.max_hours
+        return float("inf") if hours is None else hours * 3600 - progress.worked_s
+
+    async def work(
+        self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
+    ) -> SessionOutcome:
+        """Run `text` as a turn in a new session; a person or the time limit may stop it."""
+        # The turn accepts a single event, so that both stops have to share it.
+        stop = asyncio.Event()
+        timer = None
+        if (left_s := self.left_s(progress)) != float("inf"):
+            timer = asyncio.get_running_loop().call_later(left_s, stop.set)
+        relay = asyncio.create_task(_forward(interrupted, stop))
+        began = self.clock()
+        try:
+            code, stopped = await self._turn(text, stop, progress)
+        finally:
+            relay.cancel()
+            await asyncio.wait({relay})
+            if timer is not None:
+                timer.cancel()
+        return SessionOutcome(code, stopped, progress.worked_s + self.clock() - began)
+
+    async def _turn(
+        self, text: str, stop: asyncio.Event, progress: LongTaskProgress
+    ) -> tuple[int, str | None]:
+        """Run the turn; return the exit code and the stop reason."""
+        if self.plan.request.project is not None:
+            self.plan.request.project.forget()
+        order = replace(self.plan.request, text=text)
+        turn = OneShotTurn(self.connection, order, sys.stdout, sys.stderr, self.ask)
+        under_way = replace(progress, lane=turn.lane)
+        self.progress_file.write(under_way)
+        beat = asyncio.create_task(self._note(under_way))
+        try:
+            code = await turn.run(stop)
+        finally:
+            beat.cancel()
+            await asyncio.wait({beat})
+        return code, turn.stop_reason
+
+    async def _note(self, progress: LongTaskProgress) -> None:
+        """Save the progress regularly: a kill loses at most one interval of working time."""
+        began = self.clock()
+        while True:
+            await asyncio.sleep(self.note_interval_s)
+            with suppress(OSError):
+                self.progress_file.write(
+                    replace(progress, worked_s=progress.worked_s + self.clock() - began)
+                )
+
+
+async def _forward(first: asyncio.Event, second: asyncio.Event) -> None:
+    await first.wait()
+    second.set()
 
 
 async def work(

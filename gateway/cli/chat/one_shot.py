@@ -2,7 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Literal, TextIO
 
@@ -15,11 +19,9 @@ from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from agent.text.visible import escape_invisible
 from agent.types import Result
-from gateway.cli.chat.progress_line import ProgressLine
 from gateway.cli.chat.service_connection import ServiceConnection
-from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.output.text import call_line, event_line, outcome, started_line
+from gateway.cli.console.output.text import call_line, event_line, outcome, seconds, started_line
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
@@ -34,6 +36,8 @@ _LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+_EVERY_S = 1.0
+_ERASE = "\r\x1b[K"
 
 
 @frozen
@@ -48,6 +52,105 @@ class OneShotRequest:
     project: ProjectContext | None = None
     # Print streamed text, including text before a tool call.
     streams: bool = False
+
+
+class ProgressLine:
+    """Line on `err` that is redrawn every second.
+
+    It is disabled if `err` is not a terminal or cannot erase. Callers must call `erase` before they
+    print to `err`.
+    """
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err
+        self._is_shown = err.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._is_drawn = self._is_paused = False
+        self._began_at = 0.0
+
+    async def run(self) -> None:
+        """Draw the line until cancelled."""
+        self._began_at = time.monotonic()
+        while self._is_shown:
+            await asyncio.sleep(_EVERY_S)
+            if not self._is_paused:
+                took = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
+                text = t("working {time} · Ctrl-C stops", time=took)
+                self._err.write(f"{_ERASE}\x1b[2m{text}\x1b[0m")
+                self._err.flush()
+                self._is_drawn = True
+
+    def erase(self) -> None:
+        if self._is_drawn:
+            self._is_drawn = False
+            self._err.write(_ERASE)
+            self._err.flush()
+
+    def finish(self) -> None:
+        """Remove the line, because the answer itself now shows the progress."""
+        self.erase()
+        self._is_paused = True
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Hide the line and pause the timer while a person is asked on the same terminal."""
+        self.erase()
+        self._is_paused = True
+        asked_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began_at += time.monotonic() - asked_at
+            self._is_paused = False
+
+
+class StreamedAnswer:
+    """Prints an answer piece by piece.
+
+    Call `add` for each piece, `begin` for each restart, and `finish` with the whole text.
+    """
+
+    def __init__(self, out: TextIO, clear: Callable[[], None]) -> None:
+        self._out = out
+        self._clear = clear
+        self._printed = self._current = ""
+
+    def begin(self) -> None:
+        """Start the text again, after a handover or for the next model call."""
+        self._current = ""
+
+    def add(self, text: str) -> None:
+        self._current = (self._current + text).lstrip()
+        if self._printed.startswith(self._current):
+            return
+        if self._current.startswith(self._printed):
+            self._write(self._current[len(self._printed) :])
+        else:
+            self._write(f"\n{self._current}")
+        self._printed = self._current
+
+    def close(self) -> None:
+        """Close a complete text; the next one begins on a new line."""
+        if self._printed:
+            self._write("\n")
+        self._printed = self._current = ""
+
+    def finish(self, text: str) -> None:
+        """Print the missing part of a delivered text."""
+        if self._printed.startswith(text) and len(self._printed) > len(text):
+            self._printed = self._printed[len(text) :].lstrip("\n")
+            return
+        self.begin()
+        self.add(text)
+        self.close()
+
+    def _write(self, text: str) -> None:
+        self._clear()
+        print(
+            escape_invisible(text) if self._out.isatty() else text,
+            end="",
+            file=self._out,
+            flush=True,
+        )
 
 
 class OneShotTurn:
@@ -293,3 +396,33 @@ class OneShotTurn:
     def _note(self, text: str) -> None:
         self._progress.erase()
         print(text, file=self._err, flush=True)
+
+
+def ask_here(
+    interrupted: asyncio.Event,
+) -> Ask | None:
+    """Return a function that asks at this terminal; None without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    # A turn without a terminal does not need the keyboard.
+    from gateway.cli.console.approvals.prompt import ask_at_terminal
+
+    return ask_at_terminal(sys.stdin, sys.stderr, interrupted)
+
+
+@contextmanager
+def interrupts(interrupted: asyncio.Event) -> Iterator[None]:
+    """Set the event on the first Ctrl-C and cancel the program on the second."""
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+
+    def on_signal() -> None:
+        if interrupted.is_set() and main is not None:
+            main.cancel()
+        interrupted.set()
+
+    loop.add_signal_handler(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        with suppress(RuntimeError):
+            loop.remove_signal_handler(signal.SIGINT)

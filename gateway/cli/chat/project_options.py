@@ -12,26 +12,23 @@ from agent.context.project.directory_tree import TreeLimits
 from agent.context.project.pointed_file import kind_of
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from agent.providers.registry import ModelConfig, window_of, with_address
 from agent.providers.vendors import CONTEXT_TOKENS
 from agent.security.files.paths import blocked_entry
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.selector import select_sandbox
-from agent.security.taint.origin import TrustedOrigins, is_in
+from agent.security.taint.origin import TrustedOrigins
 from agent.text.visible import escape_line
+from gateway.cli.console.chat.workdir import not_text_remark
 from gateway.cli.folders import data_dir_of
 from gateway.config import Settings
-from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.model_entries import profile_models
 from gateway.core.messages import MessageOptions
-from gateway.ops.model_catalog import offers
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import sandbox_options
 from gateway.runtime.secrets import redactor_of
-from gateway.turns.agents.profiles import origin_of, skill_catalog
+from gateway.turns.agents.profiles import origin_of
 
 if TYPE_CHECKING:
-    from gateway.cli.console.chat.workdir import ConsoleWorkdir
+    pass
 
 _STRANGE = mark_for_translation(
     "This folder isn't trusted: I don't follow its AGENTS.md, and ask before sending anything out. "
@@ -66,8 +63,6 @@ def _remarks(file: Path) -> list[str]:
 
     Raises `ConfigError` for an unreadable file.
     """
-    from gateway.cli.console.chat.workdir import not_text_remark
-
     try:
         kind = kind_of(file)
     except OSError as exc:
@@ -78,64 +73,6 @@ def _remarks(file: Path) -> list[str]:
     if kind == "folder":
         return [t("{path} is a folder; the model sees what is in it", path=file)]
     return [not_text_remark(file)] if kind == "binary" else []
-
-
-def place_of(
-    options: MessageOptions, settings: Settings, project: ProjectContext | None, home: Path
-) -> "ConsoleWorkdir":
-    """Return the working folder for a terminal conversation."""
-    from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
-    from gateway.cli.console.chat.workdir import ConsoleWorkdir
-
-    def models() -> Sequence[str]:
-        return [offer.name for offer in offers(settings, os.environ, ())]
-
-    entries = {entry.model_name: entry for entry in settings.model_list}
-
-    def window(model: str) -> int:
-        """Return the context window without the key, which a client of a gateway may not have."""
-        if model not in entries:
-            model = profile_models(settings).get(model, model)
-        entry = entries.get(model)
-        config = ModelConfig(model, model)
-        if entry:
-            config = ModelConfig(
-                model, entry.model, entry.api_base, context_tokens=entry.context_tokens
-            )
-        window = window_of(with_address(config, os.environ))
-        return min(window, settings.context.max_tokens or window)
-
-    def title(model: str) -> str:
-        """Return a model's display name; "default", the name from `kore init`, says nothing."""
-        first = (entry.model for entry in settings.model_list if entry.model_name == model)
-        return next(first, model) if model == "default" else model
-
-    folder = Path(options.cwd or settings.agent.workspace)
-    real = folder.resolve()
-    origin = origin_of(settings)
-    # The workspace is not trusted here, because a model may have written its files.
-    trusted = is_in(real, origin.own[1:])
-    own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
-    command_folders = [CommandFolder(item, False, True) for item in own]
-    command_folders += [
-        CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
-    ]
-    plugins = InstalledPlugins(DataDir(home).plugins)
-    command_folders += [
-        CommandFolder(folder, False, False, plugin) for plugin, folder in plugins.places("commands")
-    ]
-    skills = skill_catalog(DataDir(home), settings)
-    return ConsoleWorkdir(
-        folder,
-        settings.security.blocked_paths,
-        lambda: project or project_context(None, (), settings, DataDir(home)),
-        models,
-        str(settings.security.modes.get("cli", "ask")),
-        window,
-        title,
-        CustomCommands(command_folders, lambda: skills.load(real).values()),
-        settings.agent.workspace,
-    )
 
 
 def project_context(

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.chat.terminal import connected_service
+from gateway.cli.service_link import open_service
 from gateway.config import Settings
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.messages import console_principal
 from gateway.runtime.paths import DataDir
 from gateway.store.errors import StoreClosed
 
@@ -96,6 +97,36 @@ class ServiceConnection:
 
 
 @asynccontextmanager
+async def connected_service(
+    settings: Settings,
+    home: DataDir,
+    *,
+    attended: Sequence[str] = (),
+    full_access: str | None = None,
+) -> AsyncIterator[Service]:
+    """Yield the service; `attended` and `full_access` are as in `open_service`.
+
+    Raises `ConfigError` if it does not use the required sandbox.
+    """
+    async with open_service(settings, home, attended=attended, full_access=full_access) as service:
+        if full_access is not None:
+            yield service
+            return
+        required = settings.security.sandbox
+        used = str((await service.status()).get("sandbox", ""))
+        if required not in ("auto", "none") and used != required:
+            raise ConfigError(
+                t(
+                    "--sandbox {required}: Kore is already running and uses the sandbox {used}",
+                    required=required,
+                    used=used,
+                ),
+                hint=t("stop it first, or set security.sandbox and restart it"),
+            )
+        yield service
+
+
+@asynccontextmanager
 async def open_connection(
     settings: Settings, home: DataDir, *, full_access: str | None = None
 ) -> AsyncIterator[ServiceConnection]:
@@ -175,3 +206,12 @@ async def _is_reachable(home: DataDir) -> bool:
         return await ControlClient.connect(home.socket, timeout_s=_ANSWER_S) is not None
     except ConnectionLost:
         return False
+
+
+async def fork_session(service: Service, session: str | None) -> str:
+    """Fork this session, or the last one used here, and return the id of the copy."""
+    if session is None:
+        session = await service.last_session(console_principal())
+        if session is None:
+            raise ConfigError(t("--fork-session: there is no session yet"))
+    return await service.fork_session(session)

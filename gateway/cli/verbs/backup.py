@@ -1,38 +1,28 @@
-"""Commands `kore backup` and `kore restore`."""
+"""Command `kore backup`: a copy of the database, or of everything."""
 
 import argparse
 import asyncio
 import os
-import shlex
-import sys
-import time
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
-from agent.errors import ConfigError, KoreError
+from agent.errors import KoreError
 from agent.i18n import plural, t
-from agent.security.files.folder_tree import TreeWalk, copy_tree, scratch_folder
+from agent.security.files.folder_tree import TreeWalk
 from agent.security.files.safe_open import LISTED, open_folder_beneath
-from agent.security.taint.file_marks import MarkLevel
-from gateway.cli.backup_archive import BESIDE, CHANNELS, DATABASE, WORKSPACE, unpack_backup
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import print_json, size
+from gateway.cli.output import print_json, size, skipped_files
 from gateway.cli.service_link import NotRunning, open_service, settings_to_copy
-from gateway.cli.settings import settings_of, sources_of
+from gateway.cli.settings import sources_of
 from gateway.config import Settings
-from gateway.config.atomic_write import write_atomic
-from gateway.config.json_files.document import read_object, read_text
-from gateway.ops.backup_marks import MarkWriter, put_marks
-from gateway.ops.restore_review import review_restore
+from gateway.ops.backup_marks import MarkWriter
 from gateway.ops.zip_writer import ZipWriter
-from gateway.runtime.lock import acquire
-from gateway.runtime.paths import DataDir
-from gateway.store.cipher import cipher_of
-from gateway.store.copying import check_empty, copy_store
-from gateway.store.errors import StoreError
-from gateway.store.opening import copy_unowned, whole_database, whole_postgres
-from gateway.store.sqlite.backup import BackupSummary, mark_restored, put_in_place, read_back
+from gateway.store.opening import copy_unowned
+from gateway.store.sqlite.backup import BackupSummary, read_back
+
+DATABASE, WORKSPACE, CHANNELS = "kore.db", "workspace", "channels"
+# Parts of a full backup besides the database and the workspace.
+BESIDE = ("config.json", "secrets.json", "trust.json")
 
 
 def config_files(args: argparse.Namespace) -> dict[str, Path]:
@@ -41,7 +31,7 @@ def config_files(args: argparse.Namespace) -> dict[str, Path]:
     return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own_file}
 
 
-def _counts_text(summary: BackupSummary) -> str:
+def counts_text(summary: BackupSummary) -> str:
     """Return the contents of a backup as text."""
     parts = (
         plural(summary.counts["conversations"], "{n:,} conversation", "{n:,} conversations"),
@@ -52,7 +42,7 @@ def _counts_text(summary: BackupSummary) -> str:
     return ", ".join(parts)
 
 
-def run_backup(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     target = (Path.cwd() / args.file.expanduser()).resolve()
     if target.exists():
         raise KoreError(
@@ -68,14 +58,14 @@ def run_backup(args: argparse.Namespace) -> int:
         facts |= {"counts": summary.counts, "sealed": summary.sealed, "with": names}
         print_json({**facts, "left_out": missing})
         return 0
-    counts = _counts_text(summary)
+    counts = counts_text(summary)
     print(t("{path}: {size}, verified: {found}", path=target, size=size(copied), found=counts))
     if names:
         print(t("includes {names}; it contains your keys, so keep it safe", names=", ".join(names)))
     else:
         print(t("database only; use FILE.zip to include configuration, secrets and workspace"))
     if missing:
-        print(left_out(missing))
+        print(skipped_files(missing))
     if summary.sealed:
         print(
             t(
@@ -84,16 +74,6 @@ def run_backup(args: argparse.Namespace) -> int:
             )
         )
     return 0
-
-
-def left_out(count: int) -> str:
-    return plural(
-        count,
-        "skipped: {n:,} file or folder that is nested too deeply, has an invalid name or "
-        "cannot be read",
-        "skipped: {n:,} files or folders that are nested too deeply, have invalid names "
-        "or cannot be read",
-    )
 
 
 async def _backup(
@@ -199,185 +179,3 @@ def _pack_workspace(
             if entry is not None:
                 marks.add(member.path, entry)
         packing.left_out += walk.left_out
-
-
-def _put_database(copy: Path, settings: Settings, previous: list[str]) -> BackupSummary:
-    """Replace the configured database and return a summary of the new contents.
-
-    The path of the previous database is added to `previous`. Raises `StoreError`.
-    """
-    if settings.store.path is not None:
-        if aside := put_in_place(copy, settings.store.path):
-            previous.append(str(aside))
-        return read_back(settings.store.path)
-
-    mark_restored(copy)
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-    # Row by row, and compared; a database with contents is rejected.
-    copy_store(whole_database(f"sqlite:///{copy}"), whole_postgres(settings.store.url), cipher)
-    return read_back(copy)
-
-
-def _check_database(settings: Settings) -> None:
-    """Reject a server database with contents before anything is replaced. Raises `StoreError`."""
-    if settings.store.path is not None:
-        return
-
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
-    check_empty(whole_postgres(settings.store.url), cipher)
-
-
-def run_restore(args: argparse.Namespace) -> int:
-    file, home = (Path.cwd() / args.file.expanduser()).resolve(), data_dir_of(args)
-    home.ensure()
-    if not file.is_file():
-        raise KoreError(t("{path}: no such file", path=file))
-    with (
-        acquire(home.lock, "kore restore"),
-        scratch_folder(".restore-", home.root) as parts,
-    ):
-        marks = unpack_backup(file, parts)
-        try:
-            summary = read_back(parts / DATABASE)
-        except StoreError as exc:  # it names the unpacked temporary file
-            message = str(exc).replace(str(parts / DATABASE), str(file))
-            raise StoreError(message, hint=exc.hint) from exc
-        previous: list[str] = []
-        coming = settings_of(args) if args.database_only else _check(args, parts)
-        _check_database(coming)
-        print(f"{file}: {size(file.stat().st_size)}, {_counts_text(summary)}", file=sys.stderr)
-        if not args.database_only:
-            _review(args, parts, coming)
-        _ask(args)
-        if not args.database_only:
-            previous += _put_beside(parts, config_files(args), home)
-        # From now on, the restored configuration determines the paths.
-        settings = settings_of(args)
-        now = _put_database(parts / DATABASE, settings, previous)
-        if not args.database_only and (parts / WORKSPACE).is_dir():
-            previous += _put_folder(parts / WORKSPACE, settings.agent.workspace, marks)
-        if not args.database_only and (parts / CHANNELS).is_dir():
-            # If a kill leaves no such folder, the next start takes the new one as complete.
-            home.channels.mkdir(mode=0o700, exist_ok=True)
-            previous += _put_folder(parts / CHANNELS, home.channels, {})
-            home.channels.chmod(0o700)
-    if args.json:
-        print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
-        return 0
-    print(t("restored and verified: {found}", found=_counts_text(now)))
-    for path in previous:
-        print(t("previous version: {path}", path=path))
-    print(t("Messages received and confirmed after the backup are only in the previous version."))
-    return 0
-
-
-def _review(args: argparse.Namespace, parts: Path, coming: Settings) -> None:
-    """Show the changes of the configuration and ask about each moved path. Raises `KoreError`."""
-    review = review_restore(_present(args), coming, parts, config_files(args)[BESIDE[2]])
-    for line in review.lines:
-        print(line, file=sys.stderr)
-    for place in review.places:
-        moves = t(
-            "The {name} of the backup goes to {path}.", name=place.name, path=place.display_path
-        )
-        if not sys.stdin.isatty():
-            hint = t(
-                "nothing was restored; if it may go there, set {variable}, or use --database-only",
-                variable=place.variable,
-            )
-            raise KoreError(moves, hint=hint)
-        print(moves, file=sys.stderr)
-        _ask_for_yes(t("Replace what is there? Type yes: "))
-
-
-def _present(args: argparse.Namespace) -> Settings:
-    """Return the current settings, or the defaults if they do not load."""
-    try:
-        return settings_of(args)
-    except ConfigError:
-        sources = sources_of(args)
-        return sources.load({sources.own_file: {}, sources.secrets_file: {}})
-
-
-def _ask(args: argparse.Namespace) -> None:
-    if args.yes:
-        return
-    if not sys.stdin.isatty():
-        raise KoreError(t("nothing was restored"), hint=t("use --yes to skip the question"))
-    _ask_for_yes(t("Replace the current data? Type yes: "))
-
-
-def _ask_for_yes(question: str) -> None:
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip() != "yes":
-        raise KoreError(t("nothing was restored"))
-
-
-def _check(args: argparse.Namespace, parts: Path) -> Settings:
-    """Return the settings of the backup, checked before anything is replaced."""
-    config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
-    if config is None:
-        return settings_of(args)
-    sources = sources_of(args)
-    try:
-        return sources.load({sources.own_file: config, sources.secrets_file: secrets or {}})
-    except ConfigError as exc:
-        hint = t("nothing was restored; --database-only leaves the configuration as it is")
-        raise ConfigError(str(exc), hint=hint) from None
-
-
-def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[str]:
-    previous = []
-    for name, path in places.items():
-        text, old = read_text(parts / name), read_text(path)
-        if text is None or text == old:
-            continue
-        if old is not None:
-            home.backups.mkdir(mode=0o700, exist_ok=True)
-            aside = home.backups / f"before-restore-{_stamp()}-{name}"
-            write_atomic(aside, old)
-            previous.append(str(aside))
-            # Print it immediately, because a later step may fail.
-            print(
-                t("the previous {path} is saved as {aside}", path=path, aside=aside),
-                file=sys.stderr,
-            )
-        write_atomic(path, text)
-        path.chmod(0o600)
-    return previous
-
-
-def _put_folder(source: Path, folder: Path, marks: Mapping[str, MarkLevel] | None) -> list[str]:
-    """Replace a folder by the one of the backup; return the path of the previous one."""
-    previous = []
-    new_folder = folder.with_name(f".{folder.name}.restore-{_stamp()}")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        copy_tree(source, new_folder)
-        put_marks(new_folder, marks)
-        if folder.exists() and not any(folder.iterdir()):
-            folder.rmdir()
-        elif folder.exists():
-            aside = folder.with_name(f"{folder.name}.before-restore-{_stamp()}")
-            folder.rename(aside)
-            previous.append(str(aside))
-        new_folder.rename(folder)
-        if marks is None:
-            print(_unknown_marks(folder), file=sys.stderr)
-    except OSError as exc:
-        raise KoreError(
-            t("{path} could not be replaced: {reason}", path=folder, reason=exc)
-        ) from exc
-    return previous
-
-
-def _unknown_marks(workspace: Path) -> str:
-    return t(
-        "this backup does not say which files hold untrusted content, so all of them count as "
-        "untrusted; to trust them: kore trust {path}",
-        path=shlex.quote(str(workspace)),
-    )
-
-
-def _stamp() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

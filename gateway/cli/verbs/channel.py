@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from gateway.channels.spec import ChannelIdentity
 from gateway.channels.table import all_specs, built_in_specs, find_spec
 from gateway.cli.folders import config_path, data_dir_of
 from gateway.cli.onboarding.channel_setup import ChannelSetup, ConfigChange, SetupResult
-from gateway.cli.onboarding.channel_skeleton import write_skeleton
 from gateway.cli.onboarding.dialogue import Back, Dialogue, Skip, is_interactive
 from gateway.cli.onboarding.owner import Candidate, await_owner, invitation, show_invitation
 from gateway.cli.output import print_json, print_table
@@ -28,6 +27,8 @@ from gateway.control.client import ControlClient
 from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
+
+_NAME = "echo"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -253,3 +254,34 @@ def _new(args: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def write_skeleton(name: str, folder: Path) -> list[Path]:
+    """Write a new package for the channel `name` and return its files.
+
+    Raises `KoreError` if the folder exists or cannot be written.
+    """
+    words = name.split("_")
+    paths = []
+    try:
+        folder.mkdir(parents=True)
+        for source in sorted(_example().iterdir()):
+            if not source.is_file():
+                continue
+            text = source.read_text("utf-8").replace(_NAME, name)
+            text = text.replace(f'"{_NAME.title()}"', f'"{" ".join(words).title()}"')
+            text = text.replace(_NAME.title(), "".join(word.title() for word in words))
+            target = folder / source.name.replace(_NAME, name)
+            target.write_text(text, "utf-8")
+            paths.append(target)
+    except OSError as exc:
+        raise KoreError(
+            t("{path}: cannot be written: {reason}", path=folder, reason=exc.strerror)
+        ) from None
+    return paths
+
+
+def _example() -> Path:
+    """Return the example folder: inside the package in a wheel, next to it in a checkout."""
+    shipped = Path(__file__).parents[2] / "channel_skeleton"
+    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "examples" / "echo_channel"

@@ -15,6 +15,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.registry import OFFLINE
 from gateway.access.full_access import full_access_refusal
+from gateway.app import open_app
 from gateway.channels.table import check_channels
 from gateway.cli.folders import data_dir_of
 from gateway.cli.settings import settings_of, sources_of
@@ -106,8 +107,6 @@ async def _serve(
     log_as: Callable[[Settings], None],
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal exits immediately."""
-    from gateway.app import open_app
-
     stopped = asyncio.Event()
     waiting = asyncio.current_task() if args.standby else None
 

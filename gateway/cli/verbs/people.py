@@ -9,9 +9,8 @@ from typing import Any
 
 from agent.errors import KoreError
 from agent.i18n import plural, t
-from gateway.cli.output import moment, print_json, print_table, size
+from gateway.cli.output import moment, print_json, print_table, size, skipped_files
 from gateway.cli.service_link import service_of
-from gateway.cli.verbs.backup import left_out
 from gateway.control.service import Service
 
 
@@ -44,7 +43,7 @@ async def _export_user(args: argparse.Namespace, service: Service) -> int:
     else:
         print(f"{export['file']}: {size(export['size_bytes'])}")
         if export["left_out"]:
-            print(left_out(export["left_out"]))
+            print(skipped_files(export["left_out"]))
     return 0
 
 

@@ -11,8 +11,8 @@ from agent.i18n import t
 from agent.serialization import message_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Message
-from gateway.cli.invocation import as_installed
 from gateway.cli.output import clean, clean_lines, moment, print_json, print_table
+from gateway.cli.program import as_installed
 from gateway.cli.service_link import service_of
 from gateway.control.service import Service
 from gateway.core.messages import ONCE

@@ -9,7 +9,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json, tell
-from gateway.cli.project_trust import change_folders, grant, show_configuration
+from gateway.cli.project_folder import change_folders, grant, show_configuration
 from gateway.config.folder_trust import distrust
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from agent.context.project.context import ProjectContext
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.chat.project_options import place_of, project_of
+from gateway.cli.chat.conversation import place_of
+from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import service_opener
-from gateway.cli.chat.start_folder import start_folder, with_trust
 from gateway.cli.console.chat.conversation import Connect
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
+from gateway.cli.project_folder import start_folder, with_trust
 from gateway.cli.service_link import settings_beside
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart

@@ -6,8 +6,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
 from gateway.cli.change_note import record_change
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import clean, print_json
-from gateway.cli.verbs.extensions.listing import print_list, short
+from gateway.cli.output import clean, print_json, print_list, short
 from gateway.plugins.market import Market, MarketEntry, Markets, make_index
 from gateway.plugins.page import entry_facts, market_facts
 from gateway.plugins.sources import describe, is_pinned, source_of

@@ -1,20 +1,21 @@
 """Command `kore plugin`: install, enable, update, audit and remove plugins."""
 
 import argparse
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from getpass import getpass
 from typing import Any
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from gateway.cli.change_note import record_change
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import clean, print_json, tell
-from gateway.cli.verbs.extensions.listing import print_list, print_one, short
-from gateway.cli.verbs.extensions.questions import ask_options
+from gateway.cli.output import clean, print_json, print_list, print_one, short, tell
 from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller, PluginReview
 from gateway.plugins.market import Markets
+from gateway.plugins.options import PluginOption, Value
 from gateway.plugins.page import facts_of, installed_rows, review_rows, state_of
 
 _NO_PLUGINS = mark_for_translation("no plugins; `kore plugin install SOURCE` installs one")
@@ -196,3 +197,56 @@ def _audit(args: argparse.Namespace, installer: PluginInstaller) -> int:
         for name, finding in findings.items():
             print(f"{clean(name)}: {finding or t('as it was approved')}")
     return 1 if any(findings.values()) else 0
+
+
+def ask_options(
+    options: Sequence[PluginOption], before: Collection[str], *, only_required: bool
+) -> Mapping[str, Value]:
+    """Return answers to options that have none `before`.
+
+    Raises `PluginError` if a required answer is missing.
+    """
+    answers: dict[str, Value] = {}
+    for option in options:
+        if option.variable in os.environ:
+            answers[option.key] = option.value_of(os.environ[option.variable])
+            continue
+        if option.key in before:
+            continue
+        may_skip = option.default is not None or not option.is_required
+        if sys.stdin.isatty() and not (only_required and may_skip):
+            answer = _ask(option)
+        else:
+            answer = option.default
+        if answer is not None:
+            answers[option.key] = answer
+        elif option.is_required:
+            raise PluginError(
+                t("the plugin needs a value for {key}", key=option.key),
+                hint=t(
+                    "set the variable {name}, or install it in a terminal", name=option.variable
+                ),
+            )
+    return answers
+
+
+def _ask(option: PluginOption) -> Value | None:
+    """Ask until the answer is valid; an empty answer is the default."""
+    if option.description:
+        tell(clean(option.description))
+    default = "" if option.default is None else f" [{option.default}]"
+    prompt = f"{clean(option.title)}{clean(default)}: "
+    while True:
+        if option.is_secret:
+            text = getpass(prompt, stream=sys.stderr)
+        else:
+            print(prompt, end="", file=sys.stderr, flush=True)
+            text = sys.stdin.readline()
+            if not text:
+                return option.default
+        if not text.strip():
+            return option.default
+        try:
+            return option.value_of(text.strip())
+        except PluginError as exc:
+            tell(str(exc))

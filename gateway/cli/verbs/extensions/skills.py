@@ -11,9 +11,8 @@ from agent.security.files.private_folder import make_private_folder
 from agent.skills.catalog import files_of
 from agent.skills.definition import MAX_NAME_CHARS, NAME, Skill, read_skill
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import clean, clean_lines, print_json, tell
+from gateway.cli.output import clean, clean_lines, print_json, print_list, short, tell
 from gateway.cli.settings import settings_of
-from gateway.cli.verbs.extensions.listing import print_list, short
 from gateway.runtime.paths import write_private
 from gateway.turns.agents.profiles import skill_catalog
 

@@ -18,9 +18,9 @@ from agent.mcp.revocation import Revocation, end_login
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
+from gateway.cli.browser import has_screen, open_privately
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
-from gateway.cli.private_link import open_privately
 from gateway.cli.settings import settings_of
 from gateway.cli.verbs.mcp.verb import find_server, open_servers
 from gateway.config import Settings
@@ -149,10 +149,7 @@ async def _login(args: argparse.Namespace, settings: Settings, server: McpServer
     learn([secret])
     silent = McpServers(configured, ToolSettings(), logins=LoginOptions(learn))
     port = args.port or _port_of(silent.login_file(args.name))
-    has_screen = sys.platform == "darwin" or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
-    )
-    page = home.login_page if has_screen and not args.no_browser else None
+    page = home.login_page if has_screen() and not args.no_browser else None
     async with _listening(port, page) as dialog:
         logins = LoginOptions(learn, dialog, args.client_id or "", secret)
         servers = McpServers(configured, ToolSettings(), logins=logins)

@@ -7,20 +7,18 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.key_proof import literal_address
+from gateway.cli.console.chat.conversation import Connect, converse
+from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.folders import data_dir_of
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.server.host_names import is_loopback, split_host
 from gateway.server.local_access import read_access
 from gateway.server.remote_service import ClientTls, check_client_address, opened_service
-
-if TYPE_CHECKING:
-    from gateway.cli.console.chat.conversation import Connect
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
 # Time limit and interval of attempts to reconnect to a server.
@@ -34,9 +32,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _attach(args: argparse.Namespace) -> int:
-    from gateway.cli.console.chat.conversation import converse
-    from gateway.cli.console.chat.repl import ReplOptions
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(t("kore attach is a conversation and needs a terminal"))
     home = data_dir_of(args)
@@ -46,7 +41,7 @@ async def _attach(args: argparse.Namespace) -> int:
     return 0
 
 
-def connection_to(args: argparse.Namespace) -> "Connect":
+def connection_to(args: argparse.Namespace) -> Connect:
     """Return a function that connects to the service in `args`, also after a loss.
 
     Raises `ConfigError` for invalid arguments, before a screen opens.

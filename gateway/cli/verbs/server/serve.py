@@ -3,19 +3,17 @@
 import argparse
 import asyncio
 import logging
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from gateway.cli.browser import has_screen, open_privately
 from gateway.cli.chat.service_connection import service_opener
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
-from gateway.cli.private_link import open_privately
 from gateway.cli.service_link import settings_beside
 from gateway.config import Settings
 from gateway.runtime.log_setup import open_logs
@@ -70,8 +68,7 @@ async def _web(args: argparse.Namespace) -> int:
 def _show(link: str, args: argparse.Namespace, home: DataDir) -> None:
     print(link, flush=True)
     tell(t("This link works once, within five minutes."))
-    has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if not args.no_browser and (has_screen or sys.platform == "darwin"):
+    if not args.no_browser and has_screen():
         open_privately(home.login_page, link)
 
 

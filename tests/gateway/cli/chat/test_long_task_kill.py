@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.cli.chat.long_task import LongTaskRunner
-from gateway.cli.chat.long_task_options import LongTaskOptions
+from gateway.cli.chat.long_task import LongTaskOptions, LongTaskRunner
 from gateway.cli.chat.long_task_progress import LongTaskProgress, open_progress
 from gateway.cli.chat.one_shot import OneShotRequest
 from gateway.cli.chat.service_connection import ServiceConnection

@@ -9,9 +9,8 @@ import pytest
 
 from agent.errors import KoreError
 from agent.events import ApprovalAsked, TextDelta
-from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
+from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn, StreamedAnswer
 from gateway.cli.chat.service_connection import ServiceConnection
-from gateway.cli.chat.streamed_answer import StreamedAnswer
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.approval import ApprovalReply
 from gateway.core.messages import MessageOptions

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.chat.project_options import place_of
+from gateway.cli.chat.conversation import place_of
 from gateway.config import load_settings
 from gateway.core.messages import MessageOptions
 

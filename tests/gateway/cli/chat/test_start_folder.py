@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.chat.start_folder import start_folder
+from gateway.cli.project_folder import start_folder
 from gateway.config import Settings, load_settings
 from gateway.runtime.paths import DataDir
 

@@ -1,6 +1,8 @@
-"""Links with secrets for the browser, hidden from the process list."""
+"""The browser on this machine, and links with secrets for it."""
 
 import html
+import os
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -14,6 +16,13 @@ _PAGE = """\
 <title>Kore</title>
 <a href="{link}">Kore</a>
 """
+
+
+def has_screen() -> bool:
+    """Return whether a browser can open a window here."""
+    return sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
 
 
 def open_privately(page: Path, link: str) -> None:

@@ -1,0 +1,104 @@
+"""Terminal conversation of `kore agent`, and its working folder."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.context.project.context import ProjectContext
+from agent.providers.registry import ModelConfig, window_of, with_address
+from agent.security.taint.origin import is_in
+from gateway.cli.chat.one_shot import DONE
+from gateway.cli.chat.project_options import project_context, project_of
+from gateway.cli.chat.service_connection import connected_service, fork_session, service_opener
+from gateway.cli.console.chat.conversation import converse
+from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
+from gateway.cli.console.chat.repl import ReplOptions
+from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
+from gateway.cli.console.chat.workdir import ConsoleWorkdir
+from gateway.cli.program import program_name
+from gateway.config import Settings
+from gateway.config.installed_plugins import InstalledPlugins
+from gateway.config.model_entries import profile_models
+from gateway.core.messages import MessageOptions
+from gateway.ops.model_catalog import offers
+from gateway.runtime.paths import DataDir
+from gateway.turns.agents.profiles import origin_of, skill_catalog
+
+
+async def talk(
+    args: argparse.Namespace, options: MessageOptions, settings: Settings, home: DataDir
+) -> int:
+    session = args.session or args.resume
+    is_new = not (session or args.latest)
+    if args.fork_session:
+        async with connected_service(settings, home, full_access=options.full_access) as service:
+            session = await fork_session(service, session or None)
+    project = project_of(args, options, settings)
+
+    def by_hand(command: str, show: Show) -> UserCommand:
+        return UserCommand(Shell.of(settings, options.cwd), command, show)
+
+    place = place_of(options, settings, project, home.root)
+    choose, command = args.resume == "", program_name()
+    start = ReplOptions(session or None, is_new, choose, options, project, place, command, by_hand)
+
+    connect = service_opener(settings, home, full_access=options.full_access)
+    await converse(connect, start, home.root)
+    return DONE
+
+
+def place_of(
+    options: MessageOptions, settings: Settings, project: ProjectContext | None, home: Path
+) -> ConsoleWorkdir:
+    """Return the working folder for a terminal conversation."""
+
+    def models() -> Sequence[str]:
+        return [offer.name for offer in offers(settings, os.environ, ())]
+
+    entries = {entry.model_name: entry for entry in settings.model_list}
+
+    def window(model: str) -> int:
+        """Return the context window without the key, which a client of a gateway may not have."""
+        if model not in entries:
+            model = profile_models(settings).get(model, model)
+        entry = entries.get(model)
+        config = ModelConfig(model, model)
+        if entry:
+            config = ModelConfig(
+                model, entry.model, entry.api_base, context_tokens=entry.context_tokens
+            )
+        window = window_of(with_address(config, os.environ))
+        return min(window, settings.context.max_tokens or window)
+
+    def title(model: str) -> str:
+        """Return a model's display name; "default", the name from `kore init`, says nothing."""
+        first = (entry.model for entry in settings.model_list if entry.model_name == model)
+        return next(first, model) if model == "default" else model
+
+    folder = Path(options.cwd or settings.agent.workspace)
+    real = folder.resolve()
+    origin = origin_of(settings)
+    # The workspace is not trusted here, because a model may have written its files.
+    trusted = is_in(real, origin.own[1:])
+    own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
+    command_folders = [CommandFolder(folder, False, True) for folder in own]
+    command_folders += [
+        CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
+    ]
+    plugins = InstalledPlugins(DataDir(home).plugins)
+    command_folders += [
+        CommandFolder(folder, False, False, plugin) for plugin, folder in plugins.places("commands")
+    ]
+    skills = skill_catalog(DataDir(home), settings)
+    return ConsoleWorkdir(
+        folder,
+        settings.security.blocked_paths,
+        lambda: project or project_context(None, (), settings, DataDir(home)),
+        models,
+        str(settings.security.modes.get("cli", "ask")),
+        window,
+        title,
+        CustomCommands(command_folders, lambda: skills.load(real).values()),
+        settings.agent.workspace,
+    )
