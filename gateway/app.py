@@ -256,7 +256,7 @@ async def _open_store(
     lease_s = settings.store.lease_s
     watch = None
     if standby:
-        from gateway.store.server_watch import ServerWatch
+        from gateway.store.postgres.lease import ServerWatch
 
         watch = ServerWatch(lease_s)
     async with AsyncExitStack() as stack:

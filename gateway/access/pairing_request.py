@@ -6,7 +6,7 @@ from agent.i18n import t
 from agent.records import frozen
 from gateway.core.messages import Button, InboundMessage
 from gateway.store.repositories.access.members import PairingRequest, Person
-from gateway.store.repositories.delivery.ended_parts import PAIRING
+from gateway.store.repositories.delivery.outbox import PAIRING
 
 
 @frozen

@@ -23,8 +23,7 @@ from gateway.store.repositories.access import members
 from gateway.store.repositories.access.members import PairingRequest, Person
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.delivery import chats, outbox
-from gateway.store.repositories.delivery.ended_parts import PAIRING
-from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.delivery.outbox import PAIRING, OutgoingReply
 
 _DAY_S = 86_400.0
 _USAGE = "`/pair list`, `/pair approve CODE`, `/pair deny CODE`, `/pair revoke ID`"

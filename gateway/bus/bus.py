@@ -28,7 +28,7 @@ from gateway.sessions.working_folder import describe_refusal
 from gateway.store.errors import StoreBusy, StoreCorrupt, StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.execution import claims, suspects
+from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import (
     CommandClaim,
     HeldElsewhere,
@@ -231,7 +231,7 @@ class MessageBus:
         return True
 
     async def _suspects(self) -> list[list[str]]:
-        groups = await self._database.transact(suspects.suspect_groups)
+        groups = await self._database.transact(claims.suspect_groups)
         if groups:
             log.warning(
                 "turns were interrupted repeatedly: running %d of them in %d groups",

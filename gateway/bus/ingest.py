@@ -31,13 +31,13 @@ from gateway.core.records import TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.sessions.token_room import check_messages
+from gateway.store.conditions import DENIED
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.access import approvals, members
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from gateway.store.repositories.states import DENIED
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from gateway.sessions.console_binding import LOCAL
 from gateway.sessions.lane_feed import lane_events
 from gateway.sessions.session_feed import route_of_session
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.execution import answers
+from gateway.store.repositories.execution import turns
 
 _MAX_SUMMARY_CHARS = 200
 
@@ -112,7 +112,7 @@ async def _agent_option(ctx: ServiceContext, name: str | None) -> Mapping[str, A
 async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
     """Return the outcome of the message that was sent with this `event_id`."""
     for channel in (CONSOLE, API):
-        outcome = await ctx.database.transact(answers.find_outcome, channel, LOCAL, event_id)
+        outcome = await ctx.database.transact(turns.find_outcome, channel, LOCAL, event_id)
         if outcome.state != "unknown":
             break
     return outcome

@@ -28,7 +28,7 @@ from gateway.sessions import console_binding, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.session_feed import route_of_session, session_events
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import choices, session_folders
+from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.conversations import sessions as stored_sessions
 
 
@@ -138,7 +138,7 @@ async def list_sessions(
     ctx: ServiceContext, limit: int = 50, folder: str | None = None
 ) -> Sequence[SessionInfo]:
     """List sessions, the last used first; with `folder` (its real path) those that worked there."""
-    return await ctx.database.transact(session_folders.list_sessions, limit, folder)
+    return await ctx.database.transact(sessions.recent_with_folders, limit, folder)
 
 
 @call(scope="read")

@@ -55,7 +55,7 @@ def _proxy(text: str) -> str:
 
 
 def _file_address(text: str) -> str:
-    from gateway.core.addresses.files import parse_file_address
+    from gateway.core.addresses import parse_file_address
 
     try:
         parse_file_address(text)

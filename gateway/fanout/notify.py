@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.core.addresses.postgres import (
+from gateway.core.addresses import (
     SERVER_TIMEOUTS,
     TIMEOUTS,
     application_name,

@@ -25,7 +25,8 @@ from gateway.delivery.user_language import UserLanguages
 from gateway.media.storage import InboxPaths, delete_expired_daily
 from gateway.store.errors import SealBroken, StoreError
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.delivery import pending_media, unreadable_messages
+from gateway.store.repositories import codecs
+from gateway.store.repositories.delivery import pending_media
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.delivery.pending_media import PendingMessage
 
@@ -175,7 +176,7 @@ class MediaDownloader:
                     self._wake(lane)
         except SealBroken:
             # Messages behind a row that cannot be read must not wait for it.
-            if lane := await self._transact(unreadable_messages.bury, seq):
+            if lane := await self._transact(codecs.bury, seq):
                 self._wake(lane)
         finally:
             self._busy_numbers.discard(seq)

@@ -13,7 +13,7 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig, resolve_model
 from gateway.config import Settings
 from gateway.store.port import Store
-from gateway.store.repositories.conversations import embeddings
+from gateway.store.repositories.conversations import search
 
 if TYPE_CHECKING:
     from agent.providers.embeddings import Vector
@@ -58,12 +58,14 @@ class StoredSimilarity:
             return hashlib.sha256((place + text).encode(errors="replace")).digest()
 
         texts_by_digest = {digest_of(text): text for text in (query, *texts)}
-        vectors = await self._database.transact(embeddings.load, list(texts_by_digest), time.time())
+        vectors = await self._database.transact(
+            search.load_embeddings, list(texts_by_digest), time.time()
+        )
         missing = [digest for digest in texts_by_digest if digest not in vectors][:NEW_TEXTS]
         if missing:
             fresh = await _embed(config, [texts_by_digest[digest] for digest in missing])
             new = {one: vector.tobytes() for one, vector in zip(missing, fresh, strict=True)}
-            await self._database.transact(embeddings.save, new, time.time())
+            await self._database.transact(search.save_embeddings, new, time.time())
             vectors |= new
         digests = list(map(digest_of, texts))
         return await asyncio.to_thread(_cosines, vectors, digest_of(query), digests)

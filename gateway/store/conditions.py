@@ -1,4 +1,4 @@
-"""Conditions on a column for both SQLite and PostgreSQL: a prefix, a list of values."""
+"""SQL conditions for SQLite and PostgreSQL: prefixes, lists of values, states of rows."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,19 @@ from collections.abc import Sequence
 # An index serves this only where texts are ordered by code point, as in SQLite (`COLLATE "C"`
 # elsewhere).
 _LAST_LETTER = chr(0x10FFFF)
+# Reason for the tombstone of a stranger's message.
+DENIED = "not on the allow-list"
+
+# A row of the inbox that no turn has taken.
+WAITING = "turn_id IS NULL AND dead_reason IS NULL"
+
+# A turn that has not ended.
+LIVE = "state IN ('running', 'waiting')"
+
+# The index of live turns is used only for queries with its exact condition.
+RUNNING = f"({LIVE} AND state = 'running')"
+
+AWAITING = f"({LIVE} AND state = 'waiting')"
 
 
 def beginning(prefix: str) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from gateway.store.sqlite.rekey import discard_copies
 from gateway.store.sqlite.whole import WholeSqlite
 
 if TYPE_CHECKING:
+    from gateway.store.postgres.lease import ServerWatch
     from gateway.store.postgres.whole import WholePostgres
     from gateway.store.postgres.worker_store import PostgresWorkerStore
-    from gateway.store.server_watch import ServerWatch
 
 _SQLITE = "sqlite:///"
 

@@ -11,7 +11,7 @@ from agent.types import Message
 from gateway.core.messages import InboundMessage
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.conversations import memory_snapshots, sessions
+from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.windows import SessionWindow
@@ -95,7 +95,7 @@ class TurnStore:
             if renews_bits:
                 sessions.renew_bits(tx, claim.session)
             if memory is not None:
-                memory_snapshots.save(tx, claim.session, str(draft.audience.memory), memory)
+                sessions.save_memory(tx, claim.session, str(draft.audience.memory), memory)
 
         if is_changed or renews_bits or memory is not None or not draft.taint <= self._taint:
             await self._stores.database.transact(store)

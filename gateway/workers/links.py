@@ -7,7 +7,7 @@ from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.fanout.base import Fanout
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.execution import suspects
+from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import OWNER, ClaimScope
 from gateway.workers.hints import (
     EventsHint,
@@ -100,7 +100,7 @@ class WorkerLink:
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         # Turns that may have killed a process; `WorkerLoop` looks for other work.
-        return [lane for group in suspects.suspect_groups(tx) for lane in group]
+        return [lane for group in claims.suspect_groups(tx) for lane in group]
 
     def pass_on_mail(self, lane: str) -> None:
         self.tell(MailHint(lane))

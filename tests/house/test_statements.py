@@ -15,8 +15,7 @@ from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.user_data import erasure
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.search_index import MATCHES
-from gateway.store.sqlite.transaction import SqliteTransaction
+from gateway.store.sqlite.transaction import MATCHES, SqliteTransaction
 from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
 from tests.house.tree import ROOT, parse, python_files, statements
 
@@ -66,7 +65,7 @@ MAY_SCAN = {
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
     f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
-    f"{_SQL}/conversations/session_folders.py:list_sessions": "the newest, along their index",
+    f"{_SQL}/conversations/sessions.py:recent_with_folders": "the newest, along their index",
     f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
     f"{_SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",

@@ -30,7 +30,7 @@ from gateway.store.cipher import cipher_of
 from gateway.store.files.file_store import SharedFiles
 from gateway.store.files.opening import open_shared_files
 from gateway.store.opening import whole_postgres
-from gateway.store.sqlite.file_check import check_file
+from gateway.store.sqlite.migrator import check_file
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _COLOURS = {"ok": "\x1b[32m", "warn": "\x1b[33m", "fail": "\x1b[1;31m"}

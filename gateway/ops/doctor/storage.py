@@ -62,7 +62,7 @@ def _private(name: str, paths: Sequence[Path]) -> Check | None:
 def check_database(path: Path, check_file: Callable[[Path], tuple[str, int | None]]) -> Check:
     """Check that the database is intact and has a schema that this Kore supports.
 
-    `check_file` is the function of `gateway.store.sqlite.file_check`. A database that is locked by
+    `check_file` is the function of `gateway.store.sqlite.migrator`. A database that is locked by
     a running Kore is not checked.
     """
     if not path.exists():

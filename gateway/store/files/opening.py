@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agent.errors import ConfigError
-from gateway.core.addresses.files import parse_file_address
+from gateway.core.addresses import parse_file_address
 from gateway.store.cipher import Cipher
 from gateway.store.errors import catalogue_text
 from gateway.store.files.file_store import SharedFiles

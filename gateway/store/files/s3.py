@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.records import frozen
-from gateway.core.addresses.files import BucketAddress
+from gateway.core.addresses import BucketAddress
 from gateway.store.errors import catalogue_text
 from gateway.store.files.port import (
     UNREACHABLE,

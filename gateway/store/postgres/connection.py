@@ -9,7 +9,7 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.types.numeric import Int8Dumper
 
-from gateway.core.addresses.postgres import (
+from gateway.core.addresses import (
     SERVER_TIMEOUTS,
     TIMEOUTS,
     application_name,

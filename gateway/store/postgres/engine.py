@@ -23,7 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from gateway.core.addresses.postgres import public_address
+from gateway.core.addresses import public_address
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
@@ -40,12 +40,11 @@ from gateway.store.postgres.commit_mark import CommitMark
 from gateway.store.postgres.conflict_limiter import ConflictLimiter
 from gateway.store.postgres.connection import LONGEST_IDLE_S, connect, first_connection
 from gateway.store.postgres.errors import RERUN, code_of, is_lost, mapped, run_alone
-from gateway.store.postgres.lease import Fence, LeaseKeeper, begin
+from gateway.store.postgres.lease import Fence, LeaseKeeper, ServerWatch, begin
 from gateway.store.postgres.migrator import table_names, upgrade
 from gateway.store.postgres.transaction import PostgresTransaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
-from gateway.store.server_watch import ServerWatch
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,6 +7,7 @@ of two transactions that read what the other writes.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,8 +16,10 @@ import psycopg
 from gateway.store.errors import StoreError, StoreTakenOver
 from gateway.store.port import Row
 from gateway.store.postgres.errors import is_lost
-from gateway.store.server_watch import boot_clock
 
+# Share of a lease; an owner sends heartbeats more often than that.
+_PAUSE_SHARE = 0.4
+_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 log = logging.getLogger(__name__)
 
 BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE"
@@ -24,6 +27,34 @@ BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE"
 NOW = "extract(epoch FROM clock_timestamp())"
 # Heartbeats per lease.
 _BEATS = 5
+
+
+class ServerWatch:
+    """Record of the server's answers; call `note` for each.
+
+    No owner can renew its lease while the server is away, so only a process that has seen the
+    server answer for a whole lease knows that the owner is silent.
+    """
+
+    def __init__(self, lease_s: float, clock: Callable[[], float] | None = None) -> None:
+        self._lease_s, self._clock = lease_s, clock or boot_clock
+        self._since = self._last_at = 0.0
+
+    def note(self) -> None:
+        now = self._clock()
+        if now - self._last_at > self._lease_s * _PAUSE_SHARE:
+            self._since = now
+        self._last_at = now
+
+    @property
+    def covers_lease(self) -> bool:
+        """True if the server has answered for a whole lease, without a long pause."""
+        return self._last_at - self._since >= self._lease_s
+
+
+def boot_clock() -> float:
+    """Return seconds that also pass while a process or its machine is stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
 def _nothing(connection: "psycopg.Connection[Row]") -> object:

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 import psycopg
 
-from gateway.core.addresses.postgres import application_name, own_name
+from gateway.core.addresses import application_name, own_name
 from gateway.store.errors import StoreInUse
 from gateway.store.port import Row
 from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.errors import code_of
-from gateway.store.postgres.lease import BEGIN, NOW, Fence
-from gateway.store.server_watch import ServerWatch
+from gateway.store.postgres.lease import BEGIN, NOW, Fence, ServerWatch
 
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265

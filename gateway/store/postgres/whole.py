@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from gateway.core.addresses.postgres import public_address
+from gateway.core.addresses import public_address
 from gateway.store.cipher import SEALED, Cipher, Sealed
 from gateway.store.copying import ENGINE_TABLES, TableColumns, Tables
 from gateway.store.errors import StoreError

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.serialization import dumps
-from gateway.core.addresses.postgres import own_name, public_address
+from gateway.core.addresses import own_name, public_address
 from gateway.store.cipher import Cipher
 from gateway.store.postgres import commit_mark, worker_table
 from gateway.store.postgres.connection import first_connection

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from gateway.core.addresses.postgres import application_name
+from gateway.core.addresses import application_name
 from gateway.core.records import WorkerInfo
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres import commit_mark

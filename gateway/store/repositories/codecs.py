@@ -1,7 +1,11 @@
-"""Codecs for messages in rows: JSON, which the store seals for its place if it has a key."""
+"""Codecs for messages in rows: JSON, which the store seals for its place if it has a key.
+
+Readers of the inbox skip rows that were changed outside of Kore. The transaction reports such a row
+to the log and the audit log, once and without its content.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +21,7 @@ from gateway.core.messages import (
     OutboundPart,
 )
 from gateway.store.errors import SealBroken
-from gateway.store.port import Transaction
+from gateway.store.port import Row, Transaction
 
 # Columns of a message in a conversation, a message in the inbox, and a part of the outbox, for the
 # functions below.
@@ -34,6 +38,8 @@ QUESTION_PLACE = (
 )
 # Payload of a message after its contents were deleted.
 NO_PAYLOAD = "{}"
+# Reason for giving up a message of the inbox.
+_CHANGED = "changed outside of Kore"
 
 
 def message_from_row(tx: Transaction, session: str, n: int, content: str) -> Message:
@@ -68,6 +74,34 @@ def put_payload(tx: Transaction, seq: int, payload: str) -> None:
     )
     sealed = payload_of(tx, place, payload)
     tx.run("UPDATE inbox SET payload = ? WHERE seq = ?", (sealed, seq))
+
+
+def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, InboundMessage]]:
+    """Yield the unchanged messages in rows of `seq` and `PAYLOAD`, each with its number."""
+    for seq, *columns in rows:
+        try:
+            message = inbound_from_row(tx, *columns)
+        except SealBroken:
+            continue
+        yield seq, message
+
+
+def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, InboundMessage]]:
+    """Return the `readable` messages and give up the others.
+
+    Messages behind a changed one are then answered.
+    """
+    rows = list(rows)
+    messages = list(readable(tx, rows))
+    for seq in {row[0] for row in rows} - {seq for seq, _ in messages}:
+        bury(tx, seq)
+    return messages
+
+
+def bury(tx: Transaction, seq: int) -> str | None:
+    """Give up a message that cannot be read; returns its lane."""
+    row = tx.first("UPDATE inbox SET dead_reason = ? WHERE seq = ? RETURNING lane", (_CHANGED, seq))
+    return row[0] if row else None
 
 
 def part_from_row(tx: Transaction, row: Mapping[str, Any]) -> OutboundPart:

@@ -7,11 +7,10 @@ from typing import Any, Literal
 from agent.records import frozen
 from agent.types import Taint
 from gateway.core.messages import InboundMessage, Route
-from gateway.store.conditions import beginning, one_of
+from gateway.store.conditions import LIVE, WAITING, beginning, one_of
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.states import LIVE, WAITING
 
 Kind = Literal["reminder", "prompt", "heartbeat"]
 CatchUp = Literal["skip", "once", "all"]

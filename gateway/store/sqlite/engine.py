@@ -19,11 +19,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.core.completion import run_to_completion
 from gateway.store.cipher import Cipher
-from gateway.store.errors import RESTORE, StoreBusy, StoreClosed, StoreCorrupt, StoreError
+from gateway.store.errors import (
+    RESTORE,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    catalogue_text,
+)
 from gateway.store.port import Transaction
 from gateway.store.repositories import active_channels
 from gateway.store.sealing import BrokenSeal, check_key, mark_sealed, report_broken
-from gateway.store.sqlite.errors import mapped
 from gateway.store.sqlite.migrator import copies, require_supported, upgrade
 from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
@@ -43,6 +49,9 @@ _PRAGMAS = (
     "PRAGMA trusted_schema=OFF",
     "PRAGMA cache_size=-2000",
 )
+# Low byte of SQLite's codes; the other bytes give details (https://sqlite.org/rescode.html).
+_LATER = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR)
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @dataclass(slots=True)
@@ -217,7 +226,7 @@ class SqliteStore:
         job.outcome = job.work(transaction)
 
     def _mapped(self, error: sqlite3.Error) -> StoreError:
-        store_error = mapped(error, self.file)
+        store_error = mapped_error(error, self.file)
         if isinstance(store_error, StoreCorrupt):
             self.damage = store_error
         return store_error
@@ -341,3 +350,18 @@ def _prepare(
     mark_sealed(tx, cipher)
     connection.execute("COMMIT")
     active_channels.install(tx)
+
+
+def mapped_error(error: sqlite3.Error, file: Path | None = None) -> StoreError:
+    """Return the store's error for one of SQLite's, about the database in `file`."""
+    text = str(error)
+    # Errors that Python's module raises itself have no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreBusy(
+            "the disk is full: nothing more can be stored", hint="Free some disk space."
+        )
+    if code in _BROKEN:
+        return StoreCorrupt(file, text)
+    kind = StoreBusy if code in _LATER else StoreError
+    return kind(catalogue_text("the database returned an error: {reason}"), reason=text)

@@ -1,4 +1,4 @@
-"""Creation and upgrade of SQLite databases, with a copy of the file before an upgrade.
+"""Creation, upgrade and check of SQLite databases, with a copy of the file before an upgrade.
 
 Creating a database is one transaction, and so is each migration together with its number: a kill at
 any moment leaves the database as before or after it.
@@ -10,8 +10,9 @@ import time
 from collections.abc import Collection
 from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import quote
 
-from gateway.store.errors import StoreError, catalogue_text
+from gateway.store.errors import StoreBusy, StoreError, catalogue_text
 from gateway.store.schema import Schema, foreign
 
 SCHEMA = Schema(Path(__file__).parent)
@@ -123,3 +124,24 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_file(path: Path) -> tuple[str, int | None]:
+    """Return "ok" or the damage of a database file, and the number of its schema.
+
+    The file is opened for reading only. Raises `StoreBusy` when another program has locked it, and
+    `StoreError` when this Kore cannot open its schema.
+    """
+    try:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
+        ) as database:
+            (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if verdict == "ok":
+                require_supported(database, path)
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise StoreBusy("the database {path} is in use by another program", path=path) from exc
+        return str(exc), None
+    return str(verdict), int(version)

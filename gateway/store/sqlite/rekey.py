@@ -10,8 +10,7 @@ from gateway.store.cipher import SEALED, Cipher
 from gateway.store.errors import StoreError
 from gateway.store.repositories.conversations import search
 from gateway.store.sealing import key_mark, mark_sealed, resealed
-from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.errors import mapped
+from gateway.store.sqlite.engine import connect, mapped_error
 from gateway.store.sqlite.migrator import copies
 from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 
@@ -22,7 +21,7 @@ def is_sealed(path: Path) -> bool:
         with closing(sqlite3.connect(path, timeout=1)) as connection:
             return key_mark(SqliteTransaction(connection), table_names(connection)) is not None
     except sqlite3.Error as exc:
-        raise mapped(exc) from exc
+        raise mapped_error(exc) from exc
 
 
 def rekey(
@@ -57,7 +56,7 @@ def rekey(
         os.replace(fresh, path)
         _sync(path.parent)
     except sqlite3.Error as exc:
-        raise mapped(exc) from exc
+        raise mapped_error(exc) from exc
     finally:
         discard_copies(path)
     return count

@@ -1,12 +1,62 @@
-"""Transaction on the SQLite connection."""
+"""Transaction on the SQLite connection, with its full-text index.
 
+The index is the FTS5 table `words`, which stores no text.
+"""
+
+import re
 import sqlite3
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 from gateway.store.cipher import Cipher
 from gateway.store.port import Args, Row
 from gateway.store.sealing import SealingTransaction
-from gateway.store.sqlite.search_index import SqliteSearchIndex
+
+# Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their characters are
+# entered separately, and found as phrases.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+MATCHES = "SELECT rowid AS id FROM words WHERE words MATCH ?"
+
+
+class SqliteSearchIndex:
+    """Implements `gateway.store.port.SearchIndex`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def add(self, texts: Iterable[tuple[int, str]]) -> None:
+        self._connection.executemany(
+            "INSERT INTO words (rowid, text) VALUES (?, ?)",
+            [(number, _spaced(text)) for number, text in texts],
+        )
+
+    def remove(self, texts: Iterable[tuple[int, str]]) -> None:
+        self._connection.executemany(
+            "INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)",
+            [(number, _spaced(text)) for number, text in texts],
+        )
+
+    def clear(self) -> None:
+        self._connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+
+    def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
+        query = " ".join(map(_phrase, phrases))
+        return MATCHES, (query,)
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+def _phrase(phrase: str) -> str:
+    """Return a phrase in FTS5 syntax; its last word may be a prefix."""
+    spaced = _spaced(phrase).strip()
+    open_ended = not _UNSPACED.match(spaced[-1])
+    return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
 
 
 class SqliteTransaction(SealingTransaction):

@@ -8,8 +8,7 @@ from pathlib import Path
 from gateway.store.cipher import Cipher
 from gateway.store.copying import ENGINE_TABLES, TableColumns, Tables
 from gateway.store.port import Transaction
-from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.errors import mapped
+from gateway.store.sqlite.engine import connect, mapped_error
 from gateway.store.sqlite.transaction import SqliteTransaction
 
 _TABLES = (
@@ -37,7 +36,7 @@ class WholeSqlite:
                 yield SqliteTransaction(connection, cipher)
                 connection.execute("COMMIT")
         except sqlite3.Error as exc:
-            raise mapped(exc, self.path) from exc
+            raise mapped_error(exc, self.path) from exc
 
     def tables(self, tx: Transaction) -> Tables:
         columns, keys = dict[str, list[str]](), dict[str, list[str]]()

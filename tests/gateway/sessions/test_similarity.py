@@ -19,7 +19,7 @@ from gateway.core.messages import Sender
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.similarity import NEW_TEXTS, UNKNOWN, StoredSimilarity
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import embeddings, search
+from gateway.store.repositories.conversations import search
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.model import ModelServer
@@ -159,15 +159,15 @@ async def test_without_the_model_words_decide(
 async def test_the_oldest_vectors_make_room(
     database: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embeddings, "MOST", 3)
+    monkeypatch.setattr(search, "MAX_EMBEDDINGS", 3)
 
     def store(tx: Transaction) -> set[bytes]:
         for n in range(3):
-            embeddings.save(tx, {bytes([n]): b"v"}, float(n))
+            search.save_embeddings(tx, {bytes([n]): b"v"}, float(n))
         # Used a day later, the first entry is no longer the oldest.
-        embeddings.load(tx, [bytes([0])], 90_000.0)
-        embeddings.save(tx, {bytes([3]): b"v"}, 90_001.0)
-        return set(embeddings.load(tx, [bytes([n]) for n in range(4)], 90_002.0))
+        search.load_embeddings(tx, [bytes([0])], 90_000.0)
+        search.save_embeddings(tx, {bytes([3]): b"v"}, 90_001.0)
+        return set(search.load_embeddings(tx, [bytes([n]) for n in range(4)], 90_002.0))
 
     assert await database.transact(store) == {b"\0", b"\2", b"\3"}
 

@@ -29,6 +29,7 @@ from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, OutboundPart, Route, Sender
+from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.access.approvals import ApprovalKey
@@ -44,7 +45,6 @@ from gateway.store.repositories.execution.claims import (
     TurnClaim,
 )
 from gateway.store.repositories.execution.turns import FinishedTurn
-from gateway.store.repositories.states import LIVE
 from tests import postgres_server
 from tests.gateway.store.transactions import open_transaction
 

@@ -19,6 +19,7 @@ from gateway.core.approval import (
     audit_text_for_server,
 )
 from gateway.core.messages import Route
+from gateway.store.conditions import AWAITING
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
@@ -26,7 +27,6 @@ from gateway.store.repositories.access import grants
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.store.repositories.codecs import QUESTION, QUESTION_PLACE
-from gateway.store.repositories.states import AWAITING
 
 _CODEC = RecordCodec()
 _ROUTE = ("channel", "account", "chat", "thread")

@@ -5,9 +5,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent.records import frozen
+from gateway.store.conditions import DENIED, WAITING
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories.states import DENIED, WAITING
 
 DENIED_KEPT = 1_000
 _MEMBER, _PAIRING = "member.name", "pairing.name"

@@ -1,12 +1,13 @@
 """Search for messages by their words, in an index that is updated with each stored message.
 
-The index covers texts of people and the model. A database with sealed texts has none.
+The index covers texts of people and the model. A database with sealed texts has none. Embeddings of
+texts are cached, so that each is requested only once.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from agent.records import frozen
@@ -15,7 +16,7 @@ from gateway.core.records import SearchHit
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import embeddings, session_marks
+from gateway.store.repositories.conversations import session_marks
 from gateway.store.repositories.preferences import get_state
 
 _TERM = re.compile(r'"([^"]*)"|(\S+)')
@@ -32,6 +33,8 @@ CHUNK = 500
 _NEIGHBOURS = 200
 # Number of sessions that are searched for the newest messages.
 _NEWEST_SESSIONS = 200
+# About 120 MB of vectors with 1,536 numbers.
+MAX_EMBEDDINGS = 20_000
 
 
 @frozen
@@ -92,7 +95,7 @@ def forget_all(tx: Transaction) -> None:
     tx.search.clear()
     tx.run("DELETE FROM search_entry")
     tx.run("DELETE FROM meta WHERE name = 'search'")
-    embeddings.forget_all(tx)
+    forget_embeddings(tx)
 
 
 def enter_older(tx: Transaction) -> bool:
@@ -289,3 +292,38 @@ def _snippet(
 def _plain(text: str) -> str:
     """Replace each character by its base character, as in the index; the length stays the same."""
     return "".join(unicodedata.normalize("NFKD", letter)[0] for letter in text)
+
+
+def load_embeddings(tx: Transaction, digests: Sequence[bytes], now: float) -> dict[bytes, bytes]:
+    """Return the cached vectors and mark them as used."""
+    vectors: dict[bytes, bytes] = {}
+    for digest in digests:
+        row = tx.first("SELECT vector FROM embedding WHERE digest = ?", (digest,))
+        if row is not None:
+            vectors[digest] = row[0]
+    # Updating once a day is enough.
+    tx.many(
+        "UPDATE embedding SET used_at = ? WHERE digest = ? AND used_at < ?",
+        [(now, digest, now - 86_400) for digest in vectors],
+    )
+    return vectors
+
+
+def save_embeddings(tx: Transaction, vectors: Mapping[bytes, bytes], now: float) -> None:
+    """Store vectors, and delete the least recently used ones over the limit."""
+    tx.many(
+        "INSERT INTO embedding (digest, vector, used_at) VALUES (?, ?, ?)"
+        " ON CONFLICT (digest) DO UPDATE SET vector = excluded.vector, used_at = excluded.used_at",
+        [(digest, vector, now) for digest, vector in vectors.items()],
+    )
+    (count,) = tx.one("SELECT count(*) FROM embedding")
+    if count > MAX_EMBEDDINGS:
+        tx.run(
+            "DELETE FROM embedding WHERE digest IN"
+            " (SELECT digest FROM embedding ORDER BY used_at, digest LIMIT ?)",
+            (count - MAX_EMBEDDINGS,),
+        )
+
+
+def forget_embeddings(tx: Transaction) -> None:
+    tx.run("DELETE FROM embedding")

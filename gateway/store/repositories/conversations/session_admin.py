@@ -7,16 +7,11 @@ from typing import Literal
 
 from agent.records import frozen
 from gateway.core.records import Excerpt, SessionPreview
+from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import (
-    choices,
-    session_marks,
-    session_names,
-    sessions,
-)
+from gateway.store.repositories.conversations import choices, session_marks, sessions
 from gateway.store.repositories.conversations.session_marks import SessionMarks
-from gateway.store.repositories.states import LIVE
 
 Status = Literal["open", "paused", "closed"]
 NAME_CHARS = 200
@@ -59,7 +54,7 @@ def fork(
         " id = ?)"
         " WHERE id = ?",
         (
-            session_names.sealed(tx, fork, _name_of_copy(tx, session, owner.principal)),
+            sessions.sealed_name(tx, fork, _name_of_copy(tx, session, owner.principal)),
             *(last, last, last, last, last, owner.home, session, fork),
         ),
     )
@@ -130,19 +125,19 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     if len(stem) > _STEM_CHARS:
         stem = f"{stem[: _STEM_CHARS - 1]}…"
     rows = tx.all("SELECT id, name FROM session WHERE principal = ?", (principal,))
-    taken = {session_names.opened(tx, id_, name) for id_, name in rows}
+    taken = {sessions.opened_name(tx, id_, name) for id_, name in rows}
     return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
 
 
 def rename(tx: Transaction, session: str, line: str) -> None:
     """Set the name of a session, at most `NAME_CHARS` long; '' restores its automatic name."""
-    session_names.put(tx, session, line)
+    sessions.put_name(tx, session, line)
 
 
 def name_of(tx: Transaction, session: str) -> str:
     """Return the full name that was chosen for the session; '' without one."""
     (name,) = tx.one("SELECT name FROM session WHERE id = ?", (session,))
-    return session_names.opened(tx, session, name)
+    return sessions.opened_name(tx, session, name)
 
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:

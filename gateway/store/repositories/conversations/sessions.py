@@ -1,26 +1,43 @@
-"""Repository for sessions: append-only messages, and the session that each lane is in."""
+"""Repository for sessions: their messages, names, folders, and the session of each lane."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import get_args
+from typing import Any, get_args
 
+from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.security.taint.taint import BOTH
-from agent.types import Message, Taint
-from gateway.core.messages import ONCE
+from agent.types import Message, Taint, Text
+from gateway.core.messages import CONSOLE, ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState
 from gateway.store.conditions import beginning
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
-from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
-from gateway.store.repositories.conversations import choices, search, session_marks, session_names
+from gateway.store.repositories.codecs import (
+    CONTENT,
+    PAYLOAD,
+    content_of,
+    message_from_row,
+    payload_from_row,
+)
+from gateway.store.repositories.conversations import choices, search, session_marks
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.conversations.search import Scope
 
 # Number of sessions read to find the last one whose owner is known.
 _LAST_ROWS = 5
+_NAME = "session.name"
+_TITLE_CHARS = 50
+# Number of characters that make a title, and of messages that are read for it at a time.
+_TITLE_FROM_CHARS = 200
+_TITLE_ROWS = 5
+# Number of the newest sessions that are searched for sessions of one folder.
+_MAX_SEARCHED_SESSIONS = 1_000
+_MAX_FOLDER_MESSAGES = 20
+_PAYLOAD = ", ".join(f"i.{column}" for column in PAYLOAD.split(", "))
 
 
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
@@ -36,7 +53,7 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
     tx.run(
         "INSERT INTO session (id, principal, home_lane, created_at, last_active_at, name, taint)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (session, principal, lane or "", now, now, session_names.sealed(tx, session, ""), taint),
+        (session, principal, lane or "", now, now, sealed_name(tx, session, ""), taint),
     )
     if lane is not None:
         bind(tx, lane, session)
@@ -361,7 +378,7 @@ def recent(
             continue
         marks = BOTH if marks is None else marks
         state = _state(status, running=bool(running))
-        title = session_names.title(tx, id_, name)
+        title = title_of(tx, id_, name)
         infos.append(
             SessionInfo(
                 *(id_, title, state, lane, principal, count, created_at, used_at),
@@ -381,3 +398,102 @@ def _state(status: str, *, running: bool) -> SessionState:
 def numbers_of(tx: Transaction, turn: int) -> list[int]:
     """Return the numbers of the messages that a turn has stored."""
     return [n for (n,) in tx.all("SELECT n FROM message WHERE turn_id = ?", (turn,))]
+
+
+def load_memory(tx: Transaction, session: str) -> MemorySnapshot | None:
+    """Return the snapshot; None without one, or if it was changed outside of Kore."""
+    (sealed,) = tx.one("SELECT memory FROM session WHERE id = ?", (session,))
+    if sealed is None:
+        return None
+    try:
+        stored = json.loads(tx.unseal(sealed, "session.memory", session))
+    except SealBroken:
+        return None
+    return MemorySnapshot(str(stored["file"]), str(stored["text"]))
+
+
+def save_memory(tx: Transaction, session: str, file: str, text: str) -> None:
+    """Store the snapshot of a session, replacing one of another memory file."""
+    data = json.dumps({"file": file, "text": text}, ensure_ascii=False)
+    tx.run(
+        "UPDATE session SET memory = ? WHERE id = ?",
+        (tx.seal(data, "session.memory", session), session),
+    )
+
+
+def sealed_name(tx: Transaction, session: str, name: str) -> str | None:
+    """Return the column `name` of a row."""
+    return tx.seal(name, _NAME, session)
+
+
+def put_name(tx: Transaction, session: str, name: str) -> None:
+    """Set the name of a session; '' means none."""
+    tx.run("UPDATE session SET name = ? WHERE id = ?", (sealed_name(tx, session, name), session))
+
+
+def opened_name(tx: Transaction, session: str, name: str) -> str:
+    """Return the name in this column of a row; '' for none, or if Kore did not write it."""
+    try:
+        return str(tx.unseal(name, _NAME, session))
+    except SealBroken:
+        return ""
+
+
+def title_of(tx: Transaction, session: str, name: str) -> str:
+    """Return the name, or the first words, as one short line."""
+    line = " ".join((opened_name(tx, session, name) or _first_words(tx, session)).split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+def _first_words(tx: Transaction, session: str) -> str:
+    """Return the beginning of a person's first message that begins with text; '' without one."""
+    after = 0
+    query = f"SELECT {CONTENT} FROM message WHERE session = ? AND role = 'user' AND n > ?"
+    while rows := tx.all(f"{query} ORDER BY n LIMIT {_TITLE_ROWS}", (session, after)):
+        for row in rows:
+            if words := _opening_words(tx, row):
+                return words
+        after = rows[-1][1]
+    return ""
+
+
+def _opening_words(tx: Transaction, row: Row) -> str:
+    """Return the beginning of a message; '' if it does not begin with text or was changed."""
+    try:
+        message = message_from_row(tx, *row)
+    except SealBroken:
+        return ""
+    # A turn that joins several messages begins with an empty text.
+    is_said = bool(message.content) and isinstance(message.content[0], Text)
+    return message.text[:_TITLE_FROM_CHARS] if is_said else ""
+
+
+def recent_with_folders(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
+    """Return the most recent sessions with their folders; `folder` selects sessions by folder."""
+    if folder is None:
+        return [replace(info, folder=folder_of(tx, info.id)) for info in recent(tx, limit)]
+    rows = tx.all(
+        "SELECT id FROM session WHERE substr(principal, 1, 6) <> 'agent:'"
+        " ORDER BY last_active_at DESC, id DESC LIMIT ?",
+        (_MAX_SEARCHED_SESSIONS,),
+    )
+    ids = (id_ for (id_,) in rows if folder_of(tx, id_) == folder)
+    infos = (info for id_ in ids for info in recent(tx, 1, session=id_))
+    return [replace(info, folder=folder) for info, _ in zip(infos, range(limit), strict=False)]
+
+
+def folder_of(tx: Transaction, session: str) -> str:
+    """Return the folder of the newest recent message from a terminal or an editor; '' without."""
+    rows = tx.all(
+        f"SELECT {_PAYLOAD} FROM turn t JOIN inbox i"
+        " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",
+        (session, _MAX_FOLDER_MESSAGES),
+    )
+    for channel, *rest in rows:
+        if channel != CONSOLE:
+            continue
+        message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
+        folder = message["options"].get("cwd")
+        if isinstance(folder, str):
+            return folder
+    return ""

@@ -12,13 +12,7 @@ from gateway.core import transcript
 from gateway.core.transcript import Transcript
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import (
-    choices,
-    session_admin,
-    session_marks,
-    session_names,
-    sessions,
-)
+from gateway.store.repositories.conversations import choices, session_admin, session_marks, sessions
 from gateway.store.repositories.conversations.session_admin import SessionOwner
 from gateway.store.repositories.conversations.session_marks import SessionMarks
 
@@ -127,7 +121,7 @@ def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float)
     if taken is not None:
         return session
     tx.run("UPDATE session SET id = ? WHERE id = ?", (requested_id, session))
-    session_names.put(tx, requested_id, "")
+    sessions.put_name(tx, requested_id, "")
     session_marks.put(tx, requested_id, SessionMarks(owner.principal, None, NOTHING))
     return requested_id
 

@@ -9,9 +9,8 @@ from gateway.core.messages import InboundMessage, Route
 from gateway.store.conditions import beginning
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
-from gateway.store.repositories.codecs import PAYLOAD
-from gateway.store.repositories.delivery.ended_parts import forget_codes
-from gateway.store.repositories.delivery.unreadable_messages import readable
+from gateway.store.repositories.codecs import PAYLOAD, readable
+from gateway.store.repositories.delivery.outbox import forget_codes
 
 _KEY = "channel = ? AND account = ? AND chat = ?"
 

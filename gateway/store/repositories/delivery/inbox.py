@@ -9,13 +9,18 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.types import Taint
 from gateway.core.channel_events import MembershipChange
 from gateway.core.messages import InboundMessage
+from gateway.store.conditions import LIVE, RUNNING, WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
-from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, payload_of
+from gateway.store.repositories.codecs import (
+    PAYLOAD,
+    bury_changed,
+    inbound_from_row,
+    payload_of,
+    readable,
+)
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, pending_media
-from gateway.store.repositories.delivery.unreadable_messages import bury_changed, readable
-from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # Kinds of messages that a chat sends; Kore creates the others.
 _OF_PEOPLE = ("message", "button")

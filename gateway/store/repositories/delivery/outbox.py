@@ -1,6 +1,7 @@
 """Repository for outgoing messages: a row for each part of a reply, sent in order on its route."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from math import inf
 from typing import Any
@@ -11,11 +12,14 @@ from agent.types import Taint
 from gateway.core.link_defusing import defuse_part, plain_part
 from gateway.core.messages import CONSOLE, OutboundKind, OutboundMessage, OutboundPart, Route
 from gateway.core.token_routes import API
-from gateway.store.port import Transaction
+from gateway.store.errors import SealBroken
+from gateway.store.port import Row, Transaction
 from gateway.store.repositories import codecs
 from gateway.store.repositories.active_channels import run_here
 from gateway.store.repositories.conversations import session_marks
-from gateway.store.repositories.delivery.ended_parts import forget_codes
+
+# Prefix of the delivery ids of messages with a pairing code.
+PAIRING = "pair:"
 
 
 @frozen
@@ -513,3 +517,26 @@ def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
     )
     return [file for row in rows for file in codecs.files_from_row(tx, *row)]
+
+
+def forget_codes(tx: Transaction, ended: Sequence[Row]) -> int:
+    """Empty the pairing messages among the parts that just ended; returns the number of parts.
+
+    `ended` has `seq` and `delivery_id` of each part.
+    """
+    for seq, delivery_id in ended:
+        if delivery_id.startswith(PAIRING):
+            _forget_code(tx, seq)
+    return len(ended)
+
+
+def _forget_code(tx: Transaction, seq: int) -> None:
+    """Empty a part. A broken one stays as it is: a new seal would make it valid."""
+    *place, kind, buttons, body = tx.one(
+        f"SELECT delivery_id, part, {codecs.PART_ROUTE}, kind, buttons, body FROM outbox"
+        " WHERE seq = ?",
+        (seq,),
+    )
+    with suppress(SealBroken):
+        tx.unseal(body, "outbox.body", *place, kind, buttons)
+        codecs.put_part(tx, seq, place, kind, OutboundPart(""))

@@ -10,10 +10,9 @@ from agent.records import frozen
 from gateway.core.messages import InboundMessage, Media
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import run_here
-from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_payload
+from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_payload, readable
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from gateway.store.repositories.delivery.unreadable_messages import readable
 
 # An album is complete when nothing has joined it for this long.
 QUIET_S = 1.0

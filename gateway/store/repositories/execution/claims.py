@@ -2,23 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, replace
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
+from gateway.store.conditions import LIVE, RUNNING, WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.conversations import memory_snapshots, sessions
+from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.choices import QUEUE, StoredChoices
 from gateway.store.repositories.conversations.sessions import SessionRow
 from gateway.store.repositories.delivery import chats, inbox
 from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE
 from gateway.store.repositories.execution import subagent_tasks, windows
-from gateway.store.repositories.execution.suspects import CUTS, SUSPECT_AFTER
-from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 # A turn that ended the process this often without a new step is given up.
 ATTEMPTS = 3
@@ -28,6 +27,10 @@ _STEPS = (
     "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
     " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
 )
+# A turn that was cut off this often without a new step, alone or with others, is a suspect.
+SUSPECT_AFTER = 2
+# Number of interruptions of a turn.
+CUTS = "attempts - 1 + interruptions"
 
 
 @frozen
@@ -258,7 +261,7 @@ def _begin(
         mode=row.mode,
         taint=row.taint,
         bits=row.bits,
-        memory=memory_snapshots.load(tx, session) if row.last else None,
+        memory=sessions.load_memory(tx, session) if row.last else None,
         file_views=sessions.file_views_of(tx, row),
         folder=row.folder,
     )
@@ -462,7 +465,7 @@ def _resume(
         mode=state.mode,
         taint=state.taint,
         bits=state.bits,
-        memory=memory_snapshots.load(tx, session),
+        memory=sessions.load_memory(tx, session),
         file_views=sessions.file_views_of(tx, state),
         folder=state.folder,
     )
@@ -481,3 +484,24 @@ def claim_at_once(
         if is_at_once(message):
             return CommandClaim(seq, message, sessions.bound_session(tx, lane))
     return None
+
+
+def suspect_groups(tx: Transaction) -> list[list[str]]:
+    """Return the lanes of interrupted turns, in groups to continue one after the other.
+
+    The list is empty if no turn is a suspect. Turns with the fewest interruptions come first.
+    Suspects with equally many are halved, so that each further end of the process halves the
+    suspicion.
+    """
+    rows = tx.all(
+        f"SELECT lane, {CUTS} FROM turn WHERE {RUNNING} AND is_suspended = 0"
+        f" AND is_claimed = 0 AND {CUTS} > 0 AND {TURN_RUN_HERE} ORDER BY {CUTS}, id"
+    )
+    if not rows or rows[-1][1] < SUSPECT_AFTER:
+        return []
+    groups: list[list[str]] = []
+    for cuts, equals in groupby(rows, key=lambda row: row[1]):
+        lanes = [lane for lane, _ in equals]
+        half = (len(lanes) + 1) // 2 if cuts >= SUSPECT_AFTER else len(lanes)
+        groups += [group for group in (lanes[:half], lanes[half:]) if group]
+    return groups

@@ -1,9 +1,9 @@
 """Work that no process has claimed, for processes that missed the notification."""
 
 from gateway.core.messages import CONSOLE
+from gateway.store.conditions import LIVE, RUNNING, WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
-from gateway.store.repositories.states import LIVE, RUNNING, WAITING
 
 _FREE = f"SELECT lane FROM turn WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
 # Messages behind a live turn belong to that turn's process, and those in a paused conversation wait

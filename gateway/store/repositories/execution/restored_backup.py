@@ -6,14 +6,13 @@
 from collections.abc import Callable, Sequence
 
 from gateway.core.messages import InboundMessage, OutboundPart
+from gateway.store.conditions import LIVE, WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories import preferences
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.delivery import outbox
-from gateway.store.repositories.delivery.ended_parts import forget_codes
-from gateway.store.repositories.delivery.outbox import UNSENT, OutgoingReply
+from gateway.store.repositories.delivery.outbox import UNSENT, OutgoingReply, forget_codes
 from gateway.store.repositories.execution import subagent_tasks, turns
-from gateway.store.repositories.states import LIVE, WAITING
 
 REASON = "a backup from before its end was restored"
 

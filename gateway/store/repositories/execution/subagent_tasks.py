@@ -10,12 +10,11 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.subagents.definition import SubagentDefinition
 from agent.types import Taint
-from gateway.store.conditions import beginning, none_of
+from gateway.store.conditions import LIVE, RUNNING, beginning, none_of
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.execution import turns
-from gateway.store.repositories.states import LIVE, RUNNING
 
 State = Literal["running", "done", "failed", "stopped"]
 _PLAIN = (

@@ -1,4 +1,4 @@
-"""Repository for turns: steps, results, end, and recovery after a crash."""
+"""Repository for turns: steps, results, end, outcome for readers, and recovery after a crash."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,16 @@ from agent.records import frozen
 from agent.serialization import dumps, images_from_json, part_to_json
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
-from gateway.store.conditions import beginning, none_of
+from gateway.core.records import MessageOutcome
+from gateway.store.conditions import DENIED, WAITING, beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
-from gateway.store.repositories import codecs
+from gateway.store.repositories import codecs, usage
+from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.conversations import session_marks, sessions
 from gateway.store.repositories.delivery import outbox
-from gateway.store.repositories.delivery.ended_parts import forget_codes
-from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.delivery.outbox import OutgoingReply, forget_codes
 from gateway.store.repositories.execution import windows
-from gateway.store.repositories.states import DENIED, WAITING
 
 # Effect of a /stop: it stopped the running turn, or withdrew messages that had not been begun.
 Stopping = Literal["running", "withdrawn"]
@@ -322,3 +322,32 @@ def step_of_call(tx: Transaction, turn: int, call: str) -> int:
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call)
     )
     return int(step)
+
+
+def find_outcome(tx: Transaction, channel: str, account: str, event_id: str) -> MessageOutcome:
+    """Return the state of the turn that took the message in, and the model's text in it."""
+    row = tx.first(
+        "SELECT inbox.dead_reason, turn.id, turn.state,"
+        " coalesce(turn.session, binding.session, '')"
+        " FROM inbox LEFT JOIN turn ON turn.id = inbox.turn_id"
+        " LEFT JOIN binding ON binding.lane = inbox.lane"
+        " WHERE inbox.channel = ? AND inbox.account = ? AND inbox.event_id = ?",
+        (channel, account, event_id),
+    )
+    if row is None:
+        return MessageOutcome("unknown")
+    reason, turn, state, session = row
+    if turn is None and reason is None:
+        return MessageOutcome("waiting", session=session)
+    if turn is None or state == "dead":
+        return MessageOutcome("dropped", reason or "dead", session=session)
+    if state != "done":
+        return MessageOutcome("running", session=session)
+    rows = tx.all(
+        f"SELECT {CONTENT} FROM message WHERE session = ? AND turn_id = ?"
+        " AND role = 'assistant' ORDER BY n",
+        (session, turn),
+    )
+    texts = [message_from_row(tx, *columns).text for columns in rows]
+    text = "\n\n".join(filter(None, texts))
+    return MessageOutcome("done", "", text, session, usage.of_turn(tx, turn).usage)

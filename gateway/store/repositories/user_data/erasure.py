@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from agent.records import frozen
 from agent.types import Message, Text
 from gateway.core.messages import CONSOLE
-from gateway.store.conditions import literal
+from gateway.store.conditions import LIVE, literal
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.delivery.chats import PRESENCE
-from gateway.store.repositories.delivery.ended_parts import PAIRING
+from gateway.store.repositories.delivery.outbox import PAIRING
 from gateway.store.repositories.file_changes import PAGE
-from gateway.store.repositories.states import LIVE
 
 DELETED = "deleted"
 GONE = "(deleted at the wish of whoever wrote it)"

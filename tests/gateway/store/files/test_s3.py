@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.addresses.files import BucketAddress, parse_file_address
+from gateway.core.addresses import BucketAddress, parse_file_address
 from gateway.store.files.file_store import FileStore, SharedFiles
 from gateway.store.files.opening import open_shared_files
 from gateway.store.files.port import FileStoreUnavailable

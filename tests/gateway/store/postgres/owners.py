@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.store.opening import open_store
 from gateway.store.port import Store
 from gateway.store.postgres.connection import connect
-from gateway.store.server_watch import ServerWatch
+from gateway.store.postgres.lease import ServerWatch
 
 
 def silent(address: str, seconds: float) -> None:

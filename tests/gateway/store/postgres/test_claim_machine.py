@@ -27,6 +27,7 @@ from agent.types import Message, ToolCall, ToolResult, assistant
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State
 from gateway.core.messages import OutboundPart
+from gateway.store.conditions import LIVE
 from gateway.store.errors import StoreTakenOver
 from gateway.store.port import Transaction
 from gateway.store.postgres import worker_table
@@ -40,7 +41,6 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import claims, open_work, turns, windows
 from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewhere, TurnClaim
 from gateway.store.repositories.execution.turns import FinishedTurn
-from gateway.store.repositories.states import LIVE
 from gateway.worker_app import hand_over_turns
 from tests.gateway.store.postgres.claim_scene import EFFECTS, ClaimScene, HeldTurn, compose, message
 

@@ -16,9 +16,9 @@ from gateway.store.port import Store, Transaction
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.engine import PostgresOptions, PostgresStore
+from gateway.store.postgres.lease import ServerWatch
 from gateway.store.repositories import preferences
 from gateway.store.repositories.conversations import sessions
-from gateway.store.server_watch import ServerWatch
 from tests import postgres_server
 from tests.gateway.parts import wait_until
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, Moment, cutting_proxy

@@ -15,6 +15,7 @@ import pytest
 
 from agent.types import ToolCall, ToolResult, assistant
 from gateway.commands import is_command
+from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.postgres import worker_table
 from gateway.store.postgres.connection import connect
@@ -26,7 +27,6 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import claims, turns
 from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewhere, TurnClaim
 from gateway.store.repositories.execution.turns import FinishedTurn
-from gateway.store.repositories.states import LIVE
 from tests.gateway.store.postgres.claim_scene import ClaimScene, compose, message
 
 _PATIENCE_S = 20.0

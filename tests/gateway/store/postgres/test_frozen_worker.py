@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from gateway.control.replacement import REPLACED
-from gateway.core.addresses.postgres import application_name
+from gateway.core.addresses import application_name
 from gateway.store.postgres.connection import connect
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer

@@ -12,7 +12,7 @@ import pytest
 from gateway.store.errors import StoreInUse
 from gateway.store.postgres import ownership
 from gateway.store.postgres.connection import connect
-from gateway.store.server_watch import ServerWatch
+from gateway.store.postgres.lease import ServerWatch
 from tests import postgres_server
 from tests.gateway.store.postgres.owners import open_now, silent
 

@@ -29,12 +29,7 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.access import approvals, grants, members
 from gateway.store.repositories.access.members import Person
-from gateway.store.repositories.conversations import (
-    memory_snapshots,
-    session_admin,
-    sessions,
-    transcripts,
-)
+from gateway.store.repositories.conversations import session_admin, sessions, transcripts
 from gateway.store.repositories.delivery import chats, inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
@@ -97,7 +92,7 @@ class Scene:
         given = ApiAnswer("token", "resp_1", 5.0, "key", answer={}, conversation=(user("hi"),))
         api_answers.keep(tx, given, "api:one", 6.0)
         self._summarize()
-        memory_snapshots.save(tx, self.session, "MEMORY.md", "- a note")
+        sessions.save_memory(tx, self.session, "MEMORY.md", "- a note")
         tx.run(
             "INSERT INTO transcript_line (session, n, i, message_count, line) VALUES (?, 1, 0, 1,"
             " ?)",
@@ -132,7 +127,7 @@ def _name(scene: Scene) -> object:
 READERS: dict[str, Callable[[Scene], object]] = {
     "message.content": lambda s: sessions.load_all(s.tx, s.session),
     "session.name": _name,
-    "session.memory": lambda s: memory_snapshots.load(s.tx, s.session),
+    "session.memory": lambda s: sessions.load_memory(s.tx, s.session),
     "session.file_views": lambda s: sessions.file_views_of(
         s.tx, sessions.load_row(s.tx, s.session)
     ),

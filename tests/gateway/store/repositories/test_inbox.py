@@ -10,15 +10,19 @@ from agent.types import Message, user
 from gateway.commands import is_command
 from gateway.core.channel_events import Undecoded
 from gateway.core.messages import InboundMessage, Sender
+from gateway.store.conditions import WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.delivery import inbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT, InboxBatch, InboxEntry
 from gateway.store.repositories.execution import claims, turns
-from gateway.store.repositories.execution.claims import CommandClaim, SessionBusy, TurnClaim
-from gateway.store.repositories.execution.suspects import suspect_groups
+from gateway.store.repositories.execution.claims import (
+    CommandClaim,
+    SessionBusy,
+    TurnClaim,
+    suspect_groups,
+)
 from gateway.store.repositories.execution.turns import FinishedTurn
-from gateway.store.repositories.states import WAITING
 from gateway.turns.prompt import build_user_message
 from tests.gateway.store.transactions import open_transaction
 from tests.postgres_server import engine

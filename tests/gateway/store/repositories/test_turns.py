@@ -6,6 +6,7 @@ from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import Effect, ImageFile, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender
+from gateway.store.conditions import DENIED
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
@@ -14,7 +15,6 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import claims, turns, windows
 from gateway.store.repositories.execution.claims import CommandClaim
-from gateway.store.repositories.states import DENIED
 from tests.gateway.store.repositories.test_inbox import (
     LANE,
     claim,

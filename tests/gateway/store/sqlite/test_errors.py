@@ -8,7 +8,7 @@ import pytest
 
 from agent.i18n import use_locale_once
 from gateway.store.errors import StoreBusy, StoreCorrupt
-from gateway.store.sqlite.errors import mapped
+from gateway.store.sqlite.engine import mapped_error
 
 
 def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
@@ -21,14 +21,14 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(path, timeout=0)) as late:
         first.execute("BEGIN EXCLUSIVE")
-        assert isinstance(mapped(refusal(late, "CREATE TABLE a (b)")), StoreBusy)
+        assert isinstance(mapped_error(refusal(late, "CREATE TABLE a (b)")), StoreBusy)
 
 
 def test_a_full_disk_is_waited_for() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE a (b)")
         connection.execute("PRAGMA max_page_count=2")
-        full = mapped(refusal(connection, "INSERT INTO a VALUES (zeroblob(100000))"))
+        full = mapped_error(refusal(connection, "INSERT INTO a VALUES (zeroblob(100000))"))
         assert isinstance(full, StoreBusy)
         assert "the disk is full" in str(full)
 
@@ -36,7 +36,7 @@ def test_a_full_disk_is_waited_for() -> None:
 @pytest.mark.parametrize("sql", ["SELECT full FROM locked", "SELECT 1; SELECT 2"])
 def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        refused = mapped(refusal(connection, sql))
+        refused = mapped_error(refusal(connection, sql))
         assert not isinstance(refused, StoreBusy)
         assert str(refused).startswith("the database returned an error: ")
 
@@ -45,7 +45,7 @@ def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Pat
     path = tmp_path / "a.db"
     path.write_bytes(b"this is no database" * 1000)
     with closing(sqlite3.connect(path)) as connection:
-        damaged = mapped(refusal(connection, "SELECT * FROM sqlite_master"), path)
+        damaged = mapped_error(refusal(connection, "SELECT * FROM sqlite_master"), path)
     assert isinstance(damaged, StoreCorrupt)
     assert f"the database {path} is damaged" in str(damaged)
     assert "kore restore FILE" in (damaged.hint or "")

@@ -1,14 +1,46 @@
-"""Addresses of file storage that several machines share (`store.files`)."""
+"""Addresses of the database server and the file storage, and connection settings of the former."""
 
+import os
 import re
+import socket
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agent.records import frozen
 
+_CONNECT_S = 10
+# An unresponsive server is noticed after about this time.
+TIMEOUTS: dict[str, Any] = {
+    "connect_timeout": _CONNECT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+# The server releases the lock of an owner whose machine is gone.
+SERVER_TIMEOUTS = (
+    " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
+
+
+def own_name() -> str:
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
+
+def application_name(owner: str) -> str:
+    """Return the server's name for connections of this process: at most 63 printable characters."""
+    return f"kore {owner}".encode("ascii", "replace").decode()[:63]
+
+
+def public_address(address: str) -> str:
+    """Return the address of a server without its password and options."""
+    parts = urlsplit(address)
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, "", ""))
 
 
 @frozen

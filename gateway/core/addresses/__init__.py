@@ -1,1 +1,0 @@
-"""Addresses of the servers and folders that the configuration names."""
