@@ -64,11 +64,13 @@ from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.commit import TurnCommitter
 from gateway.turns.compaction import CompactionService
-from gateway.turns.contributors.answer_style import AnswerStyle
-from gateway.turns.contributors.message_taint import MessageTaint
-from gateway.turns.contributors.received_files import ReceivedFiles
-from gateway.turns.contributors.server_quotes import ServerQuoteReader
-from gateway.turns.contributors.skill_calls import SkillCalls
+from gateway.turns.contributors import (
+    AnswerStyle,
+    MessageTaint,
+    ReceivedFiles,
+    ServerQuoteReader,
+    SkillCalls,
+)
 from gateway.turns.isolation import Isolation
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.requests import TurnRequests

@@ -36,7 +36,7 @@ class Front:
     def reservations(self) -> Callable[[Store], Reservations]:
         if self._fanout is None:
             return MemoryReservations
-        from gateway.turns.usage.stored_reservations import StoredReservations
+        from gateway.turns.usage.reservations import StoredReservations
 
         return StoredReservations
 

@@ -39,7 +39,7 @@ from gateway.store.repositories import usage
 from gateway.store.repositories.execution import claims, open_work
 from gateway.turns.agents.factory import build_agent
 from gateway.turns.command_reports import report_lost_commands
-from gateway.turns.usage.stored_reservations import StoredReservations
+from gateway.turns.usage.reservations import StoredReservations
 from gateway.workers.event_relay import RelayedEvents
 from gateway.workers.hints import AuditHint, JobsHint, LeavingHint
 from gateway.workers.links import WorkerLink

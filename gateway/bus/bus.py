@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
+from agent.events import Notice
 from agent.i18n import set_locale, t
 from agent.security.files.folder_identity import FolderReplaced
 from agent.turn.journal import CancelToken
@@ -15,7 +16,6 @@ from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.bus.command_runner import CommandRunner
 from gateway.bus.ingest import Ingestor, IngestResult
 from gateway.bus.interrupts import StopResult
-from gateway.bus.lane import Lane
 from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
@@ -44,6 +44,39 @@ log = logging.getLogger(__name__)
 # Limit of concurrent turns over all lanes.
 CONCURRENT_TURNS = 128
 _PAUSE_S = 2.0
+
+
+class Lane:
+    """Queue of one chat: waiting messages are on disk, running work is here.
+
+    `claim` is being handled; `failed_claim` was ended by a bug and is not reported yet. A lane with
+    `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or busy,
+    and viewers were notified.
+    """
+
+    def __init__(self, name: str, *, is_bypass: bool = False) -> None:
+        self.name = name
+        self.is_bypass = is_bypass
+        self.wake = asyncio.Event()
+        self.stop: CancelToken | None = None
+        self.waits_for_store = False
+        self.claim: TurnClaim | CommandClaim | None = None
+        self.failed_claim: TurnClaim | CommandClaim | None = None
+
+    def report_store_wait(self, why: StoreBusy, events: EventHub) -> None:
+        """Report that the lane waits for the disk; once, because it retries every few seconds."""
+        if not self.waits_for_store:
+            log.error("lane %s waits: %s", self.name, why)
+            text = t(
+                "⏳ The database cannot be written right now. This continues as soon as it can."
+            )
+            events.publish(self.name, Notice("warning", text))
+        self.waits_for_store = True
+
+    def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
+        """Suspend the lane: a damaged file can neither answer anyone nor store anything."""
+        log.error("lane %s rests: %s", self.name, why)
+        events.fail(self.name, why)
 
 
 class MessageBus:

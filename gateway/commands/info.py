@@ -27,8 +27,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, undecoded_updates
 from gateway.turns.agents.profiles import origin, profile_for, summary_of
 from gateway.turns.tool_listing import beginning
-from gateway.turns.usage.limits import BillingDay
-from gateway.turns.usage.text import usage_text
+from gateway.turns.usage.limits import BillingDay, usage_text
 
 _MAX_UNREACHABLE = 5
 _SKILL_CHARS = 150

@@ -1,7 +1,7 @@
 """Copies of outgoing files, unchanged until they are sent.
 
 A copy is private to Kore (0600). It is deleted once its delivery or failure is on record; the next
-start removes copies that a crash left behind.
+start removes copies that a crash left behind. A message whose files a chat refuses becomes text.
 """
 
 import asyncio
@@ -17,10 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from agent.errors import ToolError
+from agent.i18n import t
 from agent.security.files import file_io
 from agent.text.media_types import sniff_image_type
-from gateway.channels.base import Channel, MessageRefused, NotSent, SupportsMedia
-from gateway.core.messages import FileKind, OutboundFile, OutboundMessage
+from gateway.channels.base import (
+    Channel,
+    ChatUnreachable,
+    MessageRefused,
+    NotSent,
+    SendError,
+    SupportsMedia,
+    SupportsWholeAnswers,
+)
+from gateway.core.link_defusing import defuse_part
+from gateway.core.messages import FileKind, OutboundFile, OutboundMessage, OutboundPart
 from gateway.core.platform_limits import FileLimits
 from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from gateway.store.port import Transaction
@@ -28,6 +38,7 @@ from gateway.store.repositories.delivery import outbox
 
 if TYPE_CHECKING:
     from gateway.store.files.file_store import FileStore
+
 
 log = logging.getLogger(__name__)
 
@@ -235,3 +246,27 @@ def _kind_of(path: Path, size_bytes: int, head: bytes, photo_bytes: int) -> File
     if sniff_image_type(head) in ("image/jpeg", "image/png", "image/webp"):
         return "photo" if size_bytes <= photo_bytes else "document"
     return _KINDS.get(path.suffix.lower(), "document")
+
+
+def without_files(
+    channel: Channel, message: OutboundMessage, error: SendError
+) -> Sequence[OutboundPart]:
+    """Return the message as text, at least one part.
+
+    A file with the rest of a long answer becomes messages; other files are listed by name.
+    """
+    content = message.content
+    is_answer = message.kind == "final" and len(content.files) == 1
+    if is_answer and isinstance(channel, SupportsWholeAnswers):
+        (file,) = content.files
+        if file.text is not None and (rest := channel.render_whole(file.text)[message.part :]):
+            # The text of a file is not a field of a message, so its links were never defused.
+            return [defuse_part(part, is_markdown=False, is_read=False) for part in rest]
+    names = ", ".join(file.name for file in content.files)
+    note = (
+        t("📎 Not sent, because this chat does not allow it: {names}.", names=names)
+        if isinstance(error, ChatUnreachable)
+        else t("📎 Could not be sent: {names}.", names=names)
+    )
+    text = f"{content.text}\n\n{note}" if content.text else note
+    return [replace(content, text=text, files=())]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +26,7 @@ from gateway.channels.base import (
     ability,
 )
 from gateway.core.messages import OutboundPart, Route
-from gateway.delivery.best_effort import BestEffortTasks
-from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, send_message
+from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, send_message, without_files
 from gateway.delivery.outbox_reader import OutboxReader, Wait
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.retry_policy import (
@@ -44,12 +43,44 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 
+# Limit over all chats; further work is skipped.
+MAX_TASKS = 32
+TASK_TIMEOUT_S = 20.0
 log = logging.getLogger(__name__)
 
 # Returns the number of ended parts, and a lane with a new message.
 RecordUnreachable = Callable[[Transaction, Route, str, float], tuple[int, str | None]]
 
 LOST = mark_for_translation("⚠️ Part of my answer could not be sent. Ask again and I'll repeat it.")
+
+
+class BestEffortTasks:
+    """Runner for cosmetic work, limited in number and duration; errors are logged."""
+
+    def __init__(self, *, lasts_s: float = TASK_TIMEOUT_S) -> None:
+        self._lasts_s = lasts_s
+        self._pieces = 0
+
+    def begin(self, group: asyncio.TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
+        """Start the work as a task of `group`, unless too many are running."""
+        if self._pieces < MAX_TASKS:
+            self._pieces += 1
+            group.create_task(
+                self._run_for_a_while(work), name="after an answer"
+            ).add_done_callback(self._end)
+
+    async def _run_for_a_while(self, work: Callable[[], Awaitable[None]]) -> None:
+        piece = asyncio.ensure_future(work())
+        try:
+            await asyncio.wait({piece}, timeout=self._lasts_s)
+        finally:
+            piece.cancel()
+            await asyncio.wait({piece})
+        if not piece.cancelled() and (bug := piece.exception()) is not None:
+            log.error("background work after an answer failed", exc_info=bug)
+
+    def _end(self, _: "asyncio.Task[None]") -> None:
+        self._pieces -= 1
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
@@ -352,8 +383,6 @@ class OutboxSender:
 
         It is given up only if the text is refused too.
         """
-        from gateway.delivery.refused_files import without_files
-
         message = due.message
         with use_locale(self._languages.of_route(message.route)):
             first, *more = without_files(channel, message, error)

@@ -112,7 +112,7 @@ class JobService:
         """Return a sentence about permissions that a job's turn lacked, or ''."""
         if claim.messages[-1].job is None:
             return ""
-        from gateway.turns.unattended import denied_summary
+        from gateway.turns.permissions import denied_summary
 
         return denied_summary(permissions)
 

@@ -1,16 +1,22 @@
-"""Final commit of a turn: history, outbox and turn in one transaction."""
+"""Final commit of a turn: history, outbox with the trace of tools, and turn in one transaction."""
 
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.agent import Agent
-from agent.i18n import mark_for_translation, t
+from agent.i18n import mark_for_translation, plural, t
 from agent.records import frozen
+from agent.tools.registry import ToolRegistry
 from agent.turn.request import TurnRequest
-from agent.types import Message
+from agent.types import Message, ToolCall
+from agent.usage import UsageTotals
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE
+from gateway.core.records import Trace
+from gateway.delivery.activity_status import code, sentence
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.background_work import BackgroundWork
@@ -35,10 +41,11 @@ from gateway.turns.outcome import (
     task_outcome,
     whole_rounds,
 )
-from gateway.turns.trace import trace_of
+from gateway.turns.usage.limits import usage_text
 
 # Replaces a preview that was longer than the answer.
 ENDS_ABOVE = mark_for_translation("↑ The answer ends above.")
+_MAX_TRACE_STEPS = 25
 
 
 @frozen
@@ -188,3 +195,36 @@ class TurnCommitter:
             self._sender.wake(reply.route.lane)
         for lane in lanes:
             self._subagents.wake(lane)
+
+
+def trace_of(
+    level: Trace, messages: Sequence[Message], spent: UsageTotals, toolbox: ToolRegistry
+) -> str:
+    """Return the trace as markdown, or ''. `messages` are the messages of the whole turn."""
+    calls = {call.id: call for message in messages for call in message.tool_calls}
+    failed = {message.tool_call_id for message in messages if message.is_error}
+    if level == "off" or not (calls or level == "full"):
+        return ""
+    steps = [
+        f"- {_step(call, toolbox)}{' ✗' if call.id in failed else ''}" for call in calls.values()
+    ]
+    if len(steps) > _MAX_TRACE_STEPS:
+        steps[_MAX_TRACE_STEPS:] = [t("- and {n} more", n=len(steps) - _MAX_TRACE_STEPS)]
+    used = Counter(call.name for call in calls.values())
+    parts = [", ".join(f"{code(name)} ×{n}" if n > 1 else code(name) for name, n in used.items())]
+    changed = {
+        os.path.normpath(path)
+        for call in calls.values()
+        if call.id not in failed and toolbox.traits(call.name).names_changed_files
+        for path in toolbox.paths(call)
+    }
+    if changed:
+        parts.append(plural(len(changed), "{n} file changed", "{n} files changed"))
+    parts.append(usage_text(spent))
+    summary = f"🔧 {' · '.join(filter(None, parts))}"
+    return "\n".join([summary, *(steps if level == "full" else [])])
+
+
+def _step(call: ToolCall, toolbox: ToolRegistry) -> str:
+    traits = toolbox.traits(call.name)
+    return sentence(call.name, call.arguments or {}, traits.kind, traits.label)

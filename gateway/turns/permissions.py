@@ -1,4 +1,7 @@
-"""Permissions, memory and folder of a turn, based on the messages that it answers."""
+"""Permissions, memory and folder of a turn, based on the messages that it answers.
+
+The turn of a job has nobody to ask: its approver denies all requests and lists them.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -6,9 +9,11 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.approvals import ServerQuestion
+from agent.approvals import Answer, ApprovalRequest, ServerQuestion
 from agent.elicitation import Elicitation, ElicitationAnswer
-from agent.prompts import render_prompt
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
 from agent.security.policy.base import (
@@ -29,7 +34,7 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
-from gateway.core.approval import ApprovalPrompt
+from gateway.core.approval import ApprovalPrompt, title_of
 from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 
 if TYPE_CHECKING:
@@ -91,8 +96,6 @@ class TurnPermissions:
         """
         last = messages[-1]
         if last.job is not None:
-            from gateway.turns.unattended import UnattendedApprover
-
             return UnattendedApprover()
         if last.channel == CONSOLE and last.options.unattended:
             return None
@@ -284,3 +287,26 @@ def _full_access(options: MessageOptions) -> FullAccessPolicy:
 
 def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
     return [speaker for message in messages for speaker in message.speakers]
+
+
+class UnattendedApprover:
+    """Implements `agent.security.policy.base.Approver` for the turn of a job."""
+
+    def __init__(self) -> None:
+        self.denied_titles: list[str] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """Record the request and raise `KoreError`."""
+        title = title_of(request).replace("`", "'")
+        if title not in self.denied_titles:
+            self.denied_titles.append(title)
+        raise KoreError(load_prompt("scheduled_no"))
+
+
+def denied_summary(permissions: Permissions) -> str:
+    """Return the sentence about denied actions for the person, or ''."""
+    approver = permissions.approver
+    if not isinstance(approver, UnattendedApprover) or not approver.denied_titles:
+        return ""
+    titles = ", ".join(f"`{title}`" for title in approver.denied_titles)
+    return t("⏸ Not done, because nobody was available to approve it: {titles}", titles=titles)

@@ -1,6 +1,6 @@
-"""User messages for the model, built from inbound messages."""
+"""User messages for the model, built from inbound messages and their attachments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,10 @@ from agent.events import Evicted, SessionCreated
 from agent.prompts import render_prompt
 from agent.run.prompt import PromptDraft, PromptEntry, compose_prompt
 from agent.security.files.folder_identity import FolderIdentity
-from agent.types import Message, Part, Taint, Text
-from gateway.core.messages import CONSOLE, InboundMessage
+from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.types import Context, ImageFile, Message, Part, Taint, Text
+from gateway.core.messages import CONSOLE, InboundMessage, Media
+from gateway.media.storage import format_size
 from gateway.store.repositories.conversations.session_marks import taint_of_text
 from gateway.store.repositories.execution.claims import TurnClaim
 
@@ -21,6 +23,9 @@ _NAME_LIMIT = 80
 # Joined messages within this time have no individual timestamps.
 _SAME_TIME_S = 60
 _BRACKETS = str.maketrans({"[": "(", "]": ")", '"': "'"})
+# Kinds whose content the sender chose; all others may contain text of other people.
+_OWN = frozenset({"location", "dice", "voice", "video_note"})
+_LOUD = frozenset({"voice", "audio", "video_note", "video"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,8 +79,6 @@ def build_user_message(
 def _entry(message: InboundMessage, facts: Sequence[str]) -> PromptEntry:
     files: Sequence[Part] = ()
     if message.media:
-        from gateway.media.prompt import attachment_parts
-
         files = attachment_parts([message])
     words = (Text(message.content),) if message.content else ()
     return PromptEntry(words, files, facts)
@@ -137,8 +140,6 @@ def shown_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     planned = (taint_of_text(",".join(message.options.taint)) for message in _jobs(messages))
     taint = frozenset[Taint]().union(*(news.taint for news in _news(messages)), *planned)
     if any(message.media for message in messages):
-        from gateway.media.prompt import attached_taint
-
         taint |= attached_taint(messages)
     return taint
 
@@ -180,3 +181,44 @@ def _news(messages: Sequence[InboundMessage]) -> list[ContextUpdate]:
         for report in reports
         if isinstance(report, dict)
     ]
+
+
+def attachment_parts(messages: Sequence[InboundMessage]) -> list[Part]:
+    """Return a line for each file, place or contact, and the pictures, loaded when shown."""
+    lines = "\n".join(_attachment_line(media) for message in messages for media in message.media)
+    return [*_pictures(messages), *([Context(lines)] if lines else [])]
+
+
+def attached_taint(messages: Sequence[InboundMessage]) -> frozenset[Taint]:
+    """Return the taint of the attachments: untrusted if any may contain text of other people."""
+    strange = any(
+        media.kind not in _OWN or media.quoted for message in messages for media in message.media
+    )
+    return UNTRUSTED if strange else NOTHING
+
+
+def _pictures(messages: Sequence[InboundMessage]) -> Iterator[ImageFile]:
+    for message in messages:
+        for media in message.media:
+            # An edit changes the caption; the picture was shown with the original message.
+            if media.digest and media.path and not (message.edited and not media.quoted):
+                yield ImageFile(media.path, media.media_type or "", media.digest)
+
+
+def _attachment_line(media: Media) -> str:
+    what = media.kind.replace("_", " ")
+    if media.quoted:
+        what = f"in the message replied to: {what}"
+    if media.name:
+        what += f' "{media.name}"'
+    if media.seconds:
+        what += f", {media.seconds} s"
+    if media.path:
+        size = f" ({format_size(media.size_bytes)})" if media.size_bytes is not None else ""
+        what += f" in {media.path}{size}"
+    if media.trouble:
+        what += f"; it cannot be {'used' if not media.path else 'heard'}: {media.trouble}"
+    if media.words:
+        is_spoken = media.kind in _LOUD
+        what += f'; transcription: "{media.words}"' if is_spoken else f": {media.words}"
+    return f"[{what}]"

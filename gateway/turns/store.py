@@ -17,11 +17,10 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns.commit import EndedTurn, TurnCommitter
 from gateway.turns.isolation import Isolation
-from gateway.turns.journal import StoreTurnJournal
+from gateway.turns.journal import Steering, StoreTurnJournal
 from gateway.turns.outcome import TurnOutcome
 from gateway.turns.permissions import TurnPermissions
 from gateway.turns.prompt import is_said
-from gateway.turns.steering import Steering
 
 
 @dataclass(slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def check_hooks(settings: Settings, home: DataDir) -> Check:
     """List the commands of hooks, which see messages and actions."""
     from gateway.config.foreign.hook_files import commands
     from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.turns.agents.hooks import hook_sources, python_hooks
+    from gateway.turns.agents.factory import hook_sources, python_hooks
 
     try:
         python_hooks(settings)

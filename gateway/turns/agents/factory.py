@@ -1,9 +1,12 @@
 """Factory for the agent that the settings describe."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
+from agent.errors import ConfigError
+from agent.i18n import t
 from agent.providers.local_discovery import ollama_models
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
@@ -11,13 +14,20 @@ from agent.security.sandbox.base import Sandbox, ShowsFolders
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from gateway.config import Settings
+from gateway.config.hook_source import HookSource
+from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
 
 if TYPE_CHECKING:
+    from agent.settings import ToolSettings
     from agent.tools.base import Tool
+    from agent.turn.hooks import Hooks
+
+
+GROUP = "kore.hooks"
 
 
 async def build_agent(
@@ -46,7 +56,6 @@ async def build_agent(
     from gateway.config.servers.lsp import lsp_settings
     from gateway.config.servers.mcp import login_key_variable, mcp_settings
     from gateway.store.cipher import cipher_of
-    from gateway.turns.agents.hooks import hooks_of
     from gateway.turns.agents.profiles import (
         catalogue_of,
         limits_of,
@@ -130,3 +139,72 @@ async def _default_model(settings: Settings) -> str:
         local = await ollama_models()
         return f"ollama/{local[0]}" if local else OFFLINE
     return model
+
+
+def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSource]:
+    """Return the sources of hooks in the order in which they run."""
+    own = [HookSource("config.json", settings.hooks)] if settings.hooks else []
+    return [*own, *settings.project_hooks, *plugins.hooks()]
+
+
+def hooks_of(
+    settings: Settings, plugins: InstalledPlugins, tools: "ToolSettings"
+) -> "tuple[Hooks[Any], ...]":
+    """Return the hooks of the agent. Without any, nothing is imported. Raise `ConfigError`."""
+    sources = hook_sources(settings, plugins)
+    if not sources and not settings.python_hooks:
+        return ()
+    from agent.turn.command_hooks import CommandHook, CommandHooks
+
+    commands = [
+        CommandHook(
+            event,
+            hook.command,
+            matcher.matcher,
+            hook.timeout,
+            source.origin,
+            is_own=source.is_own,
+            variables=source.variables,
+        )
+        for source in sources
+        for event, matchers in source.hooks.items()
+        for matcher in matchers
+        for hook in matcher.hooks
+    ]
+    own = python_hooks(settings)
+    return (*own, CommandHooks(commands, tools)) if commands else own
+
+
+def python_hooks(settings: Settings) -> "tuple[Hooks[Any], ...]":
+    """Return the hooks that installed packages offer for `python_hooks`. Raise `ConfigError`."""
+    return tuple(_offered_hooks(settings)) if settings.python_hooks else ()
+
+
+def _offered_hooks(settings: Settings) -> "Iterator[Hooks[Any]]":
+    from importlib.metadata import entry_points
+
+    from agent.turn.hooks import Hooks
+
+    for name in settings.python_hooks:
+        offers = list(entry_points(group=GROUP, name=name))
+        if not offers:
+            raise ConfigError(
+                t("python_hooks: no installed package offers hooks named {name!r}", name=name),
+                hint=t("install the package into Kore's environment, or remove the name"),
+            )
+        try:
+            offer = offers[0].load()
+            hooks = offer() if isinstance(offer, type) else offer
+        except (ImportError, AttributeError, TypeError, ValueError, RuntimeError, OSError) as exc:
+            raise ConfigError(
+                t("python_hooks: {name!r} cannot be loaded: {reason}", name=name, reason=exc)
+            ) from exc
+        if not isinstance(hooks, Hooks):
+            raise ConfigError(
+                t(
+                    "python_hooks: {name!r} is a {kind}, expected a subclass of kore.Hooks",
+                    name=name,
+                    kind=type(hooks).__name__,
+                )
+            )
+        yield hooks

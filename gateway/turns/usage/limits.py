@@ -1,4 +1,4 @@
-"""Spending limits from the configuration and from message options."""
+"""Spending limits from the configuration and from message options, and usage as text."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agent.errors import ConfigError
-from agent.i18n import t
+from agent.i18n import plural, t
 from agent.providers.pool import ModelPool
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import ModelConfig
@@ -212,4 +212,30 @@ def unpriced(model: str) -> str:
         "The price of {model} is unknown, so spending limits cannot be enforced. Set "
         "price_input_usd and price_output_usd in model_list, or limits.tokens_per_turn.",
         model=model,
+    )
+
+
+def usage_text(spent: UsageTotals) -> str:
+    usage = spent.usage
+    return t(
+        "{cost}, {input:,} tokens in ({cached:,} from a cache), {output:,} out"
+        if usage.cached
+        else "{cost}, {input:,} tokens in, {output:,} out",
+        cost=_cost_text(spent),
+        input=usage.input,
+        cached=usage.cached,
+        output=usage.output,
+    )
+
+
+def _cost_text(spent: UsageTotals) -> str:
+    if not spent.unpriced:
+        return dollars(spent.nano)
+    if spent.unpriced == spent.calls:
+        return t("cost unknown")
+    return plural(
+        spent.unpriced,
+        "{cost} and {n:,} call of unknown price",
+        "{cost} and {n:,} calls of unknown price",
+        cost=dollars(spent.nano),
     )

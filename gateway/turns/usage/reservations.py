@@ -1,14 +1,21 @@
-"""Reservations of running model calls, so that parallel calls together respect each limit."""
+"""Reservations of running model calls, so that parallel calls together respect each limit.
 
+They are in memory, or in the database if several processes share it.
+"""
+
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from agent.records import frozen
 from agent.usage import Charge
+from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
 from gateway.store.repositories.usage import Payer, Reservation, Totals
 from gateway.turns.usage.limits import UsageLimit
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -91,3 +98,59 @@ def exceeded_limit(
 def _counts_for(reservation: Reservation, cap: UsageLimit) -> bool:
     whose = str(reservation.turn), reservation.session, reservation.chat
     return not cap.scope or cap.scope in whose
+
+
+class StoredReservations:
+    """Implements `Reservations`: one transaction checks and reserves.
+
+    All rows count. The rows of a killed process are deleted during its recovery by
+    `usage.forget_reservations`.
+    """
+
+    def __init__(self, database: Store) -> None:
+        self._database = database
+        # Turns of this process with a row, so that most calls need no statement to end a
+        # reservation.
+        self._open: set[int] = set()
+
+    async def reserve(
+        self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
+    ) -> ExceededLimit | None:
+        return await self._database.transact(self._reserve, payer, caps, since, estimate)
+
+    def _reserve(
+        self,
+        tx: Transaction,
+        payer: Payer,
+        caps: Sequence[UsageLimit],
+        since: float | None,
+        estimate: Charge,
+    ) -> ExceededLimit | None:
+        totals = usage.totals(tx, payer, since)
+        if not any(cap.is_money for cap in caps):
+            return exceeded_limit(caps, totals, (), estimate)
+        others = usage.reservations(tx, payer.by)
+        exceeded = exceeded_limit(caps, totals, others, estimate)
+        if exceeded is None and estimate.nano:
+            usage.put_reservation(tx, payer, estimate.nano)
+            tx.after_commit(lambda: self._open.add(payer.by))
+        else:
+            self._end(tx, payer.by)
+        return exceeded
+
+    def settle(self, tx: Transaction, payer: Payer) -> None:
+        if payer.by in self._open:
+            self._end(tx, payer.by)
+
+    async def release(self, turn: int) -> None:
+        if turn not in self._open:
+            return
+        try:
+            await self._database.transact(self._end, turn)
+        except StoreError as exc:
+            # The process is ending or was replaced; the recovery of its turns deletes the row.
+            log.debug("a reservation of turn %d stays for now: %s", turn, exc)
+
+    def _end(self, tx: Transaction, turn: int) -> None:
+        usage.end_reservation(tx, turn)
+        tx.after_commit(lambda: self._open.discard(turn))

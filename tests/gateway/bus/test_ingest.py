@@ -9,8 +9,7 @@ from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
 from gateway.access.pairing import OPEN_CODES, PairingCodes
 from gateway.access.pairing_service import PairingService
-from gateway.bus.backpressure import BackpressureLimits
-from gateway.bus.ingest import Ingestor, IngestResult
+from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
 from gateway.commands import read_command
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender

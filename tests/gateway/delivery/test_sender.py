@@ -16,10 +16,9 @@ from gateway.channels.base import (
     NotSent,
 )
 from gateway.core.messages import OutboundFile, OutboundMessage, OutboundPart, Route
-from gateway.delivery.best_effort import AT_ONCE, BestEffortTasks
 from gateway.delivery.outbound_files import FOLDER
 from gateway.delivery.retry_policy import GIVE_UP_AFTER_S
-from gateway.delivery.sender import LOST, wait_for
+from gateway.delivery.sender import LOST, MAX_TASKS, BestEffortTasks, wait_for
 from gateway.resources import Timing
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
@@ -675,7 +674,7 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
     tmp_path: Path, breaks: bool
 ) -> None:
     platform = ReactingPlatform(breaks)
-    many = AT_ONCE + 3
+    many = MAX_TASKS + 3
     async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
         for n in range(many):
             letter = OutgoingReply(
@@ -684,8 +683,8 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
             await parts.sender.post(letter)
         assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
         await parts.sender.flush()
-        await wait_until(lambda: platform.answering >= min(many, AT_ONCE))
-        assert breaks or platform.answering == AT_ONCE
+        await wait_until(lambda: platform.answering >= min(many, MAX_TASKS))
+        assert breaks or platform.answering == MAX_TASKS
     assert platform.ended == platform.answering
 
 

@@ -35,7 +35,7 @@ def _cipher(key: bytes = KEY) -> Cipher:
 def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     """Store a turn with a call, its result and an answer in the outbox, each with the canary."""
     asked = chat_message(f"ask {CANARY}", event_id="1:1", message_id="1")
-    arrival = InboxBatch(asked.channel, asked.account, 1.0, 5)
+    arrival = InboxBatch(asked.channel, asked.account, 1.0, {"offset": "5"})
     inbox.accept(tx, arrival, [InboxEntry(asked)])
     undecoded_updates.keep(tx, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
     claim = claims.claim(

@@ -14,7 +14,7 @@ from agent.turn.hooks import Hooks
 from agent.types import Message
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.turns.agents.hooks import hooks_of
+from gateway.turns.agents.factory import hooks_of
 from tests.agent.props import call, calls
 from tests.gateway.parts import console_message, running
 

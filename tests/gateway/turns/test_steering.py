@@ -108,7 +108,7 @@ async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> No
 async def test_waiting_messages_are_joined_where_that_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.turns.steering.BURST_S", 0.0)
+    monkeypatch.setattr("gateway.turns.journal.BURST_S", 0.0)
     model = Gated()
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")

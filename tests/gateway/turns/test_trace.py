@@ -5,7 +5,7 @@ from agent.tools.built_in import default_tools
 from agent.tools.registry import ToolRegistry
 from agent.types import Message, Text, ToolCall, assistant
 from agent.usage import UsageTotals
-from gateway.turns.trace import trace_of
+from gateway.turns.commit import trace_of
 
 PATCH = """*** Begin Patch
 *** Update File: src/a.py

@@ -76,7 +76,7 @@ class Scene:
         outbox.put(tx, None, [OutgoingReply("t1", ROUTE, [OutboundPart("the answer")])], 1.0)
         inbox.accept(
             tx,
-            InboxBatch(ASKED.channel, ASKED.account, 1.0, 6),
+            InboxBatch(ASKED.channel, ASKED.account, 1.0, {"offset": "6"}),
             [InboxEntry(chat_message("later", "3", event_id="1:2", message_id="2"))],
         )
         chats.add_group_context(tx, [chat_message("overheard", "4", event_id="1:3")])

@@ -20,8 +20,7 @@ from gateway.store.port import Store
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.usage import Payer
 from gateway.turns.usage.meter import StoreUsageMeter, TurnMeter
-from gateway.turns.usage.reservations import Reservations
-from gateway.turns.usage.stored_reservations import StoredReservations
+from gateway.turns.usage.reservations import Reservations, StoredReservations
 from tests.gateway.connection_store import ConnectionStore
 
 # A call costs a cent, and a day's limit is a dollar.

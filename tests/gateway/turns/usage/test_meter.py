@@ -20,8 +20,7 @@ from gateway.core.records import ModelCall
 from gateway.resources import Timing
 from gateway.store.repositories import usage as store
 from gateway.turns.usage.limits import BillingDay
-from gateway.turns.usage.reservations import MemoryReservations, Reservations
-from gateway.turns.usage.stored_reservations import StoredReservations
+from gateway.turns.usage.reservations import MemoryReservations, Reservations, StoredReservations
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript, refusal
 from tests.gateway.parts import (

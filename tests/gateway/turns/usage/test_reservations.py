@@ -13,8 +13,7 @@ from agent.types import Usage
 from agent.usage import Charge
 from gateway.config.sections import LimitsSection
 from gateway.turns.usage.meter import StoreUsageMeter
-from gateway.turns.usage.reservations import MemoryReservations
-from gateway.turns.usage.stored_reservations import StoredReservations
+from gateway.turns.usage.reservations import MemoryReservations, StoredReservations
 from tests import postgres_server
 from tests.gateway.databases import open_database
 from tests.gateway.stored import count, read
