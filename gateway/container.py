@@ -6,6 +6,7 @@ from functools import partial
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
+from agent.context.project.directory_tree import TreeLimits
 from agent.records import frozen
 from agent.run.contributors.background import BackgroundFacts
 from agent.run.contributors.memory import MemoryReminder
@@ -265,8 +266,6 @@ def build_container(
         unpin=background.pin,
     )
     if folders_of_chats(settings):
-        from agent.context.project.directory_tree import TreeLimits
-
         context = settings.context
         agent.projects.shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     command_reader = CommandReader(agent, access)

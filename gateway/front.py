@@ -13,7 +13,7 @@ from gateway.container import Container
 from gateway.resources import Resources
 from gateway.store.cipher import Cipher
 from gateway.store.port import Store
-from gateway.turns.usage.reservations import MemoryReservations, Reservations
+from gateway.turns.usage.reservations import MemoryReservations, Reservations, StoredReservations
 
 if TYPE_CHECKING:
     from gateway.fanout.base import Fanout
@@ -36,8 +36,6 @@ class Front:
     def reservations(self) -> Callable[[Store], Reservations]:
         if self._fanout is None:
             return MemoryReservations
-        from gateway.turns.usage.reservations import StoredReservations
-
         return StoredReservations
 
     def notify_people(self) -> None:

@@ -22,7 +22,16 @@ from gateway.core.messages import InboundMessage, Media
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
-from gateway.media.storage import InboxPaths, delete_expired_daily
+from gateway.media.storage import (
+    InboxPaths,
+    delete_expired_daily,
+    discard,
+    has_room,
+    places,
+    storage_name,
+    store_upload,
+    with_file_facts,
+)
 from gateway.store.errors import SealBroken, StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import codecs
@@ -237,8 +246,6 @@ class MediaDownloader:
 
     async def _try(self, row: PendingMessage, media: Media) -> Media:
         """Fetch a file once. Raises `NotFetched` and `OSError`."""
-        from gateway.media.storage import storage_name
-
         message = row.message
         channel = self._renderer.channel(message.route)
         if channel is None or not isinstance(channel, SupportsDownloads):
@@ -265,8 +272,6 @@ class MediaDownloader:
         self, channel: SupportsDownloads, seq: int, media: Media, path: Path, workspace: Path
     ) -> Media:
         """Return the file at `path` or a free place next to it; download it unless it exists."""
-        from gateway.media.storage import discard, has_room, store_upload, with_file_facts
-
         path, existing = await asyncio.to_thread(_place, media, path, workspace)
         if existing is not None:
             return existing
@@ -330,8 +335,6 @@ def _failure_notice(media: Media, why: NotFetched) -> str:
 
 def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | None]:
     """Return the place of the file if it exists, else a place that no other file occupies."""
-    from gateway.media.storage import places
-
     for at in places(path):
         existing = _existing_file(media, at, workspace)
         if existing is not None or not os.path.lexists(at):
@@ -341,8 +344,6 @@ def _place(media: Media, path: Path, workspace: Path) -> tuple[Path, Media | Non
 
 def _existing_file(media: Media, path: Path, workspace: Path) -> Media | None:
     """Return the file if it exists."""
-    from gateway.media.storage import with_file_facts
-
     try:
         file = with_file_facts(media, path, workspace)
     except OSError:

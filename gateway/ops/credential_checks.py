@@ -1,5 +1,6 @@
 """Network check of a model's key."""
 
+import asyncio
 import time
 
 from agent.errors import KoreError
@@ -19,8 +20,6 @@ async def check_model_key(config: ModelConfig) -> str:
 
     Raises `KoreError`.
     """
-    import asyncio
-
     provider = open_provider(config)
     request = ModelRequest(
         config.model_id, "Answer in one word.", (user("Say hi."),), max_tokens=_MAX_TOKENS

@@ -1,5 +1,6 @@
 """Probe of a model: a minimal request with a tool."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -54,8 +55,6 @@ async def probe_model(config: ModelConfig) -> list[ProbeResult]:
 
 
 async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
-    import asyncio
-
     trial = ProbeResult(config.name, config.model, n, of, ok=False)
     provider = open_provider(config)
     limit_s = max(_ASK_S, config.timeout_s or 0)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import time
+import zipfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from agent.records import frozen
 from agent.security.files.folder_tree import TreeEntry, TreeWalk, open_up
 from agent.security.files.paths import INBOX_FOLDER, MEMORY_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+from agent.undo.blob_store import BlobStore
 from gateway.access.control import AccessControl, folder_name
 from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.core.messages import OutboundFile
@@ -199,8 +201,6 @@ class UserDataService:
         return _Plan(principal, str(self.workspace), owner, copies, self.channels)
 
     def _pack(self, principal: str, texts: Mapping[str, str], target: Path) -> Mapping[str, Any]:
-        import zipfile
-
         try:
             fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
@@ -253,8 +253,6 @@ def _unlink(home: DataDir, plan: "_Plan", needed: frozenset[str]) -> int:
         # The top level also contains the folders of other people.
         if folder.parent != Path(plan.workspace):
             _remove_empty(folder)
-    from agent.undo.blob_store import BlobStore
-
     blobs = BlobStore(home.undo)
     for name in blobs.names() - needed:
         (home.undo / "blobs" / name[:2] / name[2:]).unlink(missing_ok=True)

@@ -3,11 +3,12 @@
 import shutil
 import time
 from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipInfo
 
 from agent.security.files.folder_tree import TreeEntry
 
 if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
+    from zipfile import ZipFile
 
 # Few programs unpack longer names, and none opens them.
 NAME_BYTES = 4000
@@ -22,13 +23,11 @@ class ZipWriter:
         self.left_out = 0
         self._packed = packed
 
-    def add(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
+    def add(self, member: TreeEntry, folder: str) -> ZipInfo | None:
         """Add the file below this folder; None if it is left out.
 
         Raises `OSError` when it cannot be read or written.
         """
-        from zipfile import ZIP_DEFLATED, ZipInfo
-
         name = f"{folder}/{member.path}"
         if not _is_nameable(name):
             self.left_out += 1
@@ -50,10 +49,8 @@ class ZipWriter:
                 shutil.copyfileobj(file, target, 1 << 20)
         return info
 
-    def add_folder(self, member: TreeEntry, folder: str) -> "ZipInfo | None":
+    def add_folder(self, member: TreeEntry, folder: str) -> ZipInfo | None:
         """Add the folder itself, without its content; None if its name is invalid."""
-        from zipfile import ZipInfo
-
         name = f"{folder}/{member.path}/"
         if not _is_nameable(name):
             return None

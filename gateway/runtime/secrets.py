@@ -14,7 +14,7 @@ from agent.security.secret_values import (
     secrets_in_map,
 )
 from gateway.config import Settings
-from gateway.config.secret_keys import secrets_of
+from gateway.config.secret_keys import masked, secrets_of
 from gateway.config.sections import McpServer
 
 
@@ -67,8 +67,6 @@ def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
 
 def describe(settings: Settings) -> dict[str, Any]:
     """Return the settings as JSON values, with secrets as stars."""
-    from gateway.config.secret_keys import masked
-
     values: dict[str, Any] = masked(settings.model_dump(mode="json"))
     return values
 

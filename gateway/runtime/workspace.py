@@ -1,6 +1,7 @@
 """Workspace: created from the shipped starter and never overwritten."""
 
 from pathlib import Path
+from tempfile import mkdtemp
 
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -14,8 +15,6 @@ def ensure_workspace(path: Path) -> bool:
     try:
         if path.is_dir():
             return False
-        from tempfile import mkdtemp
-
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Create it whole or not at all: a partial folder would be taken for the user's.
         new_folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))

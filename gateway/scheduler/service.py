@@ -17,6 +17,7 @@ from gateway.scheduler.job_context import FiredJobs, JobContext
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.turns.outcome import TurnOutcome
+from gateway.turns.permissions import denied_summary
 
 if TYPE_CHECKING:
     from gateway.scheduler.job_editor import JobRequest
@@ -112,8 +113,6 @@ class JobService:
         """Return a sentence about permissions that a job's turn lacked, or ''."""
         if claim.messages[-1].job is None:
             return ""
-        from gateway.turns.permissions import denied_summary
-
         return denied_summary(permissions)
 
     async def jobs(self) -> Sequence[Mapping[str, Any]]:

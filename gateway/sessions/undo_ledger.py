@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from agent.undo.blob_store import BlobCipher, BlobStore
+from agent.undo.change_log import ChangeLog
 from gateway.store.cipher import Cipher
 from gateway.store.port import Store
+from gateway.store.repositories import file_changes
 
 if TYPE_CHECKING:
-    from agent.undo.change_log import ChangeLog
     from agent.undo.ledger import UndoOperation, UndoResult
     from agent.undo.records import ChangeStep
     from gateway.store.files.file_store import SharedFiles
@@ -23,7 +25,7 @@ T = TypeVar("T")
 
 def open_change_log(
     database: Store, folder: Path, cipher: Cipher | None, shared: "SharedFiles | None" = None
-) -> "Callable[[], ChangeLog]":
+) -> Callable[[], ChangeLog]:
     """Return a function that opens the journal on first use.
 
     Call this where the database's loop runs. With `shared`, other machines can undo too.
@@ -31,10 +33,7 @@ def open_change_log(
     loop = asyncio.get_running_loop()
 
     @cache
-    def open_once() -> "ChangeLog":
-        from agent.undo.blob_store import BlobCipher, BlobStore
-        from agent.undo.change_log import ChangeLog
-
+    def open_once() -> ChangeLog:
         seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
         elsewhere = None
         if shared is not None:
@@ -55,23 +54,15 @@ class StoreLedger:
         self._loop = loop
 
     def add(self, step: "ChangeStep") -> None:
-        from gateway.store.repositories import file_changes
-
         self._run(file_changes.add, step)
 
     def steps(self, session: str) -> "list[ChangeStep]":
-        from gateway.store.repositories import file_changes
-
         return self._run(file_changes.steps, session)
 
     def begin(self, act: "UndoOperation") -> "UndoOperation":
-        from gateway.store.repositories import file_changes
-
         return self._run(file_changes.begin, act, time.time())
 
     def end(self, ending: "UndoResult") -> None:
-        from gateway.store.repositories import file_changes
-
         self._run(file_changes.end, ending)
 
     def _run(

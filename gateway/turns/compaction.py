@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agent.agent import Agent
+from agent.context.compaction.compactor import GOAL, shorten
+from agent.context.compaction.summarizer import DroppedMessages, Summariser
 from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.i18n import t
@@ -240,10 +242,6 @@ class CompactionService:
 
         Return None if nothing is saved or the session's own turn was faster.
         """
-        # Imported here, because an idle gateway does not need these modules.
-        from agent.context.compaction.compactor import GOAL, shorten
-        from agent.context.compaction.summarizer import DroppedMessages, Summariser
-
         claim = job.claim
         taint = await self.database.transact(sessions.taint_of, claim.session)
         goal = int(measure_context(self.agent, job.audience).limit * GOAL)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.approvals import Answer, ApprovalRequest, ServerQuestion
 from agent.elicitation import Elicitation, ElicitationAnswer
@@ -16,6 +15,7 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.audit import AuditSink
+from agent.security.network.urls import shared_hosts
 from agent.security.policy.base import (
     ALLOWED_BY_PREFIX,
     Approver,
@@ -25,7 +25,7 @@ from agent.security.policy.base import (
     tightest,
     tightest_of,
 )
-from agent.security.policy.engine import FullAccessPolicy
+from agent.security.policy.engine import FullAccessPolicy, PrincipalContext, RolePolicy
 from agent.tools.base import CallContext, ElicitInCall
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
@@ -36,9 +36,6 @@ from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
 from gateway.core.approval import ApprovalPrompt, title_of
 from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
-
-if TYPE_CHECKING:
-    from agent.security.policy.engine import PrincipalContext
 
 
 @frozen
@@ -154,11 +151,9 @@ class TurnPermissions:
 
     def principal_context(
         self, message: InboundMessage, mode: str | None
-    ) -> "PrincipalContext | None":
+    ) -> PrincipalContext | None:
         """Return the sender's current role, or None if the settings define no such role."""
         # The engine is not needed before the first tool call.
-        from agent.security.policy.engine import PrincipalContext
-
         role = self.policies.role(self.access.role(message))
         if role is None:
             return None
@@ -215,8 +210,6 @@ class CombinedPolicy:
     mode: str | None
 
     def decide(self, request: ToolRequest) -> Decision:
-        from agent.security.policy.engine import RolePolicy
-
         decisions = []
         contexts: list[PrincipalContext] = []
         for message in _speakers(self.messages):
@@ -238,9 +231,6 @@ class CombinedPolicy:
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:
         """Return the hosts that the roles of all senders allow for a tool; None means no limit."""
-        from agent.security.network.urls import shared_hosts
-        from agent.security.policy.engine import RolePolicy
-
         hosts: tuple[str, ...] | None = None
         for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
@@ -251,8 +241,6 @@ class CombinedPolicy:
 
     def paths(self, tool: str, governed_by: str | None = None) -> tuple[tuple[str, ...], ...]:
         """Return the path scopes of all senders; a file of a tool must match each scope."""
-        from agent.security.policy.engine import RolePolicy
-
         scopes: list[tuple[str, ...]] = []
         for message in self._ruled():
             standing = self.rules.principal_context(message, self.mode)
@@ -261,8 +249,6 @@ class CombinedPolicy:
 
     def may_write(self, tool: str, governed_by: str | None = None) -> bool:
         """Return whether the roles of all senders allow commands of a tool to change files."""
-        from agent.security.policy.engine import RolePolicy
-
         standings = (self.rules.principal_context(each, self.mode) for each in self._ruled())
         return all(
             standing is not None and RolePolicy(standing).may_write(tool, governed_by)

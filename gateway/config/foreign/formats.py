@@ -5,6 +5,7 @@ older `config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program diff
 Nothing that loosens a rule is imported: modes and lists of allowed tools mean something else there.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -19,6 +20,7 @@ from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.key_catalog import catalogue
 from gateway.config.origin import Key
+from gateway.config.sections import SecuritySection
 
 _KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
 # The model for its summaries is our model for quick work.
@@ -269,8 +271,6 @@ def _older(content: Mapping[str, Any]) -> ForeignConfig:
 
 def _merge_blocked(name: str, value: Any) -> Any:
     """Add a list to our default blocks, because replacing them would loosen a rule."""
-    from gateway.config.sections import SecuritySection
-
     ours = SecuritySection.model_fields[name].default
     if not isinstance(value, list):
         return value
@@ -334,8 +334,6 @@ def _yaml(text: str) -> Any:
 
     Aliases are not read, because a few lines of them may expand to gigabytes.
     """
-    import json
-
     import yaml
 
     try:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from agent.elicitation import decline
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -60,8 +62,6 @@ def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str
 
 def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
     """Return the servers of plugins; an invalid one is skipped and logged."""
-    from pydantic import ValidationError
-
     servers = {}
     reaches = plugins.reaches() if plugins is not None else {}
     for name, described in (plugins.servers() if plugins is not None else {}).items():

@@ -11,16 +11,20 @@ from agent.providers.registry import OFFLINE, resolve_model
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox.selector import installation_hint, select_sandbox
 from agent.text.visible import escape_line
+from gateway.access.roles import RoleRegistry
 from gateway.channels.registry import chat_settings
 from gateway.channels.spec import ChannelSpec
 from gateway.channels.table import all_specs, require_usable
 from gateway.config import Settings, require_model
 from gateway.config.channel_section import ChannelSection
+from gateway.config.foreign.hook_files import commands
+from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import sandbox_options
 from gateway.runtime.secrets import unredacted_settings
+from gateway.turns.agents.factory import hook_sources, python_hooks
 from gateway.turns.usage.limits import has_money_limits, unenforceable
 
 _NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
@@ -69,8 +73,6 @@ def check_limits(settings: Settings, environ: Mapping[str, str]) -> Check:
 
 def check_policy(settings: Settings) -> Check:
     """Check the policy file."""
-    from gateway.access.roles import RoleRegistry
-
     try:
         RoleRegistry.of(settings)
     except KoreError as exc:
@@ -81,10 +83,6 @@ def check_policy(settings: Settings) -> Check:
 
 def check_hooks(settings: Settings, home: DataDir) -> Check:
     """List the commands of hooks, which see messages and actions."""
-    from gateway.config.foreign.hook_files import commands
-    from gateway.config.installed_plugins import InstalledPlugins
-    from gateway.turns.agents.factory import hook_sources, python_hooks
-
     try:
         python_hooks(settings)
     except ConfigError as exc:
@@ -103,7 +101,6 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
     """List the installed language servers; a configured but missing one is a warning."""
     from agent.code.lsp.programs import find_server_program
     from agent.code.lsp.servers import all_servers
-    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.servers.lsp import lsp_settings
 
     try:

@@ -18,6 +18,7 @@ from gateway.config.json_files.document import private, read_object
 from gateway.config.json_files.jsonc import remove_value, set_value
 from gateway.config.key_catalog import catalogue, whole_sections
 from gateway.runtime.paths import DataDir, socket_address
+from gateway.runtime.workspace import ensure_workspace
 
 
 @frozen
@@ -39,8 +40,6 @@ def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterato
         yield Repair(t("make {path} private", path=path), partial(_close, path))
     yield from _misspelt(config)
     if workspace is not None and not workspace.is_dir():
-        from gateway.runtime.workspace import ensure_workspace
-
         sentence = t("create the workspace {path}", path=workspace)
         yield Repair(sentence, lambda: _ignore(ensure_workspace(workspace)))
     if _is_left_over(home.socket):

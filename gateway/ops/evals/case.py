@@ -1,6 +1,7 @@
 """Test case: a task, the initial files, and the expectations."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -220,8 +221,6 @@ def _read(file: Path) -> EvalCase:
 
 
 def _toml(file: Path) -> dict[str, Any] | None:
-    import tomllib
-
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

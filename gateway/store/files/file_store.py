@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from agent.records import frozen
+from agent.undo.blob_store import fingerprint
 from gateway.store.cipher import Cipher
 from gateway.store.errors import catalogue_text
 from gateway.store.files.port import (
@@ -160,8 +161,6 @@ class SharedFiles:
     @property
     def undo(self) -> FileStore:
         """Contents for undo, by the fingerprints of `BlobStore`."""
-        from agent.undo.blob_store import fingerprint
-
         key = self.cipher.derived("undo") if self.cipher else b""
         return FileStore(self.objects, "undo", self.cipher, partial(fingerprint, key))
 

@@ -13,18 +13,27 @@ from agent.providers.registry import OFFLINE
 from agent.security.sandbox.base import Sandbox, ShowsFolders
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
+from agent.turn.hooks import Hooks
 from gateway.config import Settings
+from gateway.config.foreign.python_plugins import python_tools
 from gateway.config.hook_source import HookSource
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
+from gateway.store.cipher import cipher_of
+from gateway.turns.agents.profiles import (
+    catalogue_of,
+    limits_of,
+    own_skill_folders,
+    skill_catalog,
+    trusted_folders,
+)
 
 if TYPE_CHECKING:
     from agent.settings import ToolSettings
     from agent.tools.base import Tool
-    from agent.turn.hooks import Hooks
 
 
 GROUP = "kore.hooks"
@@ -51,18 +60,8 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
-    from gateway.config.foreign.python_plugins import python_tools
-    from gateway.config.installed_plugins import InstalledPlugins
     from gateway.config.servers.lsp import lsp_settings
     from gateway.config.servers.mcp import login_key_variable, mcp_settings
-    from gateway.store.cipher import cipher_of
-    from gateway.turns.agents.profiles import (
-        catalogue_of,
-        limits_of,
-        own_skill_folders,
-        skill_catalog,
-        trusted_folders,
-    )
 
     plugins = InstalledPlugins(home.plugins)
     if isinstance(sandbox, ShowsFolders):
@@ -149,7 +148,7 @@ def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSour
 
 def hooks_of(
     settings: Settings, plugins: InstalledPlugins, tools: "ToolSettings"
-) -> "tuple[Hooks[Any], ...]":
+) -> tuple[Hooks[Any], ...]:
     """Return the hooks of the agent. Without any, nothing is imported. Raise `ConfigError`."""
     sources = hook_sources(settings, plugins)
     if not sources and not settings.python_hooks:
@@ -175,15 +174,13 @@ def hooks_of(
     return (*own, CommandHooks(commands, tools)) if commands else own
 
 
-def python_hooks(settings: Settings) -> "tuple[Hooks[Any], ...]":
+def python_hooks(settings: Settings) -> tuple[Hooks[Any], ...]:
     """Return the hooks that installed packages offer for `python_hooks`. Raise `ConfigError`."""
     return tuple(_offered_hooks(settings)) if settings.python_hooks else ()
 
 
-def _offered_hooks(settings: Settings) -> "Iterator[Hooks[Any]]":
+def _offered_hooks(settings: Settings) -> Iterator[Hooks[Any]]:
     from importlib.metadata import entry_points
-
-    from agent.turn.hooks import Hooks
 
     for name in settings.python_hooks:
         offers = list(entry_points(group=GROUP, name=name))

@@ -13,6 +13,7 @@ from agent.settings import SubagentLimits
 from agent.skills.catalog import SkillCatalog, SkillPaths, linked_skills
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
+from agent.subagents.profile import model_for
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.runtime.paths import DataDir
@@ -118,8 +119,6 @@ def with_model(
     """
     model = message.model or session_model or speaking.model
     if model is None and (agent := profile_for(message)) is not None:
-        from agent.subagents.profile import model_for
-
         model, _ = model_for(models, None, agent, None)
     return replace(speaking, model=model)
 

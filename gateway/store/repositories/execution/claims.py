@@ -8,6 +8,7 @@ from dataclasses import field, fields, replace
 from itertools import groupby, takewhile
 
 from agent.context.memory_snapshot import MemorySnapshot
+from agent.context.project.repeated_parts import find_repeats
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage
@@ -286,9 +287,6 @@ def _without_repeats(
     if not projects:
         return user_message
     parts = {str(part) for project in projects for part in project.get("parts", ())}
-    # Imported here, because only a terminal with a project sends them.
-    from agent.context.project.repeated_parts import find_repeats
-
     repeats = find_repeats(parts, windows.load(tx, session).messages)
     if not repeats:
         return user_message

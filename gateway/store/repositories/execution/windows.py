@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent.context.compaction.compactor import Conversation, shorten_old_result
+from agent.context.compaction.summarizer import summary_from_json, summary_to_json
 from agent.context.token_budget import MANY
 from agent.records import frozen
 from agent.serialization import dumps
@@ -15,7 +17,7 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 if TYPE_CHECKING:
-    from agent.context.compaction.compactor import CompactionResult, Conversation
+    from agent.context.compaction.compactor import CompactionResult
     from agent.context.compaction.summarizer import Summary
 
 # Minimum interval between announcements of summaries in a chat.
@@ -39,9 +41,7 @@ class SessionWindow:
     summary: "Summary | None" = None
 
     @property
-    def conversation(self) -> "Conversation":
-        from agent.context.compaction.compactor import Conversation
-
+    def conversation(self) -> Conversation:
         return Conversation(self.messages, self.trimmed, self.summary)
 
     def number(self, place: int) -> int:
@@ -71,9 +71,6 @@ class SessionWindow:
 
 def load(tx: Transaction, session: str) -> SessionWindow:
     """Return the window of a session for a turn."""
-    # Imported here, because an idle gateway does not need it.
-    from agent.context.compaction.compactor import shorten_old_result
-
     head, upto_pruned = tx.one("SELECT head, pruned_upto FROM session WHERE id = ?", (session,))
     head = _bounded(tx, session, head)
     summary_row = tx.first(
@@ -162,8 +159,6 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         (stored.session,),
     )
     letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
-    from agent.context.compaction.summarizer import summary_to_json
-
     content = dumps(summary_to_json(summary))
     taint = ",".join(sorted(summary.taint))
     tx.run(
@@ -186,6 +181,4 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
 
 
 def _summary(content: str, taint: str) -> "Summary":
-    from agent.context.compaction.summarizer import summary_from_json
-
     return summary_from_json(json.loads(content), taint_of_text(taint))

@@ -59,7 +59,9 @@ def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
 
 def begin(tx: Transaction) -> TurnClaim:
     """Claim a turn with a planned call."""
-    inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
+    inbox.accept(
+        tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, {"offset": "5"}), [InboxEntry(ASKED)]
+    )
     claim = claims.claim(
         tx, ASKED.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
     )
@@ -291,7 +293,9 @@ def test_a_part_that_leaves_its_topic_is_read_again(each: Transaction) -> None:
 
 @pytest.mark.parametrize("column", ["lane", "principal"])
 def test_a_message_is_answered_in_its_own_conversation(tx: Transaction, column: str) -> None:
-    inbox.accept(tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, 5), [InboxEntry(ASKED)])
+    inbox.accept(
+        tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, {"offset": "5"}), [InboxEntry(ASKED)]
+    )
     stored.change(tx, "inbox", {column: "telegram:main:2"}, event_id="1:1")
     (lane,) = stored.read(tx, "inbox", "lane")[0]
     assert inbox.waiting_messages(tx, lane) == []
