@@ -24,6 +24,7 @@ from agent.security.sandbox.unconfined import Unconfined
 from gateway.access.control import AccessControl, log_paired_members
 from gateway.access.full_access import full_access_entry, full_access_refusal
 from gateway.access.roles import RoleRegistry
+from gateway.access.wiring import SecurityContext
 from gateway.channels.api import ApiChannel
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.chat_settings import ChatSettingsIndex
@@ -44,7 +45,7 @@ from gateway.delivery.retry_policy import LONGEST_REST_S
 from gateway.front import open_front
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import WatchedConfig
-from gateway.resources import Channels, Resources, SecurityContext
+from gateway.resources import Channels, Resources
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox

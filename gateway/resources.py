@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
 from agent.records import frozen
-from agent.security.audit import AuditSink
-from agent.security.redaction import Redactor
-from gateway.access.control import AccessControl
-from gateway.access.roles import RoleRegistry
+from gateway.access.wiring import SecurityContext
 from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.channels.base import Channel
 from gateway.core.event_hub import EventHub
@@ -27,21 +24,6 @@ if TYPE_CHECKING:
 
 # By name and account.
 Channels = dict[tuple[str, str], Channel]
-
-
-@frozen
-class SecurityContext:
-    """Access control, roles, audit log, redaction and the sandbox's description.
-
-    `full_access` is the token of a terminal that granted full access.
-    """
-
-    access: AccessControl
-    roles: RoleRegistry
-    audit: AuditSink
-    redactor: Redactor
-    sandbox: str
-    full_access: str | None = None
 
 
 WorkersStatus = Callable[[], Awaitable[Mapping[str, Any] | None]]

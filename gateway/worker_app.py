@@ -10,6 +10,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.security.sandbox.orphan_processes import end_all_orphans, recorded_commands
 from gateway.access.roles import RoleRegistry
+from gateway.access.wiring import SecurityContext
 from gateway.app import STOP_S, access_control, add_channel, shared_files, token_roles
 from gateway.bus.bus import CONCURRENT_TURNS
 from gateway.channels.api import ApiChannel
@@ -24,7 +25,7 @@ from gateway.fanout.base import Fanout
 from gateway.fanout.opening import open_fanout
 from gateway.ops.audit.stored_sink import StoredAuditSink
 from gateway.ops.config_reload import WatchedConfig
-from gateway.resources import Channels, Resources, SecurityContext
+from gateway.resources import Channels, Resources
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
 from gateway.runtime.secrets import redactor_of

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from gateway.bus.bus import MessageBus
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import OutboxSender, wait_for
 from gateway.scheduler.job_context import FiredJobs
@@ -26,21 +25,24 @@ _JUMP_S = 10.0
 
 
 class JobTimer:
-    """Timer of all jobs. `clock` returns Unix time in seconds; `wait` sleeps."""
+    """Timer of all jobs.
+
+    `wake` starts the work of a lane. `clock` returns Unix time in seconds; `wait` sleeps.
+    """
 
     def __init__(
         self,
         *,
         database: Store,
         jobs: JobService,
-        bus: MessageBus,
+        wake: Callable[[str], None],
         sender: OutboxSender,
         clock: Callable[[], float] = time.time,
         wait: Wait = wait_for,
     ) -> None:
         self._database = database
         self._jobs = jobs
-        self._bus = bus
+        self._wake = wake
         self._sender = sender
         self._clock = clock
         self._wait = wait
@@ -99,6 +101,6 @@ class JobTimer:
 
     def wake(self, fired: FiredJobs) -> None:
         for lane in fired.lanes:
-            self._bus.wake(lane)
+            self._wake(lane)
         for lane in fired.mail_lanes:
             self._sender.wake(lane)

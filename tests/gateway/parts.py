@@ -22,6 +22,7 @@ from agent.types import Message, ToolCall
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
+from gateway.access.wiring import SecurityContext
 from gateway.app import recover
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.link import ProcessLink, SoleProcess
@@ -36,7 +37,7 @@ from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.delivery.sender import OutboxSender
 from gateway.ops.audit.log import AuditLog
-from gateway.resources import Channels, Resources, SecurityContext, Timing
+from gateway.resources import Channels, Resources, Timing
 from gateway.runtime.paths import DataDir
 from gateway.sessions.undo_ledger import open_change_log
 from gateway.store.cipher import Cipher
