@@ -13,8 +13,8 @@ from agent.i18n import plural, t
 from agent.text.display_width import display_width, padded, wrap_paragraphs, wrapped
 from agent.text.visible import escape_invisible, escape_line
 
-_GAP = "  "
-_NARROWEST = 12
+_COLUMN_GAP = "  "
+_MIN_COLUMN_WIDTH = 12
 _SHOWN_CHARS = 70
 _Item = TypeVar("_Item")
 
@@ -31,7 +31,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """
     table = [[t(header) for header in headers], *([clean(cell) for cell in row] for row in rows)]
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    for line in laid_out(table, columns):
+    for line in layout_lines(table, columns):
         sys.stdout.write(line + "\n")
 
 
@@ -41,16 +41,16 @@ def tell(text: str) -> None:
     print(wrap_paragraphs(text, columns) if columns else text, file=sys.stderr, flush=True)
 
 
-def laid_out(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+def layout_lines(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
     """Yield the lines of a table for a screen of `columns` columns; 0 means unlimited."""
     widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
-    if columns and not _narrow(widths, columns) and len(widths) > 2:
+    if columns and not _shrink(widths, columns) and len(widths) > 2:
         yield from _blocks(table, columns)
         return
     for row in table:
-        cells = [wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
+        cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
-            yield _GAP.join(map(padded, parts, widths)).rstrip()
+            yield _COLUMN_GAP.join(map(padded, parts, widths)).rstrip()
 
 
 def clean(text: str) -> str:
@@ -94,17 +94,17 @@ def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
         if n:
             yield ""
         facts = zip(names, row, strict=True)
-        yield from laid_out([(name, cell) for name, cell in facts if cell], columns)
+        yield from layout_lines([(name, cell) for name, cell in facts if cell], columns)
 
 
-def _narrow(widths: list[int], columns: int) -> bool:
+def _shrink(widths: list[int], columns: int) -> bool:
     """Shrink the widest columns; return whether the table fits now.
 
     The first column stays unchanged, because people copy from it.
     """
-    while sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
+    while sum(widths) + len(_COLUMN_GAP) * (len(widths) - 1) > columns:
         widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
-        if widest == 0 or widths[widest] <= _NARROWEST:
+        if widest == 0 or widths[widest] <= _MIN_COLUMN_WIDTH:
             return False
         widths[widest] -= 1
     return True
@@ -127,7 +127,7 @@ def print_list(
         print_table(tuple(columns), rows)
 
 
-def print_one(title: str, description: str, rows: Iterable[tuple[str, str]]) -> None:
+def print_details(title: str, description: str, rows: Iterable[tuple[str, str]]) -> None:
     """Print an item in detail."""
     print(clean(title.strip()))
     if description:

@@ -36,10 +36,10 @@ from gateway.turns.agents.profiles import origin_of
 
 _KEY = ("security", "trusted_folders")
 # Number of stored answers.
-_MOST = 1_000
+_MAX_DECLINED_FOLDERS = 1_000
 
 
-def grant(
+def trust_folder(
     args: argparse.Namespace, folder: Path, home: Path, digests: Mapping[Path, str]
 ) -> tuple[int, bool]:
     """Trust the folder and its files with these digests.
@@ -47,16 +47,16 @@ def grant(
     Returns the number of removed marks for untrusted content and whether the folder is new in the
     configuration. Raises `KoreError`.
     """
-    if unread := [path for path, one in digests.items() if not one]:
+    if unread := [path for path, value in digests.items() if not value]:
         raise KoreError(t("{path} cannot be read, or is too large", path=unread[0]))
     if digests:
         remember(digests, home)
-    if changed_paths := [path for path, one in digests.items() if digest(path) != one]:
+    if changed_paths := [path for path, expected in digests.items() if digest(path) != expected]:
         raise KoreError(
             t("{path} changed in the meantime; this version is not trusted", path=changed_paths[0]),
             hint=t("review it again: kore trust"),
         )
-    return unmark(folder), folder.is_dir() and _add(args, folder)
+    return unmark(folder), folder.is_dir() and _add_to_configuration(args, folder)
 
 
 def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dict[Path, str]:
@@ -65,19 +65,19 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
     Returns the digests of all its configuration files.
     """
     # Read them before showing them: a change made while the person reads is not trusted.
-    read = {path: content(path) for path in project_files_in(folder)}
-    new = [path for path in read if not is_trusted(path, home)]
-    if new and not silent:
+    contents = {path: content(path) for path in project_files_in(folder)}
+    untrusted = [path for path in contents if not is_trusted(path, home)]
+    if untrusted and not silent:
         clean = Redactor(read_secrets(home / "secrets.json").values()).clean
-        for path in new:
-            text = clean(_render(path, read[path]))
+        for path in untrusted:
+            text = clean(_render(path, contents[path]))
             print(f"{escape_line(str(path))}:\n{text}\n", file=sys.stderr)
         if sys.stdin.isatty():
             tell(t("These files can then set models, URLs, hooks and servers to start."))
-    return {path: "" if raw is None else digest_of(raw) for path, raw in read.items()}
+    return {path: "" if raw is None else digest_of(raw) for path, raw in contents.items()}
 
 
-def _add(args: argparse.Namespace, folder: Path) -> bool:
+def _add_to_configuration(args: argparse.Namespace, folder: Path) -> bool:
     """Add the folder to the configuration; return False if its files are already trusted."""
     if origin_of(settings_of(args)).is_own(folder):
         return False
@@ -127,24 +127,28 @@ def start_folder(settings: Settings, home: DataDir) -> Path | None:
     """
     if settings.agent.start_in == "workspace":
         return None
-    here, person = current_folder().resolve(), Path.home().resolve()
-    own = (home.root.resolve(), settings.agent.workspace.resolve())
-    if any(here.is_relative_to(folder) for folder in own):
+    current, user_home = current_folder().resolve(), Path.home().resolve()
+    own_folders = (home.root.resolve(), settings.agent.workspace.resolve())
+    if any(current.is_relative_to(folder) for folder in own_folders):
         return None
     # A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
     # count as a project.
-    free = [parent for parent in (here, *here.parents) if not _holds(parent, (person, *own))]
-    top = next((path for path in free if (path / ".git").exists()), None)
-    if top is None and free and not _is_everybodys(here):
-        return here
+    candidates = [
+        parent
+        for parent in (current, *current.parents)
+        if not _contains_any(parent, (user_home, *own_folders))
+    ]
+    top = next((path for path in candidates if (path / ".git").exists()), None)
+    if top is None and candidates and not _is_world_writable(current):
+        return current
     return top
 
 
-def _holds(folder: Path, places: Sequence[Path]) -> bool:
+def _contains_any(folder: Path, places: Sequence[Path]) -> bool:
     return any(place.is_relative_to(folder) for place in places)
 
 
-def _is_everybodys(folder: Path) -> bool:
+def _is_world_writable(folder: Path) -> bool:
     """Return whether the folder is world-writable, such as /tmp."""
     return bool(folder.stat().st_mode & stat.S_IWOTH)
 
@@ -166,24 +170,24 @@ def with_trust(
 def _ask(args: argparse.Namespace, settings: Settings, home: DataDir, folder: Path) -> Settings:
     name = escape_line(str(folder))
     tell(t("New project: {folder}", folder=name))
-    meaning = t(
+    explanation = t(
         "If you trust it, I follow its AGENTS.md, and its files count like your own words. "
         "If not, I only read them, and ask before sending anything out."
     )
-    tell(meaning)
+    tell(explanation)
     configuration = show_configuration(folder, home.root)
     print(t("Trust this folder? [y/N] "), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes", "是"):
         _decline(home, folder)
         return settings
     try:
-        grant(args, folder, home.root, configuration)
+        trust_folder(args, folder, home.root, configuration)
     except KoreError as exc:
         # A configuration that cannot be written must not stop the start: continue untrusted.
         tell(escape_invisible(str(exc)))
         return settings
-    sandbox = {"security.sandbox": args.sandbox} if args.sandbox else None
-    return settings_of(args, sandbox)
+    overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
+    return settings_of(args, overrides)
 
 
 def _declined(home: DataDir) -> list[str]:
@@ -196,5 +200,5 @@ def _declined(home: DataDir) -> list[str]:
 
 def _decline(home: DataDir, folder: Path) -> None:
     home.ensure()
-    folders = [*_declined(home), str(folder)][-_MOST:]
+    folders = [*_declined(home), str(folder)][-_MAX_DECLINED_FOLDERS:]
     write_atomic(home.asked_projects, json.dumps({"declined": folders}, indent=2) + "\n")

@@ -80,7 +80,7 @@ async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
     yield client
 
 
-def settings_beside(
+def settings_or_last_valid(
     args: argparse.Namespace, overrides: Mapping[str, Any] | None = None
 ) -> Settings:
     """Return `settings_of`, or the last valid settings if Kore is running.
@@ -91,7 +91,7 @@ def settings_beside(
     try:
         return settings_of(args, overrides)
     except ConfigError as exc:
-        if not _runs(args) or (settings := _last_good(args, overrides)) is None:
+        if not _is_running(args) or (settings := _last_valid(args, overrides)) is None:
             raise
         _warn(args, exc)
         return settings
@@ -106,11 +106,11 @@ def settings_to_copy(args: argparse.Namespace) -> tuple[Settings, bool]:
     try:
         return settings_of(args), True
     except ConfigError as exc:
-        runs = _runs(args)
-        settings = _last_good(args, None) or _last_good(args, None, {})
-        if settings is None or not (runs or _has_data(settings)):
+        is_running = _is_running(args)
+        settings = _last_valid(args, None) or _last_valid(args, None, {})
+        if settings is None or not (is_running or _has_data(settings)):
             raise
-        if runs:
+        if is_running:
             _warn(args, exc)
         else:
             database, workspace = settings.store.place, settings.agent.workspace
@@ -119,7 +119,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple[Settings, bool]:
                 database=database,
                 workspace=workspace,
             )
-            _complain(args, exc, notice)
+            _report(args, exc, notice)
         return settings, False
 
 
@@ -127,18 +127,18 @@ def _has_data(settings: Settings) -> bool:
     return settings.store.path is None or settings.store.path.exists()
 
 
-def _runs(args: argparse.Namespace) -> bool:
+def _is_running(args: argparse.Namespace) -> bool:
     with suppress(KoreError):
         return asyncio.run(ControlClient.connect(data_dir_of(args).socket)) is not None
     return False
 
 
-def _last_good(
+def _last_valid(
     args: argparse.Namespace,
     overrides: Mapping[str, Any] | None,
-    own: Mapping[str, Any] | None = None,
+    replacement: Mapping[str, Any] | None = None,
 ) -> Settings | None:
-    """Return the settings with the last valid file, or with `own` in its place.
+    """Return the settings with the last valid file, or with `replacement` in its place.
 
     Returns None if these are invalid as well.
     """
@@ -148,16 +148,18 @@ def _last_good(
         drafts: dict[Path, Mapping[str, Any] | None] = {sources.secrets_file: None}
         if sources.project_file.resolve() != sources.own_file.resolve():
             drafts[sources.project_file] = {}
-        if (good := read_object(home.last_good_config) if own is None else own) is not None:
-            drafts[sources.own_file] = good
+        if (
+            content := read_object(home.last_good_config) if replacement is None else replacement
+        ) is not None:
+            drafts[sources.own_file] = content
         return settings_of(args, overrides, drafts)
     return None
 
 
 def _warn(args: argparse.Namespace, error: ConfigError) -> None:
-    _complain(args, error, t("the running Kore keeps using the last valid configuration"))
+    _report(args, error, t("the running Kore keeps using the last valid configuration"))
 
 
-def _complain(args: argparse.Namespace, error: ConfigError, notice: str) -> None:
+def _report(args: argparse.Namespace, error: ConfigError, notice: str) -> None:
     complain(error, args.crash.redactor.clean)
     print(f"      {notice}", file=sys.stderr)

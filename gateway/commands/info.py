@@ -113,16 +113,16 @@ def answer_cost(call: CommandCall, tx: Transaction) -> str:
 
 
 def _cost_lines(call: CommandCall, tx: Transaction) -> Iterator[str]:
-    began = BillingDay.of(call.now).began_at
+    started_at = BillingDay.of(call.now).began_at
     if call.session is not None:
         last = usage.of_last_turn(tx, call.session)
         yield t("Last answer: {spent}", spent=usage_text(last))
         session = usage.of_session(tx, call.session)
         yield t("This conversation: {spent}", spent=usage_text(session))
-    chat = usage.of_chat(tx, usage.chat_of(call.message), began)
+    chat = usage.of_chat(tx, usage.chat_of(call.message), started_at)
     yield t("This chat today: {spent}", spent=usage_text(chat))
     if call.services.access.is_private_owner(call.message):
-        yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, began)))
+        yield t("All chats today: {spent}", spent=usage_text(usage.of_all(tx, started_at)))
 
 
 @chat_command("help", "list the commands", group=THIS_CHAT, position=50, at_once=True)
@@ -136,7 +136,7 @@ def answer_help(call: CommandCall, tx: Transaction) -> str:
                 *(f"/{command.name} - {t(command.summary)}" for command in commands),
             ]
         )
-        for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
+        for group, commands in groupby(COMMANDS.values(), lambda command: command.group)
         if group is not None
     )
 

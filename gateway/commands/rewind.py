@@ -27,10 +27,10 @@ async def answer_rewind(call: CommandCall) -> str:
     # A repetition finds the chat in its new conversation, which has no such message.
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
         return _fork_text(fork)
-    undoing = UndoService(call)
-    points = await call.services.database.transact(rewinding.list_points, undoing.session)
+    service = UndoService(call)
+    points = await call.services.database.transact(rewinding.list_points, service.session)
     if not points:
-        if not await call.services.database.transact(rewinding.is_copy, undoing.session):
+        if not await call.services.database.transact(rewinding.is_copy, service.session):
             raise KoreError(t("there is no message to go back to yet"))
         raise KoreError(
             t(
@@ -41,22 +41,22 @@ async def answer_rewind(call: CommandCall) -> str:
         )
     words = call.argument.lower().split()
     if not words:
-        return await undoing.run(lambda: _list(undoing, points))
-    since = _find_point(words, points)
+        return await service.run(lambda: _list(service, points))
+    point = _find_point(words, points)
     options = frozenset(words[1:])
-    moves = await undoing.run(lambda: _plan(undoing, since, force="force" in options))
+    changes = await service.run(lambda: _plan(service, point, force="force" in options))
     if not options & {"files", "both"}:
-        return _preview(undoing, moves, words[0], since)
-    undoing.require(moves, "undo")
-    step = await undoing.carry_out(moves, "undo")
-    description = undoing.describe(step, "undo") or t("No files needed restoring.")
+        return _preview(service, changes, words[0], point)
+    service.require(changes, "undo")
+    step = await service.carry_out(changes, "undo")
+    description = service.describe(step, "undo") or t("No files needed restoring.")
     if "both" not in options:
         return description
     owner = SessionOwner(call.message.principal, call.message.session_key)
     fork = await call.services.database.transact(
-        rewinding.rewind, key, undoing.session, since.turn, owner, call.now
+        rewinding.rewind, key, service.session, point.turn, owner, call.now
     )
-    back = t("`/resume {id}` goes back.", id=undoing.session)
+    back = t("`/resume {id}` goes back.", id=service.session)
     return f"{description}\n{_fork_text(fork)} {back}"
 
 
@@ -81,38 +81,38 @@ def _find_point(words: list[str], points: list[RewindPoint]) -> RewindPoint:
     return points[int(words[0]) - 1]
 
 
-def _plan(undoing: UndoService, since: RewindPoint, *, force: bool) -> tuple[PathChange, ...]:
-    return undoing.reversal.plan(UndoRequest(since=since.turn, force=force))
+def _plan(service: UndoService, point: RewindPoint, *, force: bool) -> tuple[PathChange, ...]:
+    return service.reversal.plan(UndoRequest(since=point.turn, force=force))
 
 
-def _list(undoing: UndoService, points: list[RewindPoint]) -> str:
+def _list(service: UndoService, points: list[RewindPoint]) -> str:
     paths: dict[int, set[object]] = {}
-    for step in undoing.changes.ledger.steps(undoing.session):
-        paths_done = {c.path for c in step.changes if c.status == "done" and _is_file(c)}
-        paths.setdefault(step.turn, set()).update(paths_done)
+    for step in service.changes.ledger.steps(service.session):
+        changed_paths = {c.path for c in step.changes if c.status == "done" and _is_file(c)}
+        paths.setdefault(step.turn, set()).update(changed_paths)
     lines = []
-    for number, one in list(enumerate(points, 1))[-_MAX_POINTS:]:
-        count = len(paths.get(one.turn, ()))
+    for number, point in list(enumerate(points, 1))[-_MAX_POINTS:]:
+        count = len(paths.get(point.turn, ()))
         files = plural(count, ", {n} file changed", ", {n} files changed") if count else ""
-        at = time.strftime("%H:%M", time.localtime(one.at))
-        lines.append(f"`{number}` {at}{files}: {escape_markdown(one.title)}")
+        at = time.strftime("%H:%M", time.localtime(point.at))
+        lines.append(f"`{number}` {at}{files}: {escape_markdown(point.title)}")
     lines.append(t("`/rewind N` previews going back to before a message."))
     return "\n".join(lines)
 
 
 def _preview(
-    undoing: UndoService, moves: tuple[PathChange, ...], number: str, since: RewindPoint
+    service: UndoService, changes: tuple[PathChange, ...], number: str, point: RewindPoint
 ) -> str:
-    changes = report.describe(ReversalResult(moves), "undo", undoing.root, would=True)
-    would = changes or t("No files would change.")
+    description = report.describe(ReversalResult(changes), "undo", service.root, would=True)
+    preview = description or t("No files would change.")
     lines = [
         t(
             "Back to before message {number}: {escaped}",
             number=number,
-            escaped=escape_markdown(since.title),
+            escaped=escape_markdown(point.title),
         )
     ]
-    lines += [escape_markdown(line) for line in would.splitlines()]
+    lines += [escape_markdown(line) for line in preview.splitlines()]
     lines.append(
         t(
             "`/rewind {number} files` restores the files; `/rewind {number} both` also "

@@ -49,10 +49,12 @@ def answer_sessions(call: CommandCall, tx: Transaction) -> str:
     infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not infos:
         return t("You have no conversations here yet.")
-    return "\n".join([t("Your conversations here:"), *session_lines(call, infos), "", t(_HOW)])
+    return "\n".join(
+        [t("Your conversations here:"), *session_lines(call, infos), "", t(_RESUME_HINT)]
+    )
 
 
-_HOW = mark_for_translation("`/resume N` continues one, `/sessions WORDS` searches them.")
+_RESUME_HINT = mark_for_translation("`/resume N` continues one, `/sessions WORDS` searches them.")
 
 
 def scope_of(call: CommandCall) -> Scope:

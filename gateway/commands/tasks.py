@@ -45,12 +45,12 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
 def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Iterator[str]:
     """Yield lines about this chat's sub-agents: running ones, and the latest ended ones."""
     for subagent in subagents:
-        took = (subagent.ended_at or call.now) - subagent.asked_at
+        elapsed_s = (subagent.ended_at or call.now) - subagent.asked_at
         state = t(_STATES.get(subagent.state, subagent.state))
         if subagent.is_background:
             state = t("{state} in the background", state=state)
         name = f"{escape_markdown(subagent.agent)} ({subagent.id})"
-        yield f"- {name} {_title(subagent.title)}: {state}, {took:.0f} s"
+        yield f"- {name} {_title(subagent.title)}: {state}, {elapsed_s:.0f} s"
 
 
 def _kill(call: CommandCall, session: str, name: str) -> str:

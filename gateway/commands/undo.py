@@ -143,15 +143,15 @@ async def answer_undo(call: CommandCall) -> str:
 
     COUNT is a number of turns, or with `step` of tool calls.
     """
-    undoing = UndoService(call)
-    request = _undo_request(undoing, call)
-    moves = await undoing.run(lambda: undoing.reversal.plan(request))
-    undoing.require(moves, request.direction)
-    step = await undoing.carry_out(moves, request.direction)
-    if description := undoing.describe(step, request.direction):
+    service = UndoService(call)
+    request = _undo_request(service, call)
+    moves = await service.run(lambda: service.reversal.plan(request))
+    service.require(moves, request.direction)
+    step = await service.carry_out(moves, request.direction)
+    if description := service.describe(step, request.direction):
         if request.direction == "redo":
             return description
-        remaining = await undoing.run(lambda: undoing.remaining(step))
+        remaining = await service.run(lambda: service.remaining(step))
         return "\n".join(filter(None, [description, remaining]))
     undo = request.direction == "undo"
     if request.path:
@@ -169,7 +169,7 @@ async def answer_undo(call: CommandCall) -> str:
     )
 
 
-def _undo_request(undoing: UndoService, call: CommandCall) -> UndoRequest:
+def _undo_request(service: UndoService, call: CommandCall) -> UndoRequest:
     words = call.argument.split()
     steps, force = 1, False
     by_step = bool(words) and words[0].lower() in ("step", "steps")
@@ -187,7 +187,7 @@ def _undo_request(undoing: UndoService, call: CommandCall) -> UndoRequest:
             )
     if words and words[0].lower() == "force":
         force = bool(words.pop(0))
-    path = undoing.find(" ".join(words)) if words else None
+    path = service.find(" ".join(words)) if words else None
     return UndoRequest(
         "undo" if call.name == "undo" else "redo",
         steps,
@@ -200,20 +200,20 @@ def _undo_request(undoing: UndoService, call: CommandCall) -> UndoRequest:
 @chat_command("diff", "show what this conversation changed", group=WORK, position=30)
 async def answer_diff(call: CommandCall) -> str:
     """Answer `/diff [last] [PATH]`."""
-    undoing = UndoService(call)
+    service = UndoService(call)
     first, *rest = call.argument.split(maxsplit=1) or [""]
     last = first == "last"
     name = (rest[0] if rest else "") if last else call.argument
-    pairs = await undoing.run(lambda: _pairs(undoing, name, last))
+    pairs = await service.run(lambda: _pairs(service, name, last))
     if not pairs and name:
         return t("No changes to {escaped} in this conversation.", escaped=escape_markdown(name))
     if not pairs:
         return t("This conversation has no file changes, or all of them were undone.")
-    if not undoing.may_see(list(pairs)):
+    if not service.may_see(list(pairs)):
         return t("Your role does not allow you to see these files.")
-    names = escape_markdown(report.list_paths(pairs, undoing.root))
-    text = await undoing.run(
-        lambda: report.differences(pairs, undoing.changes.blobs, undoing.root, DIFF_CHARS)
+    names = escape_markdown(report.list_paths(pairs, service.root))
+    text = await service.run(
+        lambda: report.differences(pairs, service.changes.blobs, service.root, DIFF_CHARS)
     )
     head = plural(
         len(pairs), "{n} file changed: {names}", "{n:,} files changed: {names}", names=names
@@ -221,8 +221,8 @@ async def answer_diff(call: CommandCall) -> str:
     return head + (f"\n\n{fenced(text)}" if text else "")
 
 
-def _pairs(undoing: UndoService, name: str, last: bool) -> Pairs:
-    steps = undoing.changes.ledger.steps(undoing.session)
+def _pairs(service: UndoService, name: str, last: bool) -> Pairs:
+    steps = service.changes.ledger.steps(service.session)
     if last and steps:
         steps = [step for step in steps if step.turn == steps[0].turn]
-    return undoing.changed_files(steps, undoing.find(name) if name else None)
+    return service.changed_files(steps, service.find(name) if name else None)

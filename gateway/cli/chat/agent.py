@@ -20,7 +20,7 @@ from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
 from gateway.cli.program import as_installed, preload
 from gateway.cli.project_folder import start_folder, with_trust
-from gateway.cli.service_link import settings_beside
+from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
@@ -60,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
     if home.config.exists():
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
-    settings = settings_beside(args, overrides)
+    settings = settings_or_last_valid(args, overrides)
     if options.cwd is None and (project_folder := start_folder(settings, home)) is not None:
         options = replace(options, cwd=str(project_folder))
         if options.full_access is None:
@@ -74,11 +74,13 @@ def _run(args: argparse.Namespace) -> int:
         print(full_access_banner(folder), file=sys.stderr)
     try:
         if args.init or args.auto_continue:
-            from gateway.cli.chat.long_task import work
+            from gateway.cli.chat.long_task import run_long_task
 
             project = project_of(args, options, settings)
-            order = OneShotRequest(text or "", args.output_format, options=options, project=project)
-            return asyncio.run(work(args, order, settings, home))
+            request = OneShotRequest(
+                text or "", args.output_format, options=options, project=project
+            )
+            return asyncio.run(run_long_task(args, request, settings, home))
         if text is None:
             # It loads Rich and prompt_toolkit.
             from gateway.cli.chat.conversation import talk
@@ -87,10 +89,10 @@ def _run(args: argparse.Namespace) -> int:
         session = args.session or args.resume
         project = project_of(args, options, settings)
         streams = args.printed is not None
-        order = OneShotRequest(
+        request = OneShotRequest(
             text, args.output_format, session, args.latest, options, project, streams
         )
-        return asyncio.run(_once(order, settings, home, forked=args.fork_session))
+        return asyncio.run(_once(request, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED
 
@@ -109,7 +111,7 @@ def _text(args: argparse.Namespace) -> str | None:
     text: str | None = texts[0] if texts else None
     if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
-    elif args.printed is not None and _is_fed():
+    elif args.printed is not None and _has_piped_input():
         text = f"{text}\n\n{_stdin()}".strip()
     if text is None:
         if args.output_format != "text" and not args.auto_continue:
@@ -135,7 +137,7 @@ def _stdin() -> str:
     return content.decode(errors="replace")
 
 
-def _is_fed() -> bool:
+def _has_piped_input() -> bool:
     """Return whether stdin is a pipe or a file, and not a terminal or /dev/null."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
@@ -182,22 +184,26 @@ def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str,
     return tuple(tools)
 
 
-async def _once(order: OneShotRequest, settings: Settings, home: DataDir, *, forked: bool) -> int:
+async def _once(request: OneShotRequest, settings: Settings, home: DataDir, *, forked: bool) -> int:
     interrupted = asyncio.Event()
     with interrupts(interrupted):
-        async with open_connection(settings, home, full_access=order.options.full_access) as line:
-            service = line.service
+        async with open_connection(
+            settings, home, full_access=request.options.full_access
+        ) as connection:
+            service = connection.service
             status = await service.status()
-            model = order.options.model or status.get("model")
+            model = request.options.model or status.get("model")
             if (hint := status.get("model_hint")) and model == status.get("model"):
                 print(as_installed(t(hint)), file=sys.stderr)
-            if order.project is not None and order.project.remark and order.output == "text":
-                print(order.project.remark, file=sys.stderr)
+            if request.project is not None and request.project.remark and request.output == "text":
+                print(request.project.remark, file=sys.stderr)
             ask = ask_here(interrupted)
             if ask is None:
-                order = replace(order, options=replace(order.options, unattended=True))
+                request = replace(request, options=replace(request.options, unattended=True))
             if forked:
-                order = replace(
-                    order, session=await fork_session(service, order.session), latest=False
+                request = replace(
+                    request, session=await fork_session(service, request.session), latest=False
                 )
-            return await OneShotTurn(line, order, sys.stdout, sys.stderr, ask).run(interrupted)
+            return await OneShotTurn(connection, request, sys.stdout, sys.stderr, ask).run(
+                interrupted
+            )

@@ -36,19 +36,21 @@ async def talk(
             session = await fork_session(service, session or None)
     project = project_of(args, options, settings)
 
-    def by_hand(command: str, show: Show) -> UserCommand:
+    def begin_command(command: str, show: Show) -> UserCommand:
         return UserCommand(Shell.of(settings, options.cwd), command, show)
 
-    place = place_of(options, settings, project, home.root)
-    choose, command = args.resume == "", program_name()
-    start = ReplOptions(session or None, is_new, choose, options, project, place, command, by_hand)
+    workdir = workdir_of(options, settings, project, home.root)
+    is_choice, program = args.resume == "", program_name()
+    start = ReplOptions(
+        session or None, is_new, is_choice, options, project, workdir, program, begin_command
+    )
 
     connect = service_opener(settings, home, full_access=options.full_access)
     await converse(connect, start, home.root)
     return DONE
 
 
-def place_of(
+def workdir_of(
     options: MessageOptions, settings: Settings, project: ProjectContext | None, home: Path
 ) -> ConsoleWorkdir:
     """Return the working folder for a terminal conversation."""
@@ -77,14 +79,18 @@ def place_of(
         return next(first, model) if model == "default" else model
 
     folder = Path(options.cwd or settings.agent.workspace)
-    real = folder.resolve()
+    resolved = folder.resolve()
     origin = origin_of(settings)
     # The workspace is not trusted here, because a model may have written its files.
-    trusted = is_in(real, origin.own[1:])
-    own = [home / "commands", *(Path.home() / name / "commands" for name in (".kodax", ".claude"))]
-    command_folders = [CommandFolder(folder, False, True) for folder in own]
+    is_trusted = is_in(resolved, origin.own[1:])
+    own_folders = [
+        home / "commands",
+        *(Path.home() / name / "commands" for name in (".kodax", ".claude")),
+    ]
+    command_folders = [CommandFolder(folder, False, True) for folder in own_folders]
     command_folders += [
-        CommandFolder(real / name / "commands", True, trusted) for name in (".kore", ".claude")
+        CommandFolder(resolved / name / "commands", True, is_trusted)
+        for name in (".kore", ".claude")
     ]
     plugins = InstalledPlugins(DataDir(home).plugins)
     command_folders += [
@@ -99,6 +105,6 @@ def place_of(
         str(settings.security.modes.get("cli", "ask")),
         window,
         title,
-        CustomCommands(command_folders, lambda: skills.load(real).values()),
+        CustomCommands(command_folders, lambda: skills.load(resolved).values()),
         settings.agent.workspace,
     )

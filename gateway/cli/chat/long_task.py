@@ -42,14 +42,14 @@ from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import catalogue_of
 
 # Limit of consecutive sessions that change neither checklist nor progress.
-_IDLE = 2
+_MAX_IDLE_SESSIONS = 2
 # Limit of interruptions; a session that was killed this often is not restarted.
-_CUTS = 3
-_STOP_S = 60
-_AGAIN_S = 0.2
+_MAX_INTERRUPTIONS = 3
+_STOP_TIMEOUT_S = 60
+_STOP_INTERVAL_S = 0.2
 MAX_SESSIONS = 50
 # Interval for saving the time of a running session.
-BEAT_S = 10.0
+SAVE_INTERVAL_S = 10.0
 
 
 @frozen
@@ -64,24 +64,24 @@ class LongTaskOptions:
     team: tuple[str, ...] = ()
 
 
-def plan_for(
-    args: argparse.Namespace, order: OneShotRequest, settings: Settings, home: DataDir
+def long_task_options(
+    args: argparse.Namespace, request: OneShotRequest, settings: Settings, home: DataDir
 ) -> LongTaskOptions:
     """Return the options. Raises `ConfigError` for incompatible flags."""
     if args.session or args.resume is not None or args.latest:
         raise ConfigError(t("a long task starts new sessions: -c, -s and -r cannot be used"))
     if not args.auto_continue:
-        if not order.text:
+        if not request.text:
             raise ConfigError(t("--init needs a task"), hint='kore agent --init "the task"')
         if args.max_sessions or args.max_hours or args.team:
             raise ConfigError(t("--max-sessions, --max-hours and --team require --auto-continue"))
-    folder = Path(order.options.cwd or settings.agent.workspace)
+    folder = Path(request.options.cwd or settings.agent.workspace)
     limit = args.max_sessions or MAX_SESSIONS
     team = _team(args.team or "", folder, settings, home)
-    return LongTaskOptions(order, folder, order.text or None, limit, args.max_hours, team)
+    return LongTaskOptions(request, folder, request.text or None, limit, args.max_hours, team)
 
 
-def refuse_stand_in(options: MessageOptions, status: Mapping[str, Any]) -> None:
+def reject_offline_model(options: MessageOptions, status: Mapping[str, Any]) -> None:
     """Raise `ConfigError` if the offline echo model would do the work.
 
     `options` apply to every session, `status` is the status of the service.
@@ -105,7 +105,7 @@ def _team(names: str, folder: Path, settings: Settings, home: DataDir) -> tuple[
         raise ConfigError(t("--team: subagents.max_depth is 0, so no sub-agents can run"))
     catalogue = catalogue_of(home, settings)
     by_name = {name: catalogue.find(name, folder) for name in requested}
-    if missing := [name for name, one in by_name.items() if one is None]:
+    if missing := [name for name, agent in by_name.items() if agent is None]:
         raise ConfigError(
             t("--team: unknown agent {name!r}", name=missing[0][:80]),
             hint=t("`kore agents list` shows them"),
@@ -133,21 +133,21 @@ class LongTaskSession:
     note_interval_s: float
     clock: Callable[[], float]
 
-    def left_s(self, progress: LongTaskProgress) -> float:
+    def remaining_s(self, progress: LongTaskProgress) -> float:
         hours = self.plan.max_hours
         return float("inf") if hours is None else hours * 3600 - progress.worked_s
 
-    async def work(
+    async def run(
         self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> SessionOutcome:
         """Run `text` as a turn in a new session; a person or the time limit may stop it."""
         # The turn accepts a single event, so that both stops have to share it.
         stop = asyncio.Event()
         timer = None
-        if (left_s := self.left_s(progress)) != float("inf"):
-            timer = asyncio.get_running_loop().call_later(left_s, stop.set)
-        relay = asyncio.create_task(_forward(interrupted, stop))
-        began = self.clock()
+        if (remaining_s := self.remaining_s(progress)) != float("inf"):
+            timer = asyncio.get_running_loop().call_later(remaining_s, stop.set)
+        relay = asyncio.create_task(_forward_event(interrupted, stop))
+        started_s = self.clock()
         try:
             code, stopped = await self._turn(text, stop, progress)
         finally:
@@ -155,7 +155,7 @@ class LongTaskSession:
             await asyncio.wait({relay})
             if timer is not None:
                 timer.cancel()
-        return SessionOutcome(code, stopped, progress.worked_s + self.clock() - began)
+        return SessionOutcome(code, stopped, progress.worked_s + self.clock() - started_s)
 
     async def _turn(
         self, text: str, stop: asyncio.Event, progress: LongTaskProgress
@@ -163,74 +163,78 @@ class LongTaskSession:
         """Run the turn; return the exit code and the stop reason."""
         if self.plan.request.project is not None:
             self.plan.request.project.forget()
-        order = replace(self.plan.request, text=text)
-        turn = OneShotTurn(self.connection, order, sys.stdout, sys.stderr, self.ask)
-        under_way = replace(progress, lane=turn.lane)
-        self.progress_file.write(under_way)
-        beat = asyncio.create_task(self._note(under_way))
+        request = replace(self.plan.request, text=text)
+        turn = OneShotTurn(self.connection, request, sys.stdout, sys.stderr, self.ask)
+        running_progress = replace(progress, lane=turn.lane)
+        self.progress_file.write(running_progress)
+        saver = asyncio.create_task(self._save_regularly(running_progress))
         try:
             code = await turn.run(stop)
         finally:
-            beat.cancel()
-            await asyncio.wait({beat})
+            saver.cancel()
+            await asyncio.wait({saver})
         return code, turn.stop_reason
 
-    async def _note(self, progress: LongTaskProgress) -> None:
+    async def _save_regularly(self, progress: LongTaskProgress) -> None:
         """Save the progress regularly: a kill loses at most one interval of working time."""
-        began = self.clock()
+        started_s = self.clock()
         while True:
             await asyncio.sleep(self.note_interval_s)
             with suppress(OSError):
                 self.progress_file.write(
-                    replace(progress, worked_s=progress.worked_s + self.clock() - began)
+                    replace(progress, worked_s=progress.worked_s + self.clock() - started_s)
                 )
 
 
-async def _forward(first: asyncio.Event, second: asyncio.Event) -> None:
+async def _forward_event(first: asyncio.Event, second: asyncio.Event) -> None:
     await first.wait()
     second.set()
 
 
-async def work(
-    args: argparse.Namespace, order: OneShotRequest, settings: Settings, home: DataDir
+async def run_long_task(
+    args: argparse.Namespace, request: OneShotRequest, settings: Settings, home: DataDir
 ) -> int:
-    """Run the task in `order.text` and return the exit code.
+    """Run the task in `request.text` and return the exit code.
 
     Raises `ConfigError` for incompatible flags.
     """
-    plan = plan_for(args, order, settings, home)
+    task = long_task_options(args, request, settings, home)
     interrupted = asyncio.Event()
-    with interrupts(interrupted), open_progress(home, plan.folder) as progress_file:
-        async with open_connection(settings, home, full_access=order.options.full_access) as line:
-            refuse_stand_in(order.options, await line.service.status())
+    with interrupts(interrupted), open_progress(home, task.folder) as progress_file:
+        async with open_connection(
+            settings, home, full_access=request.options.full_access
+        ) as connection:
+            reject_offline_model(request.options, await connection.service.status())
             ask = ask_here(interrupted)
             if ask is None:
-                options = replace(order.options, unattended=True)
-                plan = replace(plan, request=replace(order, options=options))
-            long = LongTaskRunner(line, plan, progress_file, ask)
-            return await (long.run if args.auto_continue else long.init)(interrupted)
+                options = replace(request.options, unattended=True)
+                task = replace(task, request=replace(request, options=options))
+            runner = LongTaskRunner(connection, task, progress_file, ask)
+            return await (runner.run if args.auto_continue else runner.init)(interrupted)
 
 
 class LongTaskRunner:
     """Runs a long task session after session.
 
-    `exit_code = await LongTaskRunner(line, plan, progress_file, ask).run(interrupted)`
+    `exit_code = await LongTaskRunner(connection, plan, progress_file, ask).run(interrupted)`
     """
 
     def __init__(
         self,
-        line: ServiceConnection,
+        connection: ServiceConnection,
         plan: LongTaskOptions,
         progress_file: ProgressFile,
         ask: Ask | None,
-        beat_s: float = BEAT_S,
+        save_interval_s: float = SAVE_INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection = line
+        self._connection = connection
         self._plan = plan
         self._progress_file = progress_file
         self._clock = clock
-        self._session = LongTaskSession(line, plan, progress_file, ask, beat_s, clock)
+        self._session = LongTaskSession(
+            connection, plan, progress_file, ask, save_interval_s, clock
+        )
 
     async def init(self, interrupted: asyncio.Event) -> int:
         """Let the agent write the checklist. Raises `ConfigError` if it already exists."""
@@ -240,21 +244,21 @@ class LongTaskRunner:
                 t("{path} already exists", path=folder / LIST),
                 hint=t("kore agent --auto-continue continues it; delete it to start over"),
             )
-        code, _ = await self._make_plan(await self._take_up(), interrupted)
+        code, _ = await self._make_plan(await self._resume_progress(), interrupted)
         self._progress_file.close()
         return code
 
     async def run(self, interrupted: asyncio.Event) -> int:
         """Run sessions until the task is complete or a limit is reached."""
         folder, code = self._plan.folder, DONE
-        progress = await self._take_up()
+        progress = await self._resume_progress()
         if features_of(folder) is None:
             if self._plan.text is None or (folder / LIST).exists():
-                lack = mark_for_translation("{file} not found in {folder}")
+                template = mark_for_translation("{file} not found in {folder}")
                 if (folder / LIST).exists():
-                    lack = mark_for_translation("{file} in {folder} is not valid")
+                    template = mark_for_translation("{file} in {folder} is not valid")
                 raise ConfigError(
-                    t(lack, file=LIST, folder=folder),
+                    t(template, file=LIST, folder=folder),
                     hint=t('create one with kore agent --init "the task"'),
                 )
             code, progress = await self._make_plan(progress, interrupted)
@@ -264,7 +268,7 @@ class LongTaskRunner:
         self._progress_file.close()
         return code
 
-    async def _take_up(self) -> LongTaskProgress:
+    async def _resume_progress(self) -> LongTaskProgress:
         """Return the progress of an interrupted command.
 
         Raises `KoreError` if its session is still running.
@@ -281,22 +285,22 @@ class LongTaskRunner:
         )
         # If only the terminal was killed, a running gateway continues the session. Two sessions
         # must not run at the same time.
-        until = self._clock() + _STOP_S
+        deadline = self._clock() + _STOP_TIMEOUT_S
         while await self._connection.service.stop_turn(progress.lane):
-            if self._clock() > until:
+            if self._clock() > deadline:
                 raise KoreError(
                     t("the interrupted session is still running"),
                     hint=t("`kore sessions list` shows it; try again, or stop Kore"),
                 )
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_STOP_INTERVAL_S)
         cuts = progress.cuts if progress.planning else progress.cuts + 1
         progress = replace(progress, lane=None, cuts=cuts, planning=False)
-        if progress.cuts >= _CUTS:
+        if progress.cuts >= _MAX_INTERRUPTIONS:
             _say(
                 t(
                     "session {n} was interrupted {cuts} times; counting it as done",
                     n=progress.done + 1,
-                    cuts=_CUTS,
+                    cuts=_MAX_INTERRUPTIONS,
                 )
             )
             progress = replace(progress, done=progress.done + 1, cuts=0)
@@ -309,20 +313,20 @@ class LongTaskRunner:
         """Write the plan; return the exit code and the progress with the time spent."""
         folder = self._plan.folder
         text = render_prompt("long_init", plan=plan_of(folder), task=self._plan.text or "")
-        under_way = replace(progress, planning=True)
-        worked = await self._session.work(text, under_way, interrupted)
-        code, progress = worked.code, replace(progress, worked_s=worked.total_s)
+        planning_progress = replace(progress, planning=True)
+        outcome = await self._session.run(text, planning_progress, interrupted)
+        code, progress = outcome.code, replace(progress, worked_s=outcome.total_s)
         self._progress_file.write(progress)
         is_late = code == INTERRUPTED and not interrupted.is_set()
         features = features_of(folder)
         if features is not None:
-            text_shown = plural(
+            message = plural(
                 len(features),
                 "{path} lists {n} feature",
                 "{path} lists {n} features",
                 path=folder / LIST,
             )
-            _say(text_shown)
+            _say(message)
             # The caller that counts the hours reports the time limit.
             return DONE if is_late else code, progress
         if is_late:
@@ -332,11 +336,11 @@ class LongTaskRunner:
             _say(t(template, file=LIST, folder=folder))
             return LIMIT, progress
         if code in (DONE, LIMIT):
-            none = mark_for_translation(
+            template = mark_for_translation(
                 "no valid {file} was written in {folder}: describe the task in more "
                 "detail, or try again"
             )
-            _say(t(none, file=LIST, folder=folder))
+            _say(t(template, file=LIST, folder=folder))
             return FAILED, progress
         return code, progress
 
@@ -347,34 +351,34 @@ class LongTaskRunner:
             if passing == total:
                 _say(_all_pass(total, progress.done))
                 return DONE
-            left_s = self._session.left_s(progress)
-            if left_s <= 0 or progress.done >= self._plan.max_sessions:
+            remaining_s = self._session.remaining_s(progress)
+            if remaining_s <= 0 or progress.done >= self._plan.max_sessions:
                 counts = {"passing": passing, "total": total}
-                over = plural(
+                message = plural(
                     progress.done,
                     "{n} session is done; {passing} of {total} features pass",
                     "{n} sessions are done; {passing} of {total} features pass",
                     **counts,
                 )
-                if left_s <= 0:
-                    over = t("time limit reached; {passing} of {total} features pass", **counts)
-                _say(over)
+                if remaining_s <= 0:
+                    message = t("time limit reached; {passing} of {total} features pass", **counts)
+                _say(message)
                 return LIMIT
             before = _files(folder)
             template = mark_for_translation("session {n}: {passing} of {total} features pass")
             _say(t(template, n=progress.done + 1, passing=passing, total=total))
-            worked = await self._session.work(self._text(progress), progress, interrupted)
+            outcome = await self._session.run(self._text(progress), progress, interrupted)
             after = _files(folder)
             idle = progress.idle + 1 if after == before else 0
-            progress = LongTaskProgress(progress.done + 1, idle=idle, worked_s=worked.total_s)
+            progress = LongTaskProgress(progress.done + 1, idle=idle, worked_s=outcome.total_s)
             self._progress_file.write(progress)
             if interrupted.is_set():
                 return INTERRUPTED
             if not is_same_plan(before[0], after[0]):
                 _say(t("{path}: more than pass marks has changed; check it", path=folder / LIST))
                 return FAILED
-            if (end := _end(worked, progress)) is not None:
-                return end
+            if (exit_code := _exit_code_of(outcome, progress)) is not None:
+                return exit_code
 
     def _text(self, progress: LongTaskProgress) -> str:
         """Return the prompt of the next session."""
@@ -386,17 +390,17 @@ class LongTaskRunner:
         return text
 
 
-def _end(worked: SessionOutcome, progress: LongTaskProgress) -> int | None:
+def _exit_code_of(outcome: SessionOutcome, progress: LongTaskProgress) -> int | None:
     """Return the exit code if a session ends the task, or None."""
-    if worked.code in (BLOCKED, DECIDE, FAILED, USAGE):
-        return worked.code
+    if outcome.code in (BLOCKED, DECIDE, FAILED, USAGE):
+        return outcome.code
     # After the limit of model calls the next session continues; after the cost limit it does not.
-    if worked.code == LIMIT and worked.stop_reason == "limit":
+    if outcome.code == LIMIT and outcome.stop_reason == "limit":
         return LIMIT
-    if progress.idle >= _IDLE:
+    if progress.idle >= _MAX_IDLE_SESSIONS:
         message = t(
             "{n} sessions in a row made no change to {file} or {progress}",
-            n=_IDLE,
+            n=_MAX_IDLE_SESSIONS,
             file=LIST,
             progress=PROGRESS,
         )

@@ -32,11 +32,11 @@ from gateway.core.records import Delivered, WatchEvent
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
 
-_LOST = mark_for_translation(
+_CONNECTION_LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
 DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-_EVERY_S = 1.0
+_REDRAW_INTERVAL_S = 1.0
 _ERASE = "\r\x1b[K"
 
 
@@ -71,10 +71,10 @@ class ProgressLine:
         """Draw the line until cancelled."""
         self._began_at = time.monotonic()
         while self._is_shown:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(_REDRAW_INTERVAL_S)
             if not self._is_paused:
-                took = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
-                text = t("working {time} · Ctrl-C stops", time=took)
+                elapsed = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
+                text = t("working {time} · Ctrl-C stops", time=elapsed)
                 self._err.write(f"{_ERASE}\x1b[2m{text}\x1b[0m")
                 self._err.flush()
                 self._is_drawn = True
@@ -161,21 +161,23 @@ class OneShotTurn:
 
     def __init__(
         self,
-        line: ServiceConnection,
-        order: OneShotRequest,
+        connection: ServiceConnection,
+        request: OneShotRequest,
         out: TextIO,
         err: TextIO,
         ask: Ask | None = None,
     ) -> None:
-        self._connection = line
-        self._request = order
+        self._connection = connection
+        self._request = request
         self._out = out
         self._err = err
         self._ask = ask
         self._progress = ProgressLine(err)
-        self._builder = MessageBuilder(f"once-{os.urandom(4).hex()}", order.options, order.project)
-        self._message = self._builder.build(order.text)
-        streams = order.streams and order.output == "text"
+        self._builder = MessageBuilder(
+            f"once-{os.urandom(4).hex()}", request.options, request.project
+        )
+        self._message = self._builder.build(request.text)
+        streams = request.streams and request.output == "text"
         self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
         # Number of the last delivery.
@@ -236,7 +238,7 @@ class OneShotTurn:
                         if await self._take(event):
                             break
                     else:
-                        raise ConnectionLost(t(_LOST))
+                        raise ConnectionLost(t(_CONNECTION_LOST))
                     stopper.cancel()
                     pulse.cancel()
             except* KoreError as failures:

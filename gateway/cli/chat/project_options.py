@@ -30,7 +30,7 @@ from gateway.turns.agents.profiles import origin_of
 if TYPE_CHECKING:
     pass
 
-_STRANGE = mark_for_translation(
+_UNTRUSTED_FOLDER = mark_for_translation(
     "This folder isn't trusted: I don't follow its AGENTS.md, and ask before sending anything out. "
     "To trust it: {command}"
 )
@@ -100,4 +100,4 @@ def _remark(root: Path | None, origin: TrustedOrigins) -> str:
     if root is None or origin.is_own(root):
         return ""
 
-    return t(_STRANGE, command=f"kore trust {shlex.quote(escape_line(str(root)))}")
+    return t(_UNTRUSTED_FOLDER, command=f"kore trust {shlex.quote(escape_line(str(root)))}")

@@ -20,16 +20,16 @@ from gateway.store.errors import StoreClosed
 T = TypeVar("T")
 # Time for a gateway that requested the data to take the lock; after that this process takes it
 # back.
-_TAKEN_S = 3.0
+_HANDOVER_TIMEOUT_S = 3.0
 # Time for a new owner to start: it may check and upgrade the database first.
-_STARTED_S = 120.0
-_LOOK_S = 0.1
+_START_TIMEOUT_S = 120.0
+_POLL_INTERVAL_S = 0.1
 # Timeout of a connection attempt: a process that is closing may accept a call and never answer it.
-_ANSWER_S = 0.5
+_CONNECT_TIMEOUT_S = 0.5
 # Limit of losses within the interval below. A process that is being killed may still accept
 # clients, so that several losses can follow each other.
-_LOSSES = 20
-_LOSSES_WITHIN_S = 600.0
+_MAX_LOSSES = 20
+_LOSS_WINDOW_S = 600.0
 
 Renew = Callable[[ConnectionLost, Sequence[str]], Awaitable[Service]]
 
@@ -74,8 +74,8 @@ class ServiceConnection:
             if self.service is not service:
                 return
             now = time.monotonic()
-            self._losses = [*(loss for loss in self._losses if now - loss < _LOSSES_WITHIN_S), now]
-            if self._renew is None or len(self._losses) > _LOSSES:
+            self._losses = [*(loss for loss in self._losses if now - loss < _LOSS_WINDOW_S), now]
+            if self._renew is None or len(self._losses) > _MAX_LOSSES:
                 raise lost
             self.service = await self._renew(lost, (lane,))
 
@@ -113,13 +113,13 @@ async def connected_service(
             yield service
             return
         required = settings.security.sandbox
-        used = str((await service.status()).get("sandbox", ""))
-        if required not in ("auto", "none") and used != required:
+        actual = str((await service.status()).get("sandbox", ""))
+        if required not in ("auto", "none") and actual != required:
             raise ConfigError(
                 t(
                     "--sandbox {required}: Kore is already running and uses the sandbox {used}",
                     required=required,
-                    used=used,
+                    used=actual,
                 ),
                 hint=t("stop it first, or set security.sandbox and restart it"),
             )
@@ -164,12 +164,12 @@ async def next_connection(
     continues with `lanes`. Raises `AlreadyRunning` when no owner can be reached.
     """
     if isinstance(lost, HandedOver):
-        until = time.monotonic() + _TAKEN_S
+        handover_deadline = time.monotonic() + _HANDOVER_TIMEOUT_S
         while not await _is_reachable(home):
-            if time.monotonic() > until:
+            if time.monotonic() > handover_deadline:
                 break
-            await asyncio.sleep(_LOOK_S)
-    deadline = time.monotonic() + _STARTED_S
+            await asyncio.sleep(_POLL_INTERVAL_S)
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         async with AsyncExitStack() as stack:
             try:
@@ -185,7 +185,7 @@ async def next_connection(
             else:
                 yield service
                 return
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def service_opener(
@@ -203,7 +203,7 @@ def service_opener(
 
 async def _is_reachable(home: DataDir) -> bool:
     try:
-        return await ControlClient.connect(home.socket, timeout_s=_ANSWER_S) is not None
+        return await ControlClient.connect(home.socket, timeout_s=_CONNECT_TIMEOUT_S) is not None
     except ConnectionLost:
         return False
 

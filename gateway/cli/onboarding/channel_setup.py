@@ -19,7 +19,7 @@ from gateway.config.key_catalog import own_setting
 from gateway.config.origin import Key
 from gateway.core.errors import ServiceUnreachable
 
-_TRIES = 5
+_MAX_TRIES = 5
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -156,31 +156,32 @@ class ChannelSetup:
         texts = [*map(str.strip, lines), *[""] * len(steps)][: len(steps)]
         return self.check(list(map(StepAnswer, steps, texts)))
 
-    def ask(self, talk: Dialogue) -> SetupResult:
+    def ask(self, dialogue: Dialogue) -> SetupResult:
         """Ask until the platform accepts the answers, offering exported ones first.
 
         Raises `KoreError` without an accepted answer.
         """
         exported = self.exported()
         names = ", ".join(str(answer.variable) for answer in exported)
-        is_wanted = exported and talk.confirm(t("Use the token in {name}?", name=names))
-        if is_wanted and (connection := self._try(talk, exported)):
+        is_wanted = exported and dialogue.confirm(t("Use the token in {name}?", name=names))
+        if is_wanted and (connection := self._try(dialogue, exported)):
             return connection
         for step in self.spec.steps:
             for line in step.instructions():
-                talk.say(line)
-        for _ in range(_TRIES):
+                dialogue.say(line)
+        for _ in range(_MAX_TRIES):
             answers = [
                 StepAnswer(
-                    step, (talk.secret if self._is_secret(step) else talk.ask)(step.question())
+                    step,
+                    (dialogue.secret if self._is_secret(step) else dialogue.ask)(step.question()),
                 )
                 for step in self.spec.steps
             ]
-            if connection := self._try(talk, answers):
+            if connection := self._try(dialogue, answers):
                 return connection
         raise KoreError(t("no token given; nothing was written"))
 
-    def _try(self, talk: Dialogue, answers: Sequence[StepAnswer]) -> SetupResult | None:
+    def _try(self, dialogue: Dialogue, answers: Sequence[StepAnswer]) -> SetupResult | None:
         """Check the answers; return None if the person has to be asked again.
 
         Without a network, the answers can be stored and checked later.
@@ -189,15 +190,15 @@ class ChannelSetup:
             try:
                 return self.check(answers)
             except ServiceUnreachable as exc:
-                _complain(talk, exc)
+                _complain(dialogue, exc)
                 ways = [t("try again"), t("keep the token and verify it later"), t("another token")]
-                match talk.choose(t("What now?"), ways, default=1):
+                match dialogue.choose(t("What now?"), ways, default=1):
                     case 1:
                         return SetupResult(tuple(answers), self._section_with(answers), None)
                     case 2:
                         return None
             except KoreError as exc:
-                _complain(talk, exc)
+                _complain(dialogue, exc)
                 return None
 
     def addition(self, connection: SetupResult, raw: Mapping[str, Any]) -> ConfigChange:
@@ -264,8 +265,8 @@ class ChannelSetup:
 
     def _accounts(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:
         accounts = self._raw_section(raw).get("accounts")
-        listed = accounts if isinstance(accounts, list) else []
-        return [entry for entry in listed if isinstance(entry, dict)]
+        entries = accounts if isinstance(accounts, list) else []
+        return [entry for entry in entries if isinstance(entry, dict)]
 
     def _free_name(self, answer: StepAnswer, connection: SetupResult) -> str:
         """Return a name for secrets.json that no exported variable overrides."""
@@ -276,5 +277,5 @@ class ChannelSetup:
         return f"{name}_{self.spec.first_account(connection.section)}"
 
 
-def _complain(talk: Dialogue, exc: KoreError) -> None:
-    talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+def _complain(dialogue: Dialogue, exc: KoreError) -> None:
+    dialogue.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))

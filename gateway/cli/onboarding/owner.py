@@ -19,7 +19,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.runtime.paths import DataDir
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _ENDED = ("refused", "stopped")
 Say = Callable[[str], None]
 
@@ -77,7 +77,7 @@ async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> st
                 )
             )
             has_notified = True
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
@@ -90,7 +90,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
     try:
         async with asyncio.timeout(CODE_LIFE_S):
             while True:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
                 await _look_at_the_bot(service, candidate, reported, say)
                 people = await service.list_people()
                 if people["owner"] is not None:

@@ -21,9 +21,9 @@ _LANGUAGE = "- Language:"
 # Line of the default SOUL.md; an edited tone is preserved.
 _VOICE = re.compile(r"^Warm, plain and unhurried:.*$", re.MULTILINE)
 _IDENTITY = re.compile(r"^You are (.{1,60}?), a personal assistant\.", re.MULTILINE)
-_NAME_CHARS = 60
+_MAX_NAME_CHARS = 60
 # Tones: the label for people and the text for the model.
-_MANNERS = (
+_TONES = (
     (mark_for_translation("warm and direct, like a capable friend"), ""),
     (
         mark_for_translation("brief and factual"),
@@ -51,20 +51,20 @@ class Persona:
     language: str = ""
 
 
-def ask_persona(talk: Dialogue, persona: Persona, workspace: Path) -> None:
+def ask_persona(dialogue: Dialogue, persona: Persona, workspace: Path) -> None:
     """Ask the questions; Enter accepts the current values of the workspace."""
     match = _IDENTITY.search(_text(workspace / "IDENTITY.md"))
-    name = _plain(talk.ask(t("What should I be called?"), match[1] if match else _NAME))
-    labels = [*(t(label) for label, _ in _MANNERS), t("in your own words")]
-    number = talk.choose(t("What tone should I use?"), labels)
+    name = _plain(dialogue.ask(t("What should I be called?"), match[1] if match else _NAME))
+    labels = [*(t(label) for label, _ in _TONES), t("in your own words")]
+    number = dialogue.choose(t("What tone should I use?"), labels)
     manner = (
-        _MANNERS[number][1]
-        if number < len(_MANNERS)
-        else _plain(talk.ask(t("Describe the tone")), 300)
+        _TONES[number][1]
+        if number < len(_TONES)
+        else _plain(dialogue.ask(t("Describe the tone")), 300)
     )
     profile = _text(workspace / "USER.md")
-    person = _plain(talk.ask(t("What should I call you?"), _value_after(profile, _CALLED)))
-    zone = talk.ask(
+    person = _plain(dialogue.ask(t("What should I call you?"), _value_after(profile, _CALLED)))
+    zone = dialogue.ask(
         t("Your time zone"), _value_after(profile, _ZONE) or machine_zone(), _judge_zone
     )
     # Set the values only now, so that skipping the step halfway changes nothing.
@@ -152,6 +152,6 @@ def _text(path: Path) -> str:
         raise ConfigError(t("{path}: cannot be read: {reason}", path=path, reason=exc)) from None
 
 
-def _plain(text: str, limit: int = _NAME_CHARS) -> str:
+def _plain(text: str, limit: int = _MAX_NAME_CHARS) -> str:
     """Return the text as one line that markdown does not turn into a heading."""
     return " ".join(text.split()).lstrip("#-*> ")[:limit]

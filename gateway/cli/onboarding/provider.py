@@ -17,11 +17,11 @@ from gateway.cli.onboarding.dialogue import Dialogue
 from gateway.ops.credential_checks import check_model_key
 
 NAME = "default"
-_MODELS_SHOWN = 15
+_MAX_MODELS_SHOWN = 15
 # Vendor for any other OpenAI-compatible server.
-_OTHER = "openai"
+_COMPATIBLE_VENDOR = "openai"
 _OLLAMA = "ollama"
-_NEAR = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
+_LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 Further = Literal["again", "key", "model", "address", "keep"]
 
 
@@ -48,16 +48,18 @@ class ProviderSetup:
 
 
 def ask_provider(
-    talk: Dialogue, environ: Mapping[str, str], current: str | None
+    dialogue: Dialogue, environ: Mapping[str, str], current: str | None
 ) -> ProviderSetup | None:
     """Ask for the model; return None to keep `current`, the configured model."""
-    talk.say(t("Looking for model servers on this machine …"))
+    dialogue.say(t("Looking for model servers on this machine …"))
     choices = list_choices(asyncio.run(discover_local_servers()), environ)
     keep_option = [t("keep {model}", model=current)] if current else []
-    number = talk.choose(t("Which model provider?"), [*keep_option, *(c.label for c in choices)])
+    number = dialogue.choose(
+        t("Which model provider?"), [*keep_option, *(c.label for c in choices)]
+    )
     if number < len(keep_option):
         return None
-    return _details(talk, choices[number - len(keep_option)], environ)
+    return _details(dialogue, choices[number - len(keep_option)], environ)
 
 
 def list_choices(
@@ -91,49 +93,53 @@ def list_choices(
             ProviderChoice(label, VENDORS[_OLLAMA], asks_address=True, default_address=usual)
         )
     other = t("another OpenAI-compatible server")
-    choices.append(ProviderChoice(other, VENDORS[_OTHER], asks_address=True))
+    choices.append(ProviderChoice(other, VENDORS[_COMPATIBLE_VENDOR], asks_address=True))
     choices.append(
         ProviderChoice(t("none for now (an offline stand-in that repeats what you write)"), None)
     )
     return choices
 
 
-def _details(talk: Dialogue, choice: ProviderChoice, environ: Mapping[str, str]) -> ProviderSetup:
+def _details(
+    dialogue: Dialogue, choice: ProviderChoice, environ: Mapping[str, str]
+) -> ProviderSetup:
     """Ask for model, address and key until a check succeeds or the person accepts a failure."""
     vendor = choice.vendor
     if vendor is None:
         return ProviderSetup(None, {})
-    address = _ask_address(talk, vendor, choice) if choice.asks_address else None
+    address = _ask_address(dialogue, vendor, choice) if choice.asks_address else None
     variable = _exported_variable(vendor, environ) if not choice.asks_address else None
     if address is None:
-        model = _ask_model(talk, vendor, choice)
-    key = environ[variable] if variable else _ask_key(talk, vendor, optional=choice.asks_address)
+        model = _ask_model(dialogue, vendor, choice)
+    key = (
+        environ[variable] if variable else _ask_key(dialogue, vendor, optional=choice.asks_address)
+    )
     if address is not None:
         # Some servers require a key to list their models.
-        choice = _with_models(talk, choice, vendor, address, key)
-        model = _ask_model(talk, vendor, choice)
+        choice = _with_models(dialogue, choice, vendor, address, key)
+        model = _ask_model(dialogue, vendor, choice)
     while True:
         config = ModelConfig(NAME, f"{vendor.name}/{model}", address, key or None)
-        talk.say(t("Testing {model} …", model=config.model))
+        dialogue.say(t("Testing {model} …", model=config.model))
         failure = check_model(config, environ)
         if failure is None:
             break
-        _explain(talk, failure, environ)
-        match _ask_further(talk, failure, choice):
+        _explain(dialogue, failure, environ)
+        match _ask_further(dialogue, failure, choice):
             case "key":
-                variable, key = None, _ask_key(talk, vendor, optional=choice.asks_address)
+                variable, key = None, _ask_key(dialogue, vendor, optional=choice.asks_address)
             case "model":
-                model = _ask_model(talk, vendor, choice)
+                model = _ask_model(dialogue, vendor, choice)
             case "address":
-                address = _ask_address(talk, vendor, choice)
+                address = _ask_address(dialogue, vendor, choice)
             case "keep":
                 break
     if failure is None:
-        talk.say(t("It works."))
+        dialogue.say(t("It works."))
     return _make_choice(config, vendor, variable, key)
 
 
-def _ask_further(talk: Dialogue, failure: KoreError, choice: ProviderChoice) -> Further:
+def _ask_further(dialogue: Dialogue, failure: KoreError, choice: ProviderChoice) -> Further:
     """Ask for the next step after a failed check; the likely fix comes first."""
     ways: dict[Further, str] = {"again": t("try again")}
     if choice.vendor is not None and choice.vendor.key_variables:
@@ -144,7 +150,7 @@ def _ask_further(talk: Dialogue, failure: KoreError, choice: ProviderChoice) -> 
     ways["keep"] = t("keep it anyway")
     likely = "key" if failure.code == "key-refused" else "again"
     ordered = sorted(ways, key=lambda way: way != likely)
-    return ordered[talk.choose(t("What now?"), [ways[way] for way in ordered])]
+    return ordered[dialogue.choose(t("What now?"), [ways[way] for way in ordered])]
 
 
 def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:
@@ -156,8 +162,8 @@ def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | 
     return None
 
 
-def _explain(talk: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> None:
-    talk.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
+def _explain(dialogue: Dialogue, failure: KoreError, environ: Mapping[str, str]) -> None:
+    dialogue.say(f"  {failure}" + (f"\n  {failure.hint}" if failure.hint else ""))
 
 
 def _make_choice(
@@ -181,7 +187,7 @@ def _free(vendor: Vendor, key: str, *, own: bool) -> str:
     return name if os.environ.get(usual, key) != key else usual
 
 
-def _ask_address(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
+def _ask_address(dialogue: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     def judge(text: str) -> str | None:
         try:
             normalise_base(_with_scheme(text), vendor.version)
@@ -193,7 +199,7 @@ def _ask_address(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     if choice.default_address:
         question = t("Its URL")
     return normalise_base(
-        _with_scheme(talk.ask(question, choice.default_address, judge)), vendor.version
+        _with_scheme(dialogue.ask(question, choice.default_address, judge)), vendor.version
     )
 
 
@@ -204,40 +210,42 @@ def _with_scheme(text: str) -> str:
     host = text.partition("/")[0]
     name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     name = (name or port).strip("[]").lower()
-    is_near = "." not in name or name.replace(".", "").isdecimal() or name.endswith(_NEAR)
+    is_near = "." not in name or name.replace(".", "").isdecimal() or name.endswith(_LOCAL_SUFFIXES)
     return f"http://{text}" if is_near else f"https://{text}"
 
 
 def _with_models(
-    talk: Dialogue, choice: ProviderChoice, vendor: Vendor, address: str, key: str
+    dialogue: Dialogue, choice: ProviderChoice, vendor: Vendor, address: str, key: str
 ) -> ProviderChoice:
     """Return the choice with the models of the server."""
     is_ollama = vendor.protocol == "ollama"
     models = asyncio.run(models_at(address, key, is_ollama=is_ollama))
     if not models:
-        talk.say(t("{address} did not return a list of models.", address=address))
+        dialogue.say(t("{address} did not return a list of models.", address=address))
         if is_ollama:
-            talk.say(t("Start it with `ollama serve`; get a model with `ollama pull llama3.2`."))
+            dialogue.say(
+                t("Start it with `ollama serve`; get a model with `ollama pull llama3.2`.")
+            )
     return replace(choice, models=tuple(models))
 
 
-def _ask_model(talk: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
+def _ask_model(dialogue: Dialogue, vendor: Vendor, choice: ProviderChoice) -> str:
     if choice.models:
-        listed = choice.models[:_MODELS_SHOWN]
+        models_shown = choice.models[:_MAX_MODELS_SHOWN]
         other = [t("another one")] if choice.asks_address else []
-        number = talk.choose(t("Which model?"), [*listed, *other])
-        if number < len(listed):
-            return listed[number]
+        number = dialogue.choose(t("Which model?"), [*models_shown, *other])
+        if number < len(models_shown):
+            return models_shown[number]
 
     def judge(text: str) -> str | None:
         return None if text else t("Type the name of a model.")
 
     # A custom server uses the vendor's protocol with other models.
     usual = "" if choice.asks_address else vendor.default_model or ""
-    return talk.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
+    return dialogue.ask(t("Which model?"), usual, judge).removeprefix(f"{vendor.name}/")
 
 
-def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
+def _ask_key(dialogue: Dialogue, vendor: Vendor, *, optional: bool) -> str:
     if not vendor.key_variables:
         return ""
     question = (
@@ -246,10 +254,12 @@ def _ask_key(talk: Dialogue, vendor: Vendor, *, optional: bool) -> str:
         else t("API key for {name} (hidden while you paste)", name=vendor.name)
     )
     while True:
-        key = talk.secret(question)
+        key = dialogue.secret(question)
         if key.isascii() and " " not in key and (key or optional):
             return key
-        talk.say(t("That is not a valid key: expected one word of letters, digits and symbols."))
+        dialogue.say(
+            t("That is not a valid key: expected one word of letters, digits and symbols.")
+        )
 
 
 def _exported_variable(vendor: Vendor, environ: Mapping[str, str]) -> str | None:

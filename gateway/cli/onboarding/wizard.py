@@ -56,10 +56,10 @@ class SetupPlan:
 
 def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, Any]:
     """Return the keys that make `entry` the active model; other entries stay."""
-    listed = raw.get("model_list")
+    entries = raw.get("model_list")
     others = [
         item
-        for item in (listed if isinstance(listed, list) else [])
+        for item in (entries if isinstance(entries, list) else [])
         if not (isinstance(item, dict) and item.get("model_name") == entry["model_name"])
     ]
     return {("agent", "model"): entry["model_name"], ("model_list",): [dict(entry), *others]}
@@ -92,41 +92,41 @@ class SetupContext:
 Step = Callable[[Dialogue, SetupPlan, SetupContext], None]
 
 
-def converse(talk: Dialogue, place: SetupContext) -> SetupPlan:
+def converse(dialogue: Dialogue, context: SetupContext) -> SetupPlan:
     """Ask all questions without writing. Raises `KeyboardInterrupt`, `KoreError`."""
-    plan, at = SetupPlan(), 0
-    while at < len(_STEPS):
-        began = talk.answers
+    plan, position = SetupPlan(), 0
+    while position < len(_STEPS):
+        answers_before = dialogue.answers
         try:
-            _STEPS[at](talk, plan, place)
+            _STEPS[position](dialogue, plan, context)
         except Back:
             # Go from the middle of a step to its beginning, and from there to the previous step.
-            at -= 1 if talk.answers == began else 0
-            at = max(at, 0)
+            position -= 1 if dialogue.answers == answers_before else 0
+            position = max(position, 0)
         except Skip:
-            talk.say(t("Unchanged."))
-            at += 1
+            dialogue.say(t("Unchanged."))
+            position += 1
         else:
-            at += 1
+            position += 1
     return plan
 
 
-def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
-    talk.say()
+def _language(dialogue: Dialogue, plan: SetupPlan, context: SetupContext) -> None:
+    dialogue.say()
     labels, question = _LANGUAGES, "Language / 语言 / 語言"
     if not is_writable(LANGUAGES[-1], sys.stdout.encoding):
         labels, question = _PLAIN, "Language"
-    number = talk.choose(question, labels, LANGUAGES.index(current_locale()))
+    number = dialogue.choose(question, labels, LANGUAGES.index(current_locale()))
     language = LANGUAGES[number]
     # A language that this terminal cannot display is used for chats only.
     set_locale(language if is_writable(language, sys.stdout.encoding) else ENGLISH)
     plan.persona.language = _LANGUAGES[number]
-    configured = place.settings.agent.language
+    configured = context.settings.agent.language
     if configured != language and (
         configured != "auto" or language_of_terminal(os.environ) != language
     ):
         plan.config["agent", "language"] = language
-    talk.say(
+    dialogue.say(
         t(
             "Enter = default in [brackets]; {back} back; {skip} skip; Ctrl-C quits "
             "without writing anything.",
@@ -136,33 +136,33 @@ def _language(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
     )
 
 
-def _model(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
-    talk.say()
-    names = {model_config.name: model_config.model for model_config in model_list(place.settings)}
-    current = names.get(place.settings.agent.model)
+def _model(dialogue: Dialogue, plan: SetupPlan, context: SetupContext) -> None:
+    dialogue.say()
+    names = {model_config.name: model_config.model for model_config in model_list(context.settings)}
+    current = names.get(context.settings.agent.model)
     for key in (("agent", "model"), ("model_list",)):
         plan.config.pop(key, None)
     plan.secrets.clear()
-    choice = ask_provider(talk, os.environ, current)
+    choice = ask_provider(dialogue, os.environ, current)
     if choice is not None:
         plan.secrets.update(choice.secrets)
         if choice.entry is not None:
-            plan.config.update(with_model(place.raw, choice.entry))
+            plan.config.update(with_model(context.raw, choice.entry))
         elif current:
             plan.config["agent", "model"] = "offline/echo"
 
 
-def _persona(talk: Dialogue, plan: SetupPlan, place: SetupContext) -> None:
-    talk.say()
-    ask_persona(talk, plan.persona, place.settings.agent.workspace)
+def _persona(dialogue: Dialogue, plan: SetupPlan, context: SetupContext) -> None:
+    dialogue.say()
+    ask_persona(dialogue, plan.persona, context.settings.agent.workspace)
 
 
-def _sandbox(talk: Dialogue, _: SetupPlan, place: SetupContext) -> None:
+def _sandbox(dialogue: Dialogue, _: SetupPlan, context: SetupContext) -> None:
     """Report the sandbox for commands, or the one that could be used; ask nothing."""
-    talk.say()
-    talk.say(t("Looking for a sandbox for the commands I run …"))
-    check = check_sandbox(place.settings, place.home)
-    talk.say(f"  {check.detail}" + (f"\n  {check.fix}" if check.fix else ""))
+    dialogue.say()
+    dialogue.say(t("Looking for a sandbox for the commands I run …"))
+    check = check_sandbox(context.settings, context.home)
+    dialogue.say(f"  {check.detail}" + (f"\n  {check.fix}" if check.fix else ""))
 
 
 _STEPS: tuple[Step, ...] = (_language, _model, _persona, _sandbox)

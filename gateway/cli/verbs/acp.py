@@ -12,7 +12,7 @@ from gateway.cli.acp.editor_agent import serve
 from gateway.cli.chat.service_connection import open_connection
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
-from gateway.cli.service_link import settings_beside
+from gateway.cli.service_link import settings_or_last_valid
 from gateway.core.messages import MessageOptions
 from gateway.runtime.log_setup import open_logs
 from gateway.turns.agents.profiles import agent_option
@@ -40,7 +40,7 @@ def _check_streams() -> None:
 async def _serve(args: argparse.Namespace) -> int:
 
     # It may have to ask a running Kore, in an event loop of its own.
-    settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
+    settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     home.ensure()
     # Standard output is for the protocol.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "acp.log")
@@ -48,6 +48,6 @@ async def _serve(args: argparse.Namespace) -> int:
     if args.agent is not None:
         agent = agent_option(home, settings, args.agent, None)
         options = MessageOptions(mode=args.permission_mode, agent=agent)
-    async with open_connection(settings, home) as line:
-        await serve(line, settings, home, options)
+    async with open_connection(settings, home) as connection:
+        await serve(connection, settings, home, options)
     return 0

@@ -32,11 +32,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 _SHOWN_CHARS = 60
 
-_REFUSED = mark_for_translation(
+_IGNORED_AGENT = mark_for_translation(
     "{path} is ignored: its folder is not trusted, and an agent {name} already exists"
 )
 
-_HERE = mark_for_translation(
+_PROJECT_AGENTS = mark_for_translation(
     "agents of this folder: `kore agent --agent NAME`, or from a chat started with `--cwd .`"
 )
 
@@ -66,9 +66,11 @@ def run_agents(args: argparse.Namespace) -> int:
     else:
         _list(agents, tools)
         if not all(subagent_definition.trusted for subagent_definition in agents):
-            print(t(_HERE), file=sys.stderr)
+            print(t(_PROJECT_AGENTS), file=sys.stderr)
         for path, name in catalogue.rejected.items():
-            print(t(_REFUSED, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr)
+            print(
+                t(_IGNORED_AGENT, path=clean_lines(path), name=clean_lines(name)), file=sys.stderr
+            )
     return 0
 
 
@@ -144,9 +146,9 @@ def _new(args: argparse.Namespace) -> int:
             t("{path} cannot be written: {strerror}", path=path, strerror=exc.strerror)
         ) from None
     print(path)
-    speak = f"kore agent --agent {args.name}"
+    command = f"kore agent --agent {args.name}"
     print(
-        t("describe its purpose and how it works there, then try it: {speak}", speak=speak),
+        t("describe its purpose and how it works there, then try it: {speak}", speak=command),
         file=sys.stderr,
     )
     return 0

@@ -18,7 +18,7 @@ from gateway.cli.output import clean, print_json
 from gateway.ops.audit.trail import CURRENT, entries, parse_entry
 from gateway.ops.audit.verify import AuditReport, verify
 
-_LOOK_S = 0.25
+_POLL_INTERVAL_S = 0.25
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,11 +67,11 @@ def _lines(report: AuditReport, head: str | None) -> Iterator[str]:
         )
     for repair in report.repairs:
         yield t("noted at startup: {repair}", repair=repair)
-    bad = report.faults or report.contains_hash is False
-    verdict = t("does not match the original" if bad else "intact")
-    counted = plural(report.entries, "{n:,} entry", "{n:,} entries")
+    is_changed = report.faults or report.contains_hash is False
+    verdict = t("does not match the original" if is_changed else "intact")
+    entry_count = plural(report.entries, "{n:,} entry", "{n:,} entries")
     files = plural(report.files, "{n} file", "{n} files")
-    yield t("{entries} in {files}: {verdict}", entries=counted, files=files, verdict=verdict)
+    yield t("{entries} in {files}: {verdict}", entries=entry_count, files=files, verdict=verdict)
     yield t("head: {head}", head=report.head)
 
 
@@ -108,7 +108,7 @@ def _follow(folder: Path, last_hash: str | None) -> Iterator[dict[str, Any]]:
     # If the hash is missing, a new file has been started since: all of its entries are new.
     yield from present[hashes.index(last_hash) + 1 if last_hash in hashes else 0 :]
     while True:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
         yield from _whole_lines(file)
         if not _is_current(file, folder / CURRENT):
             yield from _whole_lines(file)
@@ -121,7 +121,7 @@ def _wait_for_file(path: Path) -> BufferedReader:
         try:
             return path.open("rb")
         except FileNotFoundError:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
 
 def _is_current(file: BufferedReader, path: Path) -> bool:

@@ -22,13 +22,15 @@ from gateway.store.sqlite.backup import BackupSummary, read_back
 
 DATABASE, WORKSPACE, CHANNELS = "kore.db", "workspace", "channels"
 # Parts of a full backup besides the database and the workspace.
-BESIDE = ("config.json", "secrets.json", "trust.json")
+CONFIG_FILES = ("config.json", "secrets.json", "trust.json")
 
 
 def config_files(args: argparse.Namespace) -> dict[str, Path]:
     """Return the path of each file; `--config` and `KORE_CONFIG` may move the configuration."""
     root = data_dir_of(args).root
-    return {name: root / name for name in BESIDE} | {BESIDE[0]: sources_of(args).own_file}
+    return {name: root / name for name in CONFIG_FILES} | {
+        CONFIG_FILES[0]: sources_of(args).own_file
+    }
 
 
 def counts_text(summary: BackupSummary) -> str:
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if not target.parent.is_dir():
         raise KoreError(t("{path}: no such folder", path=target.parent))
     settings, is_whole = settings_to_copy(args)
-    summary, names, missing = asyncio.run(_backup(args, settings, target, own=is_whole))
+    summary, names, missing = asyncio.run(_backup(args, settings, target, is_whole=is_whole))
     copied = target.stat().st_size
     if args.json:
         facts = {"file": str(target), "size_bytes": copied, "schema": summary.schema}
@@ -77,18 +79,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _backup(
-    args: argparse.Namespace, settings: Settings, target: Path, *, own: bool
+    args: argparse.Namespace, settings: Settings, target: Path, *, is_whole: bool
 ) -> tuple[BackupSummary, list[str], int]:
     """Create the backup.
 
-    Without `own`, the settings are not valid enough to own the data, which is only copied then.
+    Without `is_whole`, the settings are not valid enough to own the data, which is then only
+    copied.
     """
     is_zip = target.suffix == ".zip"
     copy = target.with_name(f".{target.name}.db") if is_zip else target
     copy.unlink(missing_ok=True) if is_zip else None
     try:
         try:
-            async with open_service(settings, data_dir_of(args), own=own) as service:
+            async with open_service(settings, data_dir_of(args), own=is_whole) as service:
                 await service.backup(copy)
         except NotRunning:
             await asyncio.to_thread(copy_unowned, settings.store.url, copy)
@@ -118,26 +121,26 @@ def _pack(
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with (
             open(descriptor, "wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
         ):
-            packed.write(copy, DATABASE)
+            archive.write(copy, DATABASE)
             for name, path in config_files(args).items():
                 if path.is_file():
-                    packed.write(path, name)
+                    archive.write(path, name)
                     names.append(name if path == home.root / name else f"{name} ({path})")
-            packing = ZipWriter(packed)
+            packing = ZipWriter(archive)
             if home.channels.is_dir():
                 _pack_channels(home.channels, packing)
                 names.append(CHANNELS)
             # A backup must not include itself.
-            own = [path.stat() for path in (copy, part)]
+            own_files = [path.stat() for path in (copy, part)]
             if workspace.is_dir():
-                marks = MarkWriter(packed, workspace.resolve())
-                without = [(s.st_dev, s.st_ino) for s in own]
+                marks = MarkWriter(archive, workspace.resolve())
+                without = [(s.st_dev, s.st_ino) for s in own_files]
                 _pack_workspace(workspace.resolve(), packing, marks, without)
             names.append(t("{path} (links skipped)", path=workspace))
-        with zipfile.ZipFile(part) as packed:
-            if (damaged_name := packed.testzip()) is not None:
+        with zipfile.ZipFile(part) as archive:
+            if (damaged_name := archive.testzip()) is not None:
                 raise KoreError(
                     t("the backup failed verification: {name} is damaged", name=damaged_name)
                 )

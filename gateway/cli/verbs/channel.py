@@ -28,7 +28,7 @@ from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
 
-_NAME = "echo"
+_EXAMPLE_NAME = "echo"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
 
 def add(args: argparse.Namespace) -> int:
     """Connect an account: credentials, owner and next steps. Raises `KoreError`."""
-    setup, talk = _setup(args), Dialogue()
+    setup, dialogue = _setup(args), Dialogue()
     try:
-        connection, is_new = _connect(args, setup, talk)
+        connection, is_new = _connect(args, setup, dialogue)
     except (Back, Skip):
-        talk.say(t("Skipped; nothing was connected."))
+        dialogue.say(t("Skipped; nothing was connected."))
         return 0
     identity = connection.identity
     if is_new:
@@ -59,15 +59,17 @@ def add(args: argparse.Namespace) -> int:
         home.ensure()
         _apply(setup.addition(connection, read_object(path) or {}), path, home)
         if identity is not None:
-            talk.say(t("{name} is connected.", name=identity.label))
+            dialogue.say(t("{name} is connected.", name=identity.label))
     if identity is None:
         title, name = setup.spec.title, setup.spec.name
-        talk.say(
+        dialogue.say(
             t("The token is saved but not verified: {title} could not be reached.", title=title)
         )
-        talk.say(t("When the network is back, run `kore channel add {name}` to own it.", name=name))
+        dialogue.say(
+            t("When the network is back, run `kore channel add {name}` to own it.", name=name)
+        )
         return 0
-    return _introduce(args, setup, identity, talk)
+    return _introduce(args, setup, identity, dialogue)
 
 
 def _setup(args: argparse.Namespace) -> ChannelSetup:
@@ -75,7 +77,7 @@ def _setup(args: argparse.Namespace) -> ChannelSetup:
 
 
 def _connect(
-    args: argparse.Namespace, setup: ChannelSetup, talk: Dialogue
+    args: argparse.Namespace, setup: ChannelSetup, dialogue: Dialogue
 ) -> tuple[SetupResult, bool]:
     """Return the account's connection, and whether it has to be saved."""
     current = setup.configured()
@@ -83,9 +85,9 @@ def _connect(
         return setup.from_variable(args.token_env), True
     if is_interactive():
         question = t("An account is already connected. Replace it?")
-        if current is not None and not talk.confirm(question, default=False):
+        if current is not None and not dialogue.confirm(question, default=False):
             return SetupResult((), current, setup.identify(current)), False
-        return setup.ask(talk), True
+        return setup.ask(dialogue), True
     if lines := [] if sys.stdin.isatty() else sys.stdin.read().splitlines():
         return setup.from_lines(lines), True
     if current is not None:
@@ -111,7 +113,7 @@ def _apply(change: ConfigChange, path: Path, home: DataDir) -> None:
 
 
 def _introduce(
-    args: argparse.Namespace, setup: ChannelSetup, identity: ChannelIdentity, talk: Dialogue
+    args: argparse.Namespace, setup: ChannelSetup, identity: ChannelIdentity, dialogue: Dialogue
 ) -> int:
     """Find the owner, and print the next steps."""
     home = data_dir_of(args)
@@ -121,19 +123,19 @@ def _introduce(
     if args.no_wait:
         code = asyncio.run(invitation(settings, home, candidate))
         if code:
-            show_invitation(candidate, code, talk.say)
+            show_invitation(candidate, code, dialogue.say)
     else:
-        talk.say(_wait_for_owner(args, settings, home, candidate, talk))
+        dialogue.say(_wait_for_owner(args, settings, home, candidate, dialogue))
     states = asyncio.run(_states(home))
     if states is not None:
         is_connected = candidate.address in states
-        talk.say(
+        dialogue.say(
             t("The running gateway uses it now.")
             if is_connected
             else t("Next: restart the running gateway; it does not know this account yet.")
         )
         return 0
-    talk.say(t("Next: start `kore gateway`; `kore service install` keeps it running."))
+    dialogue.say(t("Next: start `kore gateway`; `kore service install` keeps it running."))
     return 0
 
 
@@ -142,14 +144,14 @@ def _wait_for_owner(
     settings: Settings,
     home: DataDir,
     candidate: Candidate,
-    talk: Dialogue,
+    dialogue: Dialogue,
 ) -> str:
     redactor = args.crash.redactor
     open_logs(settings, redactor, terminal=False, default_file=home.logs / "kore.log")
     try:
-        return asyncio.run(await_owner(settings, home, candidate, talk.say))
+        return asyncio.run(await_owner(settings, home, candidate, dialogue.say))
     except KeyboardInterrupt:
-        talk.say()
+        dialogue.say()
         return t(
             "It has no owner yet. The link is still valid: start `kore gateway`, then open it."
         )
@@ -265,13 +267,13 @@ def write_skeleton(name: str, folder: Path) -> list[Path]:
     paths = []
     try:
         folder.mkdir(parents=True)
-        for source in sorted(_example().iterdir()):
+        for source in sorted(_example_folder().iterdir()):
             if not source.is_file():
                 continue
-            text = source.read_text("utf-8").replace(_NAME, name)
-            text = text.replace(f'"{_NAME.title()}"', f'"{" ".join(words).title()}"')
-            text = text.replace(_NAME.title(), "".join(word.title() for word in words))
-            target = folder / source.name.replace(_NAME, name)
+            text = source.read_text("utf-8").replace(_EXAMPLE_NAME, name)
+            text = text.replace(f'"{_EXAMPLE_NAME.title()}"', f'"{" ".join(words).title()}"')
+            text = text.replace(_EXAMPLE_NAME.title(), "".join(word.title() for word in words))
+            target = folder / source.name.replace(_EXAMPLE_NAME, name)
             target.write_text(text, "utf-8")
             paths.append(target)
     except OSError as exc:
@@ -281,7 +283,7 @@ def write_skeleton(name: str, folder: Path) -> list[Path]:
     return paths
 
 
-def _example() -> Path:
+def _example_folder() -> Path:
     """Return the example folder: inside the package in a wheel, next to it in a checkout."""
     shipped = Path(__file__).parents[2] / "channel_skeleton"
     return shipped if shipped.is_dir() else Path(__file__).parents[3] / "examples" / "echo_channel"

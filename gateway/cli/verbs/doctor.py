@@ -69,7 +69,7 @@ def _repair(args: argparse.Namespace) -> None:
     if not args.yes and not is_interactive():
         sentence = t("kore doctor --fix asks for confirmation and needs a terminal")
         raise ConfigError(sentence, hint="kore doctor --fix --yes")
-    home, talk = data_dir_of(args), Dialogue()
+    home, dialogue = data_dir_of(args), Dialogue()
     try:
         workspace = settings_of(args).agent.workspace
     except ConfigError:
@@ -77,7 +77,7 @@ def _repair(args: argparse.Namespace) -> None:
     for remedy in find_repairs(home, config_path(args, home), workspace):
         sentence = printable(args.crash.redactor.clean(remedy.sentence))
         try:
-            is_confirmed = args.yes or talk.confirm(t("{what}?", what=sentence))
+            is_confirmed = args.yes or dialogue.confirm(t("{what}?", what=sentence))
         except (Back, Skip):
             continue
         if is_confirmed:

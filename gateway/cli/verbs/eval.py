@@ -56,7 +56,7 @@ def _show(verdict: Verdict, args: argparse.Namespace) -> None:
         print(f"skip  {name}{clean(verdict.skipped)}", flush=True)
         return
     mark = "pass" if verdict.passed else "FAIL"
-    print(f"{mark}  {name}{_used([verdict])}", flush=True)
+    print(f"{mark}  {name}{_usage_text([verdict])}", flush=True)
     for fault in verdict.faults:
         print(f"      {clean(args.crash.redactor.clean(fault))}", flush=True)
 
@@ -64,26 +64,28 @@ def _show(verdict: Verdict, args: argparse.Namespace) -> None:
 def _summary(verdicts: list[Verdict]) -> str:
     runs: dict[str, list[Verdict]] = defaultdict(list)
     kinds: dict[str, list[Verdict]] = defaultdict(list)
-    ran = [verdict for verdict in verdicts if verdict.skipped is None]
-    for verdict in ran:
+    completed = [verdict for verdict in verdicts if verdict.skipped is None]
+    for verdict in completed:
         runs[verdict.case].append(verdict)
         kinds[verdict.kind or "other"].append(verdict)
     table = [
         f"{padded(kind, 10)}{sum(verdict.passed for verdict in some):>4} of {len(some):<4}"
-        f"{' ' * 14}{_used(some)}"
+        f"{' ' * 14}{_usage_text(some)}"
         for kind, some in sorted(kinds.items())
         if len(kinds) > 1
     ]
-    steady = sum(all(verdict.passed for verdict in results) for results in runs.values())
-    text = f"{steady} of {len(runs)} cases passed"
-    if len(ran) > len(runs):
-        text += f" every time, {sum(verdict.passed for verdict in ran)} of {len(ran)} runs"
-    if skipped := len(verdicts) - len(ran):
+    stable = sum(all(verdict.passed for verdict in results) for results in runs.values())
+    text = f"{stable} of {len(runs)} cases passed"
+    if len(completed) > len(runs):
+        text += (
+            f" every time, {sum(verdict.passed for verdict in completed)} of {len(completed)} runs"
+        )
+    if skipped := len(verdicts) - len(completed):
         text += f", {skipped} skipped"
-    return "\n".join([*table, f"{text}; {_totals(ran)['tokens']:,} tokens"])
+    return "\n".join([*table, f"{text}; {_totals(completed)['tokens']:,} tokens"])
 
 
-def _used(verdicts: list[Verdict]) -> str:
+def _usage_text(verdicts: list[Verdict]) -> str:
     totals = _totals(verdicts)
     cost = "" if totals["cost_usd"] is None else f"  ${totals['cost_usd']:.4f}"
     steps = "1 step " if totals["steps"] == 1 else f"{totals['steps']} steps"

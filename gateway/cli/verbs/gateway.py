@@ -108,11 +108,11 @@ async def _serve(
 ) -> None:
     """Run until SIGTERM or SIGINT, then drain; a second signal exits immediately."""
     stopped = asyncio.Event()
-    waiting = asyncio.current_task() if args.standby else None
+    waiting_task = asyncio.current_task() if args.standby else None
 
     def stop() -> None:
-        if waiting is not None:
-            waiting.cancel()
+        if waiting_task is not None:
+            waiting_task.cancel()
             return
         if stopped.is_set():
             # No work is lost, because running turns are in the journal.
@@ -131,16 +131,16 @@ async def _serve(
         standby=args.standby,
         has_workers=args.workers is not None,
     ) as app:
-        waiting = None
+        waiting_task = None
         await _announce(app.service)
-        more = (_keep_workers(args),) if args.workers else ()
-        await run_until(stopped, app, *more)
+        background_work = (_keep_workers(args),) if args.workers else ()
+        await run_until(stopped, app, *background_work)
 
 
 async def run_until(
-    stopped: asyncio.Event, app: Container, *more: Coroutine[Any, Any, None]
+    stopped: asyncio.Event, app: Container, *background_work: Coroutine[Any, Any, None]
 ) -> None:
-    """Run the background work of a serving process and `more`; SIGHUP reloads its configuration."""
+    """Run the work of a serving process until it is stopped; SIGHUP reloads the configuration."""
     reloader = app.reloader
     assert reloader is not None, "the configuration is watched"
     if not (sys.stdin and sys.stdin.isatty()):
@@ -149,7 +149,8 @@ async def run_until(
     freeze_after_start()
     async with asyncio.TaskGroup() as group:
         work = [
-            group.create_task(coroutine) for coroutine in (reloader.run(), trim_regularly(), *more)
+            group.create_task(coroutine)
+            for coroutine in (reloader.run(), trim_regularly(), *background_work)
         ]
         await stopped.wait()
         for task in work:

@@ -56,53 +56,57 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     args.live = False
     # A named file that does not exist is about to be created.
     settings = settings_of(args) if path.exists() else _without_a_file(args)
-    talk = Dialogue()
-    talk.say(t("Kore {version}: a few questions; press Enter for the defaults.", version=VERSION))
+    dialogue = Dialogue()
+    dialogue.say(
+        t("Kore {version}: a few questions; press Enter for the defaults.", version=VERSION)
+    )
     try:
-        plan = converse(talk, SetupContext(home, settings, read_object(path) or {}))
+        plan = converse(dialogue, SetupContext(home, settings, read_object(path) or {}))
     except KeyboardInterrupt:
-        talk.say("\n" + t("Nothing was written."))
+        dialogue.say("\n" + t("Nothing was written."))
         raise
     plan.write(home, path, settings.agent.workspace)
-    talk.say()
-    talk.say(t("Written: {path} and {workspace}", path=path, workspace=settings.agent.workspace))
-    return _connect_channel(talk, args)
+    dialogue.say()
+    dialogue.say(
+        t("Written: {path} and {workspace}", path=path, workspace=settings.agent.workspace)
+    )
+    return _connect_channel(dialogue, args)
 
 
-def _connect_channel(talk: Dialogue, args: argparse.Namespace) -> int:
+def _connect_channel(dialogue: Dialogue, args: argparse.Namespace) -> int:
     """Offer to connect a channel and to start the gateway; in any case print what works now."""
-    talk.say()
+    dialogue.say()
     try:
         names = list(built_in_specs())
         titles = [spec.title for spec in built_in_specs().values()]
-        number = talk.choose(t("Connect a chat app now?"), [*titles, t("not now")])
+        number = dialogue.choose(t("Connect a chat app now?"), [*titles, t("not now")])
         if number < len(names):
             args.channel, args.token_env, args.name, args.no_wait = names[number], None, None, False
             channel.add(args)
     except (Back, Skip):
-        talk.say(t("Unchanged."))
+        dialogue.say(t("Unchanged."))
     except KoreError as exc:
-        talk.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
+        dialogue.say(f"  {exc}" + (f"; {exc.hint}" if exc.hint else ""))
     except KeyboardInterrupt:
-        talk.say()
-    _say_what_works(talk, args)
+        dialogue.say()
+    _print_next_steps(dialogue, args)
     try:
-        may_start = channel.may_serve(args) and talk.confirm(t("Start it here now?"))
+        may_start = channel.may_serve(args) and dialogue.confirm(t("Start it here now?"))
     except (Back, Skip):
         may_start = False
     return channel.serve(args) if may_start else 0
 
 
-def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
+def _print_next_steps(dialogue: Dialogue, args: argparse.Namespace) -> None:
     """Print the working features and their commands; this ends every path."""
     settings = settings_of(args)
     name = chosen_model(settings, os.environ)
     model = next((config.model for config in model_list(settings) if config.name == name), name)
-    talk.say()
-    talk.say(t("Ready to use:"))
-    talk.say("  " + t("`kore agent`: chat here with {model}", model=model))
+    dialogue.say()
+    dialogue.say(t("Ready to use:"))
+    dialogue.say("  " + t("`kore agent`: chat here with {model}", model=model))
     if model == OFFLINE:
-        talk.say("  " + t("No model is set up yet: run `kore init` again to choose one."))
+        dialogue.say("  " + t("No model is set up yet: run `kore init` again to choose one."))
     titles = [
         built_in_specs()[name].title
         for name, section in settings.channels.items()
@@ -115,7 +119,7 @@ def _say_what_works(talk: Dialogue, args: argparse.Namespace) -> None:
         )
     else:
         line = t("No chat app is connected yet: `kore channel add {name}`.", name=DEFAULT_CHANNEL)
-    talk.say("  " + line)
+    dialogue.say("  " + line)
 
 
 def _without_a_file(args: argparse.Namespace) -> Settings:

@@ -20,8 +20,8 @@ from gateway.cli.settings import settings_of
 from gateway.config.references import read_secrets
 from gateway.config.sections import LoggingSection
 
-_LOOK_S = 0.25
-_PIECE_BYTES = 1 << 16
+_POLL_INTERVAL_S = 0.25
+_CHUNK_BYTES = 1 << 16
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,20 +29,20 @@ def run(args: argparse.Namespace) -> int:
     file = settings.file or home.logs / "kore.log"
     if args.agent:
         file = home.logs / "agent.log"
-    old = _files(file, settings.files_kept)
-    if not old and not args.follow:
+    files = _files(file, settings.files_kept)
+    if not files and not args.follow:
         raise KoreError(
             t("there is no log yet: {path}", path=file),
             hint=t("The gateway writes it. Under systemd: journalctl --user -u kore"),
         )
     read_line = _line_reader(args)
     lines: deque[str] = deque(maxlen=args.lines)
-    at = 0
-    for path in old:
+    position = 0
+    for path in files:
         try:
             with path.open("rb") as stream:
                 lines.extend(filter(None, map(read_line, stream)))
-                at = stream.tell()
+                position = stream.tell()
         except OSError as exc:
             raise KoreError(
                 t("{path} cannot be read: {reason}", path=path, reason=exc.strerror)
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     if args.follow:
-        for raw in _follow(file, at if old and old[-1] == file else 0):
-            if (come := read_line(raw)) is not None:
-                print(come, flush=True)
+        for raw in _follow(file, position if files and files[-1] == file else 0):
+            if (line_text := read_line(raw)) is not None:
+                print(line_text, flush=True)
     return 0
 
 
@@ -70,15 +70,15 @@ def _settings(args: argparse.Namespace) -> LoggingSection:
         return LoggingSection()
 
 
-def _files(file: Path, most: int) -> list[Path]:
+def _files(file: Path, count: int) -> list[Path]:
     """Return the existing files, oldest first."""
-    names = [*(file.with_name(f"{file.name}.{n}") for n in range(most, 0, -1)), file]
+    names = [*(file.with_name(f"{file.name}.{n}") for n in range(count, 0, -1)), file]
     return [path for path in names if path.is_file()]
 
 
 def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
     """Return a function that formats a line, or returns None for a filtered line."""
-    least = LOG_LEVELS.index(args.level)
+    min_level = LOG_LEVELS.index(args.level)
     redact = args.crash.redactor.clean
 
     def read_line(raw: bytes) -> str | None:
@@ -92,7 +92,7 @@ def _line_reader(args: argparse.Namespace) -> Callable[[bytes], str | None]:
             )
         except (ValueError, KeyError, TypeError):
             return None  # truncated by a full disk, or not from Kore
-        if level < least:
+        if level < min_level:
             return None
         return str(redact(text if args.json else _readable(entry)))
 
@@ -115,18 +115,18 @@ def _when(stamp: Any) -> str:
         return "?"
 
 
-def _follow(file: Path, at: int) -> Iterator[bytes]:
+def _follow(file: Path, position: int) -> Iterator[bytes]:
     """Yield complete lines as they are written, across rotated files."""
     stream, inode, rest = None, None, b""
     while True:
         if stream is None and file.exists():
             stream = file.open("rb")
             inode = os.fstat(stream.fileno()).st_ino
-            stream.seek(at)
-            at = 0
-        piece = stream.read(_PIECE_BYTES) if stream else b""
-        if piece:
-            *lines, rest = (rest + piece).split(b"\n")
+            stream.seek(position)
+            position = 0
+        chunk = stream.read(_CHUNK_BYTES) if stream else b""
+        if chunk:
+            *lines, rest = (rest + chunk).split(b"\n")
             yield from lines
             continue
         if stream is not None and (not file.exists() or file.stat().st_ino != inode):
@@ -134,4 +134,4 @@ def _follow(file: Path, at: int) -> Iterator[bytes]:
             stream = None
             continue
         sys.stdout.flush()
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)

@@ -45,17 +45,17 @@ async def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(one: ModelListing) -> tuple[str, ...]:
-    window = f"{one.context_tokens:,}" if one.context_tokens else ""
+def _row(listing: ModelListing) -> tuple[str, ...]:
+    window = f"{listing.context_tokens:,}" if listing.context_tokens else ""
     price = ""
-    if one.price_input_usd is not None:
-        price = f"${one.price_input_usd:g} / ${one.price_output_usd:g}"
-    abilities = ((one.images, t("images")), (one.reasoning, t("reasoning")))
+    if listing.price_input_usd is not None:
+        price = f"${listing.price_input_usd:g} / ${listing.price_output_usd:g}"
+    abilities = ((listing.images, t("images")), (listing.reasoning, t("reasoning")))
     can = ", ".join(word for has, word in abilities if has)
-    state = t("cannot be used") if one.problem else t(_SOURCES[one.source])
-    if one.keys > 1 and not one.problem:
-        state += t(", {n} keys", n=one.keys)
-    return one.name, one.model, ", ".join(one.marks), window, can, price, state
+    state = t("cannot be used") if listing.problem else t(_SOURCES[listing.source])
+    if listing.keys > 1 and not listing.problem:
+        state += t(", {n} keys", n=listing.keys)
+    return listing.name, listing.model, ", ".join(listing.marks), window, can, price, state
 
 
 async def _test(args: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ async def _test(args: argparse.Namespace) -> int:
             trials = [ProbeResult(name, name, 1, 1, ok=False, error=str(exc), code=exc.code)]
         results += trials
         if not args.json:
-            _say(trials, args)
+            _print_results(trials, args)
     if args.json:
         print_json([asdict(result) for result in results])
     return 0 if all(result.ok for result in results) else 1
@@ -89,18 +89,18 @@ def _config(settings: Settings, name: str) -> ModelConfig:
     return resolve_model(model, configured, os.environ)
 
 
-def _say(trials: Sequence[ProbeResult], args: argparse.Namespace) -> None:
+def _print_results(trials: Sequence[ProbeResult], args: argparse.Namespace) -> None:
     hide = args.crash.redactor.clean
     for trial in trials:
         key = t(" (key {n} of {all})", n=trial.key, all=trial.keys) if trial.keys > 1 else ""
         model = "" if trial.model == trial.name else f" = {trial.model}"
         if trial.ok:
-            took = t(
+            times = t(
                 "first token {first:.2f} s, tool call and answer {whole:.2f} s",
                 first=trial.first_token_s,
                 whole=trial.answer_s,
             )
-            print(f"ok    {trial.name}{model}{key}: {took}", flush=True)
+            print(f"ok    {trial.name}{model}{key}: {times}", flush=True)
             continue
         print(f"fails {trial.name}{model}{key}: {clean(hide(trial.error or ''))} [{trial.code}]")
         if trial.hint:

@@ -82,12 +82,12 @@ def _explain(case: PolicyCase, args: argparse.Namespace, tool: str | None) -> in
         if facts.get(name):
             print(f"{name + ':':<9}{clean(str(facts[name]))}")
     if tool is not None:
-        print_table(("tool", "scopes"), [(tool, _line(scopes_of(case.role, tool)))])
+        print_table(("tool", "scopes"), [(tool, _scopes_text(scopes_of(case.role, tool)))])
     elif args.words:
         rows = [(v["decision"], v["rule"], v["part"], v["reason"]) for v in facts["verdicts"]]
         print_table(("verdict", "rule", "command", "reason"), rows)
     else:
-        rules = ((name, _line(facts["tools"][name])) for name in facts["tools"])
+        rules = ((name, _scopes_text(facts["tools"][name])) for name in facts["tools"])
         print_table(("tool", "scopes"), rules)
     return 0
 
@@ -111,7 +111,7 @@ def _tool(words: list[str], settings: Settings) -> str | None:
     return known_tools_of(settings).canonical(words[0]) if len(words) == 1 else None
 
 
-def _line(scopes: dict[str, Any]) -> str:
+def _scopes_text(scopes: dict[str, Any]) -> str:
     """Format scopes: `{"allow": True, "paths": ["docs/**"]}` as "allowed, paths docs/**"."""
     words = ["allowed" if scopes["allow"] else "denied"]
     words += [name.replace("_", " ") for name in ("ask", "new_files_only") if name in scopes]

@@ -25,8 +25,8 @@ from gateway.cli.folders import data_dir_of
 from gateway.cli.output import print_json, size
 from gateway.cli.settings import settings_of, sources_of
 from gateway.cli.verbs.backup import (
-    BESIDE,
     CHANNELS,
+    CONFIG_FILES,
     DATABASE,
     WORKSPACE,
     config_files,
@@ -46,19 +46,19 @@ from gateway.store.opening import whole_database, whole_postgres
 from gateway.store.sqlite.backup import BackupSummary, mark_restored, put_in_place, read_back
 
 # Enough for about a million files.
-_DIRECTORY_BYTES = 100_000_000
+_MAX_DIRECTORY_BYTES = 100_000_000
 
 # Maximum size of the end of a zip file: its record, a comment of at most 65,535 bytes, and the
 # records of ZIP64.
-_TAIL_BYTES = 66_000
+_MAX_TAIL_BYTES = 66_000
 
 # Size limit of configuration and secrets, which are read into memory.
-_BESIDE_BYTES = 10_000_000
+_MAX_CONFIG_BYTES = 10_000_000
 
 # Each file needs at least one disk block.
 _BLOCK_BYTES = 4096
 
-_SHARE = 0.9
+_USABLE_SHARE = 0.9
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,37 +77,41 @@ def run(args: argparse.Namespace) -> int:
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []
-        coming = settings_of(args) if args.database_only else _check(args, parts)
-        _check_database(coming)
+        new_settings = settings_of(args) if args.database_only else _settings_of_backup(args, parts)
+        _check_database(new_settings)
         print(f"{file}: {size(file.stat().st_size)}, {counts_text(summary)}", file=sys.stderr)
         if not args.database_only:
-            _review(args, parts, coming)
-        _ask(args)
+            _review(args, parts, new_settings)
+        _confirm(args)
         if not args.database_only:
-            previous += _put_beside(parts, config_files(args), home)
+            previous += _restore_files(parts, config_files(args), home)
         # From now on, the restored configuration determines the paths.
         settings = settings_of(args)
-        now = _put_database(parts / DATABASE, settings, previous)
+        restored_summary = _restore_database(parts / DATABASE, settings, previous)
         if not args.database_only and (parts / WORKSPACE).is_dir():
-            previous += _put_folder(parts / WORKSPACE, settings.agent.workspace, marks)
+            previous += _restore_workspace(parts / WORKSPACE, settings.agent.workspace, marks)
         if not args.database_only and (parts / CHANNELS).is_dir():
             # If a kill leaves no such folder, the next start takes the new one as complete.
             home.channels.mkdir(mode=0o700, exist_ok=True)
-            previous += _put_folder(parts / CHANNELS, home.channels, {})
+            previous += _restore_workspace(parts / CHANNELS, home.channels, {})
             home.channels.chmod(0o700)
     if args.json:
-        print_json({"counts": now.counts, "schema": now.schema, "kept": previous})
+        print_json(
+            {"counts": restored_summary.counts, "schema": restored_summary.schema, "kept": previous}
+        )
         return 0
-    print(t("restored and verified: {found}", found=counts_text(now)))
+    print(t("restored and verified: {found}", found=counts_text(restored_summary)))
     for path in previous:
         print(t("previous version: {path}", path=path))
     print(t("Messages received and confirmed after the backup are only in the previous version."))
     return 0
 
 
-def _review(args: argparse.Namespace, parts: Path, coming: Settings) -> None:
+def _review(args: argparse.Namespace, parts: Path, new_settings: Settings) -> None:
     """Show the changes of the configuration and ask about each moved path. Raises `KoreError`."""
-    review = review_restore(_present(args), coming, parts, config_files(args)[BESIDE[2]])
+    review = review_restore(
+        _current_settings(args), new_settings, parts, config_files(args)[CONFIG_FILES[2]]
+    )
     for line in review.lines:
         print(line, file=sys.stderr)
     for place in review.places:
@@ -124,7 +128,7 @@ def _review(args: argparse.Namespace, parts: Path, coming: Settings) -> None:
         _ask_for_yes(t("Replace what is there? Type yes: "))
 
 
-def _present(args: argparse.Namespace) -> Settings:
+def _current_settings(args: argparse.Namespace) -> Settings:
     """Return the current settings, or the defaults if they do not load."""
     try:
         return settings_of(args)
@@ -133,7 +137,7 @@ def _present(args: argparse.Namespace) -> Settings:
         return sources.load({sources.own_file: {}, sources.secrets_file: {}})
 
 
-def _ask(args: argparse.Namespace) -> None:
+def _confirm(args: argparse.Namespace) -> None:
     if args.yes:
         return
     if not sys.stdin.isatty():
@@ -147,9 +151,9 @@ def _ask_for_yes(question: str) -> None:
         raise KoreError(t("nothing was restored"))
 
 
-def _check(args: argparse.Namespace, parts: Path) -> Settings:
+def _settings_of_backup(args: argparse.Namespace, parts: Path) -> Settings:
     """Return the settings of the backup, checked before anything is replaced."""
-    config, secrets = read_object(parts / BESIDE[0]), read_object(parts / BESIDE[1])
+    config, secrets = read_object(parts / CONFIG_FILES[0]), read_object(parts / CONFIG_FILES[1])
     if config is None:
         return settings_of(args)
     sources = sources_of(args)
@@ -169,7 +173,7 @@ def _check_database(settings: Settings) -> None:
     check_empty(whole_postgres(settings.store.url), cipher)
 
 
-def _put_database(copy: Path, settings: Settings, previous: list[str]) -> BackupSummary:
+def _restore_database(copy: Path, settings: Settings, previous: list[str]) -> BackupSummary:
     """Replace the configured database and return a summary of the new contents.
 
     The path of the previous database is added to `previous`. Raises `StoreError`.
@@ -186,7 +190,7 @@ def _put_database(copy: Path, settings: Settings, previous: list[str]) -> Backup
     return read_back(copy)
 
 
-def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[str]:
+def _restore_files(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[str]:
     previous = []
     for name, path in places.items():
         text, old = read_text(parts / name), read_text(path)
@@ -194,7 +198,7 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[
             continue
         if old is not None:
             home.backups.mkdir(mode=0o700, exist_ok=True)
-            aside = home.backups / f"before-restore-{_stamp()}-{name}"
+            aside = home.backups / f"before-restore-{_timestamp()}-{name}"
             write_atomic(aside, old)
             previous.append(str(aside))
             # Print it immediately, because a later step may fail.
@@ -207,10 +211,12 @@ def _put_beside(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[
     return previous
 
 
-def _put_folder(source: Path, folder: Path, marks: Mapping[str, MarkLevel] | None) -> list[str]:
+def _restore_workspace(
+    source: Path, folder: Path, marks: Mapping[str, MarkLevel] | None
+) -> list[str]:
     """Replace a folder by the one of the backup; return the path of the previous one."""
     previous = []
-    new_folder = folder.with_name(f".{folder.name}.restore-{_stamp()}")
+    new_folder = folder.with_name(f".{folder.name}.restore-{_timestamp()}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         copy_tree(source, new_folder)
@@ -218,7 +224,7 @@ def _put_folder(source: Path, folder: Path, marks: Mapping[str, MarkLevel] | Non
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         elif folder.exists():
-            aside = folder.with_name(f"{folder.name}.before-restore-{_stamp()}")
+            aside = folder.with_name(f"{folder.name}.before-restore-{_timestamp()}")
             folder.rename(aside)
             previous.append(str(aside))
         new_folder.rename(folder)
@@ -239,7 +245,7 @@ def _unknown_marks(workspace: Path) -> str:
     )
 
 
-def _stamp() -> str:
+def _timestamp() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
@@ -254,26 +260,26 @@ def _unpack(file: Path, folder: Path) -> Mapping[str, MarkLevel] | None:
         return None
     try:
         _check_directory(file)
-        with zipfile.ZipFile(file) as packed:
-            names = [info.filename for info in packed.infolist() if not info.is_dir()]
-            strange = [name for name in names if not _is_ours(name)]
+        with zipfile.ZipFile(file) as archive:
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+            strange = [name for name in names if not _is_backup_entry(name)]
             if strange or DATABASE not in names:
                 raise KoreError(t("{path} is not a Kore backup", path=file))
-            _check_room(file, packed.infolist(), folder)
+            _check_room(file, archive.infolist(), folder)
             with open_folder_beneath(folder.resolve()) as root, FolderCursor(root) as place:
-                for info in packed.infolist():
+                for info in archive.infolist():
                     if not info.is_dir():
-                        _extract(packed, info, place)
-            return read_marks(packed, WORKSPACE)
+                        _extract(archive, info, place)
+            return read_marks(archive, WORKSPACE)
     except (zipfile.BadZipFile, OSError, RuntimeError) as exc:
         raise KoreError(t("{path} cannot be unpacked: {reason}", path=file, reason=exc)) from exc
 
 
-def _extract(packed: ZipFile, info: ZipInfo, place: FolderCursor) -> None:
+def _extract(archive: ZipFile, info: ZipInfo, place: FolderCursor) -> None:
     """Extract a file; its path may be longer than the system allows."""
     *above, name = (part for part in info.filename.split("/") if part not in ("", "."))
     place.go(above)
-    with packed.open(info) as source, open(new_file(name, place.folder), "wb") as target:
+    with archive.open(info) as source, open(new_file(name, place.folder), "wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
         target.flush()
         os.fchmod(target.fileno(), (info.external_attr >> 16 & 0o777) | 0o600)
@@ -284,16 +290,16 @@ def _check_directory(file: Path) -> None:
 
     https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, 4.3.14 and 4.3.16
     """
-    with file.open("rb") as packed:
-        packed.seek(max(0, file.stat().st_size - _TAIL_BYTES))
-        tail = packed.read()
+    with file.open("rb") as archive:
+        archive.seek(max(0, file.stat().st_size - _MAX_TAIL_BYTES))
+        tail = archive.read()
     sizes = [int.from_bytes(tail[at + 12 : at + 16], "little") for at in _places(tail, b"PK\5\6")]
     sizes += [int.from_bytes(tail[at + 40 : at + 48], "little") for at in _places(tail, b"PK\6\6")]
     # 0xFFFFFFFF is not a size but refers to the larger ZIP64 record.
-    if any(_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in sizes):
+    if any(_MAX_DIRECTORY_BYTES < size_bytes != 0xFFFFFFFF for size_bytes in sizes):
         raise KoreError(
             t("{path} contains too many files", path=file),
-            hint=t("The limit is {size}.", size=size(_DIRECTORY_BYTES)),
+            hint=t("The limit is {size}.", size=size(_MAX_DIRECTORY_BYTES)),
         )
 
 
@@ -304,19 +310,19 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
         at = data.find(mark, at + 1)
 
 
-def _check_room(file: Path, packed: Sequence[ZipInfo], folder: Path) -> None:
+def _check_room(file: Path, archive: Sequence[ZipInfo], folder: Path) -> None:
     """Check that there is space for two copies of the contents, needed until they are in place.
 
     `zipfile` never extracts more than the size in the entry.
     """
-    for info in packed:
-        if info.filename in BESIDE and info.file_size > _BESIDE_BYTES:
+    for info in archive:
+        if info.filename in CONFIG_FILES and info.file_size > _MAX_CONFIG_BYTES:
             raise KoreError(
                 t("{name} in {path} is too large: {size}", name=info.filename, path=file,
                   size=size(info.file_size))
             )  # fmt: skip
-    needed_bytes = 2 * sum(info.file_size + _BLOCK_BYTES for info in packed)
-    free = int(shutil.disk_usage(folder).free * _SHARE)
+    needed_bytes = 2 * sum(info.file_size + _BLOCK_BYTES for info in archive)
+    free = int(shutil.disk_usage(folder).free * _USABLE_SHARE)
     if needed_bytes > free:
         raise KoreError(
             t(
@@ -331,8 +337,10 @@ def _check_room(file: Path, packed: Sequence[ZipInfo], folder: Path) -> None:
         )
 
 
-def _is_ours(name: str) -> bool:
+def _is_backup_entry(name: str) -> bool:
     parts = name.split("/")
     if ".." in parts or name.startswith("/") or "\\" in name:
         return False
-    return name in (DATABASE, *BESIDE) or (len(parts) > 1 and parts[0] in (WORKSPACE, CHANNELS))
+    return name in (DATABASE, *CONFIG_FILES) or (
+        len(parts) > 1 and parts[0] in (WORKSPACE, CHANNELS)
+    )

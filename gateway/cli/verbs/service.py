@@ -37,10 +37,14 @@ def _install(args: argparse.Namespace) -> int:
     path = unit_path(os.environ)
     _write(path, text)
     for command in (("daemon-reload",), ("enable", NAME), ("restart", NAME)):
-        ran = systemctl(*command)
-        if ran.code:
+        outcome = systemctl(*command)
+        if outcome.code:
             raise KoreError(
-                t("systemctl {words} failed: {reason}", words=command[0], reason=ran.err.strip()),
+                t(
+                    "systemctl {words} failed: {reason}",
+                    words=command[0],
+                    reason=outcome.err.strip(),
+                ),
                 hint="kore service logs",
             )
     print(t("{path}: written, enabled and started", path=path))

@@ -20,7 +20,7 @@ from gateway.core.records import SearchHit, SessionInfo
 from gateway.core.transcript import readable
 from gateway.core.transcript_page import transcript_page
 
-_WHO = {"user": "you", "name": "its name"}
+_AUTHORS = {"user": "you", "name": "its name"}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,9 +56,9 @@ async def _search(service: Service, args: argparse.Namespace) -> None:
         print_json([asdict(hit) for hit in hits])
         return
     for hit in hits:
-        who = _WHO.get(hit.role, "Kore")
+        author = _AUTHORS.get(hit.role, "Kore")
         name = f"  {escape_invisible(hit.name)}" if hit.name and hit.role != "name" else ""
-        print(f"{hit.session}  {moment(hit.at)}  {who}{name}")
+        print(f"{hit.session}  {moment(hit.at)}  {author}{name}")
         print(f"    {_highlight(hit)}")
     if not hits:
         print(t("nothing found"), file=sys.stderr)
@@ -96,7 +96,7 @@ async def _fork(service: Service, args: argparse.Namespace) -> None:
         )
 
 
-async def _take_in(service: Service, args: argparse.Namespace) -> None:
+async def _import(service: Service, args: argparse.Namespace) -> None:
     session = await service.import_session(args.file)
     if args.json:
         print_json({"id": session})
@@ -116,7 +116,7 @@ async def _set_status(service: Service, args: argparse.Namespace) -> None:
 
 _ACTIONS: dict[str, Callable[[Service, argparse.Namespace], Awaitable[None]]] = {
     "search": _search,
-    "import": _take_in,
+    "import": _import,
     "fork": _fork,
     "rename": _rename,
     "pause": _set_status,
@@ -133,13 +133,20 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
         print(as_installed(t("no sessions yet; start one with `kore`")), file=sys.stderr)
         return
     rows = [
-        (s.id, s.status, str(s.messages), moment(s.last_active_at), _where(s.lane or ""), s.name)
+        (
+            s.id,
+            s.status,
+            str(s.messages),
+            moment(s.last_active_at),
+            _lane_label(s.lane or ""),
+            s.name,
+        )
         for s in sessions
     ]
     print_table(("id", "status", "messages", "last active", "where", "name"), rows)
 
 
-def _where(lane: str) -> str:
+def _lane_label(lane: str) -> str:
     """Return the lane of a chat or terminal; a one-shot run does not return to its lane."""
     return "cli" if lane.startswith(ONCE) else lane
 

@@ -9,7 +9,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json, tell
-from gateway.cli.project_folder import change_folders, grant, show_configuration
+from gateway.cli.project_folder import change_folders, show_configuration, trust_folder
 from gateway.config.folder_trust import distrust
 
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
             hint=t("choose a project inside it: kore trust FOLDER"),
         )
     digests = _confirmed(args, folder, home)
-    count, is_new = grant(args, folder, home, digests)
+    count, is_new = trust_folder(args, folder, home, digests)
     if args.json:
         print_json({"folder": str(folder), "trusted": [str(path) for path in digests]})
         return 0

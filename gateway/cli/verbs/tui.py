@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.context.project.context import ProjectContext
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.chat.conversation import place_of
+from gateway.cli.chat.conversation import workdir_of
 from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import service_opener
 from gateway.cli.console.chat.conversation import Connect
@@ -20,7 +20,7 @@ from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
 from gateway.cli.project_folder import start_folder, with_trust
-from gateway.cli.service_link import settings_beside
+from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.verbs.server.attach import connection_to
@@ -34,13 +34,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the application. Raises `KoreError`."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(t("kore tui needs a terminal"))
-    return asyncio.run(_there(args) if args.address else _here(args))
+    return asyncio.run(_run_remote(args) if args.address else _run_local(args))
 
 
-async def _here(args: argparse.Namespace) -> int:
+async def _run_local(args: argparse.Namespace) -> int:
     """Run with the data of this machine, independent of the owner process."""
     # It may have to ask a running Kore, in an event loop of its own.
-    settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
+    settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     home.ensure()
     # The screen is for conversations.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "tui.log")
@@ -52,7 +52,7 @@ async def _here(args: argparse.Namespace) -> int:
     if args.agent is not None:
         agent = agent_option(home, settings, args.agent, cwd)
     options = MessageOptions(model=args.model, cwd=cwd, mode=args.permission_mode, agent=agent)
-    place = place_of(options, settings, None, home.root)
+    workdir = workdir_of(options, settings, None, home.root)
 
     def begin_command(command: str, show: Show) -> UserCommand:
         return UserCommand(Shell.of(settings, cwd), command, show)
@@ -60,15 +60,15 @@ async def _here(args: argparse.Namespace) -> int:
     def new_project() -> ProjectContext | None:
         return project_of(args, options, settings)
 
-    start = TabStart(home.root, options, new_project, place, begin_command)
+    start = TabStart(home.root, options, new_project, workdir, begin_command)
 
     def new_status(model: str) -> StatusLine:
-        return StatusLine(options, model, place.mode, place.context_window, place.model_title)
+        return StatusLine(options, model, workdir.mode, workdir.context_window, workdir.model_title)
 
     return await _show(args, service_opener(settings, home), start, new_status, folder)
 
 
-async def _there(args: argparse.Namespace) -> int:
+async def _run_remote(args: argparse.Namespace) -> int:
     """Run with a remote Kore."""
     home = data_dir_of(args)
     home.ensure()
@@ -88,20 +88,20 @@ async def _show(
     new_status: Callable[[str], StatusLine],
     folder: Path | None,
 ) -> int:
-    async with kept_service(connect) as (service, keeping):
+    async with kept_service(connect) as (service, keeper):
         sessions = list(args.session or ())
         if args.latest and (last := await service.last_session(console_principal())) is not None:
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
         full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)
         # Exit when the connection to Kore has ended for good.
-        keeping.add_done_callback(lambda _: full_screen.exit())
+        keeper.add_done_callback(lambda _: full_screen.exit())
         with _signals(full_screen.exit):
             await full_screen.run_async()
         if full_screen.failure is not None:
             raise full_screen.failure
-        if keeping.done():
-            keeping.result()
+        if keeper.done():
+            keeper.result()
     return 0
 
 

@@ -14,9 +14,9 @@ DEADLY_YAML = "- " * 300 + "a"
 def call_tool(home: Path, tool: str, **arguments: Any) -> str:
     """Make the offline model call a tool, and return its answer."""
     words = f"!tool {tool} {json.dumps(arguments)}"
-    done = kore("agent", "-y", "-m", words, home=home, environ=OFFLINE)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = kore("agent", "-y", "-m", words, home=home, environ=OFFLINE)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_file_that_breaks_its_grammar_is_written_unchecked(tmp_path: Path) -> None:

@@ -59,11 +59,13 @@ async def test_the_hint_names_where_the_key_came_from(
         (home / "config.json").write_text(json.dumps({"model_list": [model]}))
         (home / "secrets.json").write_text(json.dumps(secrets))
         (home / "secrets.json").chmod(0o600)
-        ran = await asyncio.to_thread(kore, "models", "test", "default", home=home, environ=environ)
-    assert ran.returncode == 1
-    said = " ".join((ran.stdout + ran.stderr).split())
-    assert f"Check {place.format(home=home)}." in said, said
-    assert "sk-wrong" not in said
+        result = await asyncio.to_thread(
+            kore, "models", "test", "default", home=home, environ=environ
+        )
+    assert result.returncode == 1
+    output = " ".join((result.stdout + result.stderr).split())
+    assert f"Check {place.format(home=home)}." in output, output
+    assert "sk-wrong" not in output
 
 
 async def test_a_whole_list_in_the_environment_is_named(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ async def test_a_whole_list_in_the_environment_is_named(tmp_path: Path) -> None:
     async with ModelServer(api_key="sk-right") as server:
         model = {"model_name": "default", "model": "openai/x", "api_base": server.base_url}
         environ = {"KORE_MODEL_LIST": json.dumps([{**model, "api_key": "sk-wrong-5"}])}
-        ran = await asyncio.to_thread(kore, "agent", "-m", "hello", home=home, environ=environ)
-    assert ran.returncode != 0
+        result = await asyncio.to_thread(kore, "agent", "-m", "hello", home=home, environ=environ)
+    assert result.returncode != 0
     place = "model_list[0].api_key in environment variable KORE_MODEL_LIST"
-    assert f"Check {place}." in " ".join(ran.stderr.split()), ran.stderr
+    assert f"Check {place}." in " ".join(result.stderr.split()), result.stderr

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.cli.output import clean, laid_out, print_table, size
+from gateway.cli.output import clean, layout_lines, print_table, size
 
 
 def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
@@ -10,7 +10,7 @@ def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture
 
 def test_a_narrow_terminal_wraps_the_widest_cells_and_loses_nothing() -> None:
     table = [("name", "for", "from"), ("explore", "Find and read where 世界 is", "built in")]
-    lines = list(laid_out(table, 36))
+    lines = list(layout_lines(table, 36))
     assert lines == [
         "name     for                from",
         "explore  Find and read      built in",
@@ -20,7 +20,7 @@ def test_a_narrow_terminal_wraps_the_widest_cells_and_loses_nothing() -> None:
 
 def test_a_word_wider_than_its_column_is_cut_between_characters() -> None:
     table = [("a", "世界世界世界世界")]
-    assert list(laid_out(table, 16)) == ["a  世界世界世界", "   世界"]
+    assert list(layout_lines(table, 16)) == ["a  世界世界世界", "   世界"]
 
 
 def test_a_terminal_too_narrow_for_the_columns_gets_a_block_for_each_row() -> None:
@@ -29,7 +29,7 @@ def test_a_terminal_too_narrow_for_the_columns_gets_a_block_for_each_row() -> No
         ("1", "2026-11-21 17:30", "in the kitchen"),
         ("2", "never", ""),
     ]
-    assert list(laid_out(table, 27)) == [
+    assert list(layout_lines(table, 27)) == [
         "id           1",
         "last active  2026-11-21",
         "             17:30",
@@ -45,7 +45,7 @@ def test_control_characters_become_blanks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e12, "2.5 TB")]
+    ("count", "expected"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e12, "2.5 TB")]
 )
-def test_sizes_are_readable(count: float, said: str) -> None:
-    assert size(count) == said
+def test_sizes_are_readable(count: float, expected: str) -> None:
+    assert size(count) == expected

@@ -45,16 +45,16 @@ def test_agent_answers_in_a_folder_of_pipes(tmp_path: Path, is_trusted: bool) ->
     home.mkdir(mode=0o700)
     if is_trusted:
         (home / "config.json").write_text(f'{{"security": {{"trusted_folders": ["{tmp_path}"]}}}}')
-    done = kore("agent", "-m", "hi", home=home, environ=OFFLINE, timeout_s=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    assert "hi" in done.stdout
+    result = kore("agent", "-m", "hi", home=home, environ=OFFLINE, timeout_s=TIMEOUT_S)
+    assert result.returncode == 0, result.stderr
+    assert "hi" in result.stdout
 
 
 def test_agent_refuses_a_pipe_as_the_configuration_of_a_folder(tmp_path: Path) -> None:
     fill_with_pipes(tmp_path, CONFIGURATION)
-    done = kore("agent", "-m", "hi", home=tmp_path / "h", environ=OFFLINE, timeout_s=TIMEOUT_S)
-    assert done.returncode == 2
-    assert f"{CONFIGURATION}: not a regular file" in done.stderr
+    result = kore("agent", "-m", "hi", home=tmp_path / "h", environ=OFFLINE, timeout_s=TIMEOUT_S)
+    assert result.returncode == 2
+    assert f"{CONFIGURATION}: not a regular file" in result.stderr
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])

@@ -43,11 +43,11 @@ def test_quick_answers_import_nothing_heavy(words: list[str], forbidden: set[str
         "import sys; from gateway.__main__ import main; main(sys.argv[1:]);"
         "print(*sorted(sys.modules), sep=chr(10), file=sys.stderr)"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert "gateway.__main__" in done.stderr.split()
-    assert not forbidden & set(done.stderr.split())
+    assert "gateway.__main__" in result.stderr.split()
+    assert not forbidden & set(result.stderr.split())
 
 
 def test_message_without_a_command_starts_no_parser(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_message_without_a_command_starts_no_parser(tmp_path: Path) -> None:
         "KORE_AGENT_MODEL": "offline/echo",
     }
     words = ["agent", "-m", "hi"]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=tmp_path,
         env=environ,
@@ -71,7 +71,7 @@ def test_message_without_a_command_starts_no_parser(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines()[-1] == "0 False"
+    assert result.stdout.splitlines()[-1] == "0 False"
 
 
 def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ print(json.dumps(texts))
 def help_of_all(home: Path, **environ: str) -> dict[str, tuple[int, str]]:
     """Return the exit code and the text of `kore --help` and of each verb's help."""
     orders = [["--help"], *([verb.name, "--help"] for verb in VERBS)]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _HELP, json.dumps(orders)],
         env={"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
         | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", **environ},
@@ -112,7 +112,7 @@ def help_of_all(home: Path, **environ: str) -> dict[str, tuple[int, str]]:
         check=True,
     )
     assert not home.exists()
-    return {verb: (code, text) for verb, (code, text) in json.loads(done.stdout).items()}
+    return {verb: (code, text) for verb, (code, text) in json.loads(result.stdout).items()}
 
 
 @pytest.mark.parametrize("tag", ["zh_CN.UTF-8", "zh_TW.UTF-8"])
@@ -120,8 +120,8 @@ def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, tag: str) -> 
     for verb, (_, text) in help_of_all(tmp_path / "h", COLUMNS="60", LANG=tag).items():
         lines = text.splitlines()
         examples = next(lines.index(word) for word in ("示例：", "範例：") if word in lines)
-        told = lines[next(n for n, line in enumerate(lines) if not line) : examples]
-        options = [line for line in told if line.startswith("    ") or line.startswith("  -")]
+        help_lines = lines[next(n for n, line in enumerate(lines) if not line) : examples]
+        options = [line for line in help_lines if line.startswith("    ") or line.startswith("  -")]
         assert any("显示" in line or "顯示" in line for line in options), verb
         assert max(map(display_width, options)) <= 60, verb
         assert not [line for line in lines if line.endswith(":") and not line.isascii()], verb
@@ -138,9 +138,9 @@ def test_a_program_is_answered_in_english_whoever_runs_it(tmp_path: Path) -> Non
 def test_version_and_help_answer_on_stdout(tmp_path: Path) -> None:
     version = kore("--version", home=tmp_path / "h")
     assert (version.returncode, version.stdout.split()[0]) == (0, "kore")
-    shown = kore("--help", home=tmp_path / "h")
-    assert shown.returncode == 0
-    assert all(f"  {verb.name}" in shown.stdout for verb in VERBS)
+    listing = kore("--help", home=tmp_path / "h")
+    assert listing.returncode == 0
+    assert all(f"  {verb.name}" in listing.stdout for verb in VERBS)
 
 
 def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["sesions"], 'kore: Unknown command "sesions"; did you mean "sessions"?'),
         (["--nonsense", "status"], "kore: unknown option --nonsense"),
@@ -174,18 +174,18 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_code_2(
-    tmp_path: Path, words: list[str], said: str
+    tmp_path: Path, words: list[str], expected: str
 ) -> None:
-    done = kore(*words, home=tmp_path / "h")
-    assert done.returncode == 2
-    assert done.stderr.startswith(said)
-    assert "Traceback" not in done.stderr
+    result = kore(*words, home=tmp_path / "h")
+    assert result.returncode == 2
+    assert result.stderr.startswith(expected)
+    assert "Traceback" not in result.stderr
 
 
 def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
-    done = kore(home=tmp_path / "h")
-    assert done.returncode == 2
-    assert "usage: kore" in done.stderr
+    result = kore(home=tmp_path / "h")
+    assert result.returncode == 2
+    assert "usage: kore" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,10 @@ def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_text_is_asked_without_a_verb(tmp_path: Path, words: list[str]) -> None:
-    done = kore(*words, home=tmp_path / "h")
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["hello there"]), done.stderr
+    result = kore(*words, home=tmp_path / "h")
+    assert (result.returncode, result.stdout.splitlines()[-1:]) == (0, ["hello there"]), (
+        result.stderr
+    )
 
 
 def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
@@ -229,8 +231,10 @@ def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
 
 
 def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:
-    done = kore("今天怎么样？", home=tmp_path / "h")
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["今天怎么样？"]), done.stderr
+    result = kore("今天怎么样？", home=tmp_path / "h")
+    assert (result.returncode, result.stdout.splitlines()[-1:]) == (0, ["今天怎么样？"]), (
+        result.stderr
+    )
 
 
 async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> None:
@@ -248,10 +252,10 @@ async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> N
         await terminal.see("repeat what you write")
         terminal.type("/exit\r")
         assert await terminal.ended() == 0
-    done = kore("-c", "and then?", home=home)
-    assert done.returncode == 0, done.stderr
-    shown = kore("sessions", "list", "--json", home=home)
-    assert [load["messages"] for load in json.loads(shown.stdout)] == [4]
+    result = kore("-c", "and then?", home=home)
+    assert result.returncode == 0, result.stderr
+    listing = kore("sessions", "list", "--json", home=home)
+    assert [load["messages"] for load in json.loads(listing.stdout)] == [4]
 
 
 def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None:
@@ -264,7 +268,7 @@ def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None
 def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "gateway", "config", "show"],
         env={**os.environ, "KORE_HOME": str(tmp_path / "h"), "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
@@ -274,7 +278,7 @@ def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
         check=False,
     )
     os.close(writing)
-    assert done.stderr == ""
+    assert result.stderr == ""
 
 
 def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> None:
@@ -285,12 +289,14 @@ def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> N
         f"r = CrashReport.install(Path({str(home)!r})); r.redactor = Redactor(['hush-4f9Qx2z7']);"
         "raise RuntimeError('wires crossed hush-4f9Qx2z7')"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     (log,) = (home / "logs").iterdir()
-    assert done.returncode == 1
-    assert done.stderr == f"kore: this is a bug in Kore (RuntimeError); the details are in {log}\n"
+    assert result.returncode == 1
+    assert (
+        result.stderr == f"kore: this is a bug in Kore (RuntimeError); the details are in {log}\n"
+    )
     assert f"wires crossed {MARK}" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
 
@@ -315,7 +321,7 @@ def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) 
     os.close(reading)
     own = {"HOME": str(tmp_path), "KORE_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     own |= postgres_server.environ_of(home)
-    left = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "gateway", "sessions", "list"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **own},
@@ -325,15 +331,15 @@ def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) 
         check=False,
     )
     os.close(writing)
-    assert left.returncode == 1
-    assert left.stderr == b""
+    assert process.returncode == 1
+    assert process.stderr == b""
     assert not list((home / "logs").glob("crash*"))
 
 
 @pytest.mark.parametrize("words", ["config set agent.model", "agent", "init", "trust", "status"])
 def test_streams_that_are_closed_are_no_crash(tmp_path: Path, words: str) -> None:
     home = tmp_path / "h"
-    done = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" -m gateway {words} <&- >&-', sys.executable],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
         | {"PYTHONPATH": str(ROOT)},
@@ -343,15 +349,15 @@ def test_streams_that_are_closed_are_no_crash(tmp_path: Path, words: str) -> Non
         timeout=60,
         check=False,
     )
-    assert done.returncode in (0, 1, 2)
-    assert "Traceback" not in done.stderr
-    assert "bug in Kore" not in done.stderr
+    assert result.returncode in (0, 1, 2)
+    assert "Traceback" not in result.stderr
+    assert "bug in Kore" not in result.stderr
 
 
 @pytest.mark.parametrize("words", [("config", "list"), ("agent", "-m", "hi")])
 def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "gateway", *words],
             env={
                 "PATH": os.environ["PATH"],
@@ -366,26 +372,26 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str])
             timeout=60,
             check=False,
         )
-    assert done.returncode == 1
-    assert done.stderr.endswith("kore: disk full: [Errno 28] No space left on device\n")
-    assert "bug in Kore" not in done.stderr
+    assert result.returncode == 1
+    assert result.stderr.endswith("kore: disk full: [Errno 28] No space left on device\n")
+    assert "bug in Kore" not in result.stderr
 
 
 def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    done = subprocess.run(
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    result = subprocess.run(
         ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$0" -m gateway agent -m hi', sys.executable],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
-        cwd=gone,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("kore: the current folder no longer exists")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("kore: the current folder no longer exists")
 
 
 def test_on_windows_one_sentence_names_the_way() -> None:
@@ -393,20 +399,20 @@ def test_on_windows_one_sentence_names_the_way() -> None:
         "import sys; sys.platform = 'win32'; from gateway.__main__ import main;"
         " sys.exit(main(['agent']))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "install it in WSL" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "install it in WSL" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
     """The error may contain the name of a stranger's file."""
-    done = kore("trust", f"{tmp_path}/a\x1b]0;title\x07\u202e", home=tmp_path / "h")
-    assert done.returncode != 0
-    assert "no such folder" in done.stderr
-    assert "a\\u{1b}]0;title\\u{7}\\u{202e}" in done.stderr
+    result = kore("trust", f"{tmp_path}/a\x1b]0;title\x07\u202e", home=tmp_path / "h")
+    assert result.returncode != 0
+    assert "no such folder" in result.stderr
+    assert "a\\u{1b}]0;title\\u{7}\\u{202e}" in result.stderr
 
 
 @pytest.mark.parametrize("words", [["serve"], ["web"]])
@@ -416,9 +422,9 @@ def test_a_broken_configuration_is_one_sentence_for_what_runs_on(
     home = tmp_path / "kore"
     home.mkdir()
     (home / "config.json").write_text('{"agent": {"speed": 3}}')
-    done = kore_here(*words, home=home)
-    assert done.returncode == 2
-    assert "agent.speed" in done.stderr
+    result = kore_here(*words, home=home)
+    assert result.returncode == 2
+    assert "agent.speed" in result.stderr
     assert not (home / "logs").exists()
 
 
@@ -426,9 +432,9 @@ def test_nothing_stands_by_at_a_file(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     home.mkdir()
     (home / "config.json").write_text('{"agent": {"model": "offline/echo"}}')
-    done = kore_here("gateway", "--standby", home=home)
-    assert done.returncode == 2
-    assert "store.url" in done.stderr
+    result = kore_here("gateway", "--standby", home=home)
+    assert result.returncode == 2
+    assert "store.url" in result.stderr
 
 
 _READ_ONLY = """
@@ -443,7 +449,7 @@ wait $pid
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_file_system_that_became_read_only_is_no_crash_at_the_end(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    done = subprocess.run(
+    result = subprocess.run(
         ["unshare", "-m", "/bin/sh", "-c", _READ_ONLY, sys.executable],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KORE_HOME": str(home)}
         | {"PYTHONPATH": str(ROOT), "KORE_AGENT_MODEL": "offline/echo"},
@@ -453,8 +459,8 @@ def test_file_system_that_became_read_only_is_no_crash_at_the_end(tmp_path: Path
         timeout=60,
         check=False,
     )
-    if done.returncode == 77:
-        pytest.skip(f"nothing can be mounted here: {done.stderr}")
-    assert "Traceback" not in done.stderr
-    assert "bug in Kore" not in done.stderr
-    assert done.returncode in (0, 1)
+    if result.returncode == 77:
+        pytest.skip(f"nothing can be mounted here: {result.stderr}")
+    assert "Traceback" not in result.stderr
+    assert "bug in Kore" not in result.stderr
+    assert result.returncode in (0, 1)

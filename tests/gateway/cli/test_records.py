@@ -48,10 +48,10 @@ async def test_sessions_are_listed_in_columns(place: Place) -> None:
 
 
 async def test_a_session_is_shown_without_what_would_steer_the_terminal(place: Place) -> None:
-    shown = (await place.kore("sessions", "show", place.session)).stdout
-    assert "你好\\u{1b}[2J" in shown
-    assert "hello" in shown
-    assert "\x1b" not in shown
+    output = (await place.kore("sessions", "show", place.session)).stdout
+    assert "你好\\u{1b}[2J" in output
+    assert "hello" in output
+    assert "\x1b" not in output
 
 
 async def test_an_export_starts_with_the_sessions_facts(place: Place) -> None:
@@ -62,47 +62,47 @@ async def test_an_export_starts_with_the_sessions_facts(place: Place) -> None:
 
 
 async def test_an_unknown_session_is_one_sentence(place: Place) -> None:
-    done = await place.kore("sessions", "show", "19990101")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("kore: ")
-    assert "Traceback" not in done.stderr
+    result = await place.kore("sessions", "show", "19990101")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("kore: ")
+    assert "Traceback" not in result.stderr
 
 
 async def test_status_tells_what_runs(place: Place) -> None:
     facts = json.loads((await place.kore("status", "--json")).stdout)
     assert (facts["running"], facts["model"]) == (True, "offline/echo")
-    shown = (await place.kore("status")).stdout
-    assert "offline/echo" in shown
-    assert "1:02:03" in shown
-    assert " 19" in next(line for line in shown.splitlines() if "last poll" in line)
-    assert "None" not in shown
-    assert "_" not in "".join(line.split("  ")[0] for line in shown.splitlines())
+    output = (await place.kore("status")).stdout
+    assert "offline/echo" in output
+    assert "1:02:03" in output
+    assert " 19" in next(line for line in output.splitlines() if "last poll" in line)
+    assert "None" not in output
+    assert "_" not in "".join(line.split("  ")[0] for line in output.splitlines())
 
 
 async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
-    done = await asyncio.to_thread(kore, "status", "--json", home=tmp_path / "h")
-    assert (done.returncode, json.loads(done.stdout)["running"]) == (0, False)
-    done = await asyncio.to_thread(kore, "status", home=tmp_path / "h")
-    assert done.stdout.splitlines()[1].split() == ["running", "no"]
-    assert "start it with `kore gateway`" in done.stderr
+    result = await asyncio.to_thread(kore, "status", "--json", home=tmp_path / "h")
+    assert (result.returncode, json.loads(result.stdout)["running"]) == (0, False)
+    result = await asyncio.to_thread(kore, "status", home=tmp_path / "h")
+    assert result.stdout.splitlines()[1].split() == ["running", "no"]
+    assert "start it with `kore gateway`" in result.stderr
 
 
 def test_no_sessions_are_a_sentence_and_an_empty_answer(tmp_path: Path) -> None:
-    done = kore("sessions", "list", home=tmp_path / "h")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "no sessions yet" in done.stderr
+    result = kore("sessions", "list", home=tmp_path / "h")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "no sessions yet" in result.stderr
 
 
 async def test_replay_passes_on_what_the_owner_says(place: Place) -> None:
-    done = await place.kore("replay", "9")
-    assert done.returncode == 1
-    assert done.stderr == "kore: no message 9\n      kore status lists them\n"
+    result = await place.kore("replay", "9")
+    assert result.returncode == 1
+    assert result.stderr == "kore: no message 9\n      kore status lists them\n"
 
 
 async def test_a_backup_never_overwrites(place: Place, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     target.write_text("precious")
-    done = await place.kore("backup", target)
-    assert done.returncode == 1
-    assert "exists already" in done.stderr
+    result = await place.kore("backup", target)
+    assert result.returncode == 1
+    assert "exists already" in result.stderr
     assert target.read_text() == "precious"

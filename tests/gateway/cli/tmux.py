@@ -20,29 +20,31 @@ class Tmux:
     async def start(
         self, columns: int, *words: str, environ: Mapping[str, str] | None = None
     ) -> None:
-        own = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
-        own |= {"KORE_AGENT_START_IN": "workspace", **postgres_server.environ_of(self._home)}
-        own |= environ or {}
-        given = [word for name, value in own.items() for word in ("-e", f"{name}={value}")]
+        variables = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
+        variables |= {"KORE_AGENT_START_IN": "workspace", **postgres_server.environ_of(self._home)}
+        variables |= environ or {}
+        options = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
         program = (sys.executable, "-m", "gateway", *(words or ("agent",)))
         size = ("-x", str(columns), "-y", "30")
-        await self("-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *given, *program)
+        await self(
+            "-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *options, *program
+        )
 
     async def __call__(self, *words: str) -> str:
-        ran = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *("tmux", "-S", self._socket, *words),
             env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
             stdout=asyncio.subprocess.PIPE,
         )
-        return (await ran.communicate())[0].decode()
+        return (await process.communicate())[0].decode()
 
     async def see(self, is_there: Callable[[str], bool]) -> str:
         """Return all lines, including those above the window, once they satisfy the condition."""
-        shown = ""
+        screen = ""
         try:
             async with asyncio.timeout(DEADLINE_S):
-                while not is_there(shown := await self("capture-pane", "-p", "-S", "-")):
+                while not is_there(screen := await self("capture-pane", "-p", "-S", "-")):
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(shown) from None
-        return shown
+            raise AssertionError(screen) from None
+        return screen

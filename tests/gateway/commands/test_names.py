@@ -66,8 +66,8 @@ class TelegramLike(Platform):
     @property
     def code(self) -> str:
         """Pairing code that the stranger was sent for the owner."""
-        (found,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", self.chats["8"][-1].text)
-        return str(found)
+        (codes,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", self.chats["8"][-1].text)
+        return str(codes)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         raise AssertionError("nobody presses a button here")
@@ -194,11 +194,11 @@ def check(name: str, path: str) -> None:
             text = text.replace(repr(stand_in), repr(real)).replace(stand_in, real)
         return _VARIES.sub("0", text)
 
-    expected = [(as_shown(text), [as_shown(item) for item in found])
-                for text, found in plain(*stands)]  # fmt: skip
-    found = [(_VARIES.sub("0", text), [_VARIES.sub("0", entity) for entity in entities])
+    expected = [(as_shown(text), [as_shown(item) for item in codes])
+                for text, codes in plain(*stands)]  # fmt: skip
+    codes = [(_VARIES.sub("0", text), [_VARIES.sub("0", entity) for entity in entities])
              for text, entities in visible_texts(name, path)]  # fmt: skip
-    wrong = [pair for pair in zip_longest(sorted(found), sorted(expected)) if pair[0] != pair[1]]
+    wrong = [pair for pair in zip_longest(sorted(codes), sorted(expected)) if pair[0] != pair[1]]
     assert not wrong
 
 

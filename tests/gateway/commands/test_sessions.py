@@ -55,9 +55,9 @@ async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
         assert "None of your conversations match" in await tell(
             parts, f"/resume {hers}", "-5", private=False
         )
-        found = await tell(parts, "/sessions secret")
-        assert f"`{hers}`" in found
-        assert "a secret of Ann" in found
+        answer = await tell(parts, "/sessions secret")
+        assert f"`{hers}`" in answer
+        assert "a secret of Ann" in answer
 
 
 async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(

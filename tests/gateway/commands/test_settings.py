@@ -18,9 +18,9 @@ def other(text: str, **more: Any) -> InboundMessage:
 
 async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
-        shown = await answer_to(parts, chat_message("/mode"))
-        assert shown.startswith("Mode: `ask`")
-        assert all(f"`{mode}`" in shown for mode in ("plan", "ask", "accept-edits", "auto"))
+        answer = await answer_to(parts, chat_message("/mode"))
+        assert answer.startswith("Mode: `ask`")
+        assert all(f"`{mode}`" in answer for mode in ("plan", "ask", "accept-edits", "auto"))
         assert "`plan`" in await answer_to(parts, chat_message("/plan"))
         assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `plan`")
         assert "`accept-edits`" in await answer_to(parts, chat_message("/mode accept-edits"))

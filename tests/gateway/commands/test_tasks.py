@@ -59,8 +59,8 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert "No background tasks in this conversation" in await say("/tasks")
         assert await say("start it") == "it runs"
         assert await say("and now?") == "still there"
-        told = f"background process 1 ({command}): running for"
-        assert told in str(model.requests[-1].messages[-1].content)
+        text = f"background process 1 ({command}): running for"
+        assert text in str(model.requests[-1].messages[-1].content)
         assert f"- `1` {command}: running for" in await say("/tasks")
         assert "is called `2`" in await say("/tasks kill 2")
         assert "Stopping `1` and everything" in await say("/tasks kill 1")
@@ -92,8 +92,8 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
         await Console(parts, watched)("start it")
         (session,) = await parts.service.list_sessions()
         assert await parts.service.background_tasks(session.id) == [command]
-        told = await parts.service.set_session_status(session.id, "closed")
-        assert told.endswith(f"Background tasks stopped: {command}.")
+        text = await parts.service.set_session_status(session.id, "closed")
+        assert text.endswith(f"Background tasks stopped: {command}.")
         assert await has_ended(command)
         assert await parts.service.background_tasks(session.id) == []
 
@@ -101,16 +101,19 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
 async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
     command = lasting_command()
     model = ScriptedProvider([start(command), "it runs"])
-    said = console_message("go", "once-1", options={"auto": True})
-    async with running(tmp_path, model) as parts, parts.service.watch(said.session_key) as watched:
-        await parts.bus.submit(said)
-        told = []
+    message = console_message("go", "once-1", options={"auto": True})
+    async with (
+        running(tmp_path, model) as parts,
+        parts.service.watch(message.session_key) as watched,
+    ):
+        await parts.bus.submit(message)
+        events = []
         async with asyncio.timeout(30):
             async for event in watched:
-                told.append(event)
+                events.append(event)
                 if isinstance(event, Delivered):
                     break
-        assert Notice("info", f"Background tasks stopped: {command}.") in told
+        assert Notice("info", f"Background tasks stopped: {command}.") in events
         assert await has_ended(command)
 
 

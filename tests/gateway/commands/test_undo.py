@@ -115,9 +115,9 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing(content)), **OWNER) as parts:
         await write_contents(parts, content)
         await answer_to(parts, chat_message("/diff"))
-        shown = parts.platform.chats["1"]
-        await parts.platform.until(lambda: "more lines)" in shown[-1].text)
-        assert sum(len(message.text) for message in shown) < 9_000
+        messages = parts.platform.chats["1"]
+        await parts.platform.until(lambda: "more lines)" in messages[-1].text)
+        assert sum(len(message.text) for message in messages) < 9_000
 
 
 async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:

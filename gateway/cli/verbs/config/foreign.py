@@ -130,7 +130,7 @@ def _merge(present: Any, theirs: Any) -> Any:
         additions = [their for their in theirs if their["model_name"] not in names]
         return [*present, *additions] if additions else None
     if isinstance(present, dict) and isinstance(theirs, dict):
-        members = {name: one for name, one in theirs.items() if name not in present}
+        members = {name: value for name, value in theirs.items() if name not in present}
         return {**present, **members} if members else None
     return theirs if present is None else None
 
@@ -150,10 +150,12 @@ def _their_name(name: str, content: Mapping[str, Any]) -> str:
     if isinstance(profiles, dict):
         names_by_key = {str(profile): str(profile) for profile in profiles}
     else:
-        listed = [profile for profile in profiles if isinstance(profile, dict)]
-        names_by_key = {str(item.get("modelName")): str(item.get("modelName")) for item in listed}
+        profile_list = [profile for profile in profiles if isinstance(profile, dict)]
         names_by_key = {
-            **{str(item.get("name")): str(item.get("modelName")) for item in listed},
+            str(item.get("modelName")): str(item.get("modelName")) for item in profile_list
+        }
+        names_by_key = {
+            **{str(item.get("name")): str(item.get("modelName")) for item in profile_list},
             **names_by_key,
         }
     if name not in names_by_key:

@@ -55,9 +55,9 @@ def _list(args: argparse.Namespace, markets: Markets) -> int:
         markets.load(),
         market_facts,
         {
-            "name": lambda one: one.name,
-            mark_for_translation("plugins"): lambda one: str(len(one.entries)),
-            "from": lambda one: describe(one.source),
+            "name": lambda item: item.name,
+            mark_for_translation("plugins"): lambda item: str(len(item.entries)),
+            "from": lambda item: describe(item.source),
         },
         t("no markets; `kore market add SOURCE` adds one"),
     )
@@ -79,10 +79,10 @@ def _search(args: argparse.Namespace, markets: Markets) -> int:
         entries if args.json else entries[:_MAX_ROWS],
         entry_facts,
         {
-            "name": lambda one: one.name,
-            mark_for_translation("market"): lambda one: one.market,
-            "pinned": lambda one: one.problem or _pinned(one),
-            "description": lambda one: short(one.description),
+            "name": lambda item: item.name,
+            mark_for_translation("market"): lambda item: item.market,
+            "pinned": lambda item: item.problem or _pinned(item),
+            "description": lambda item: short(item.description),
         },
         "",
     )

@@ -11,7 +11,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from gateway.cli.change_note import record_change
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import clean, print_json, print_list, print_one, short, tell
+from gateway.cli.output import clean, print_details, print_json, print_list, short, tell
 from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller, PluginReview
 from gateway.plugins.market import Markets
@@ -105,7 +105,7 @@ def _decide(
 
 def _print_review(review: PluginReview) -> None:
     manifest = review.manifest
-    print_one(f"{manifest.name} {manifest.version}", manifest.description, review_rows(review))
+    print_details(f"{manifest.name} {manifest.version}", manifest.description, review_rows(review))
 
 
 def _list(args: argparse.Namespace, installer: PluginInstaller) -> int:
@@ -114,10 +114,10 @@ def _list(args: argparse.Namespace, installer: PluginInstaller) -> int:
         list(installer.installed.load().values()),
         facts_of,
         {
-            "name": lambda one: one.name,
-            mark_for_translation("version"): lambda one: one.version,
+            "name": lambda plugin: plugin.name,
+            mark_for_translation("version"): lambda plugin: plugin.version,
             "state": state_of,
-            "description": lambda one: short(one.description),
+            "description": lambda plugin: short(plugin.description),
         },
         t(_NO_PLUGINS),
     )
@@ -129,7 +129,7 @@ def _show(args: argparse.Namespace, installer: PluginInstaller) -> int:
     if args.json:
         print_json(facts_of(plugin))
     else:
-        print_one(f"{plugin.name} {plugin.version}", plugin.description, installed_rows(plugin))
+        print_details(f"{plugin.name} {plugin.version}", plugin.description, installed_rows(plugin))
     return 0
 
 
@@ -153,7 +153,11 @@ def _pin(args: argparse.Namespace, installer: PluginInstaller) -> int:
 
 def _update(args: argparse.Namespace, installer: PluginInstaller) -> int:
     plugins = installer.installed.load()
-    names = [args.name] if args.name else [n for n, one in plugins.items() if not one.is_pinned]
+    names = (
+        [args.name]
+        if args.name
+        else [name for name, plugin in plugins.items() if not plugin.is_pinned]
+    )
     if not names:
         print(t("every plugin is pinned") if plugins else t(_NO_PLUGINS))
     for name in names:

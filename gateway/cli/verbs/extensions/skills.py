@@ -33,10 +33,10 @@ def _list(args: argparse.Namespace) -> int:
         list(_skills(args).values()),
         _facts,
         {
-            "name": lambda one: one.name,
-            "description": lambda one: short(one.description),
-            "from": lambda one: str(one.folder),
-            "warnings": lambda one: str(len(one.remarks) or ""),
+            "name": lambda skill: skill.name,
+            "description": lambda skill: short(skill.description),
+            "from": lambda skill: str(skill.folder),
+            "warnings": lambda skill: str(len(skill.remarks) or ""),
         },
         t("no skills here; `kore skills new NAME` makes one"),
     )

@@ -68,7 +68,7 @@ class LoopbackDialog:
             with suppress(OSError, ValueError):
                 loop.remove_reader(sys.stdin.fileno())
 
-    def take(self, address: str) -> bool:
+    def accept(self, address: str) -> bool:
         """Return whether a URL completes this login."""
         query = parse_qs(urlsplit(address).query)
         if not self._state or query.get("state") != [self._state]:
@@ -81,7 +81,7 @@ class LoopbackDialog:
         data = os.read(sys.stdin.fileno(), _MAX_REQUEST_BYTES)
         if not data:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        elif (line := data.decode("utf-8", "replace").strip()) and not self.take(line):
+        elif (line := data.decode("utf-8", "replace").strip()) and not self.accept(line):
             print(t("this address does not belong to this login"), file=sys.stderr)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ class LoopbackDialog:
             writer.close()
             return
         target = request[1] if len(request) == 3 and request[0] == "GET" else ""
-        if urlsplit(target).path == _PATH and self.take(target):
+        if urlsplit(target).path == _PATH and self.accept(target):
             status, text = "200 OK", t("You are logged in. You can close this page.")
         else:
             status, text = "400 Bad Request", t("this address does not belong to this login")

@@ -22,7 +22,7 @@ from agent.version import VERSION
 from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn
 from gateway.cli.chat.service_connection import ServiceConnection, open_connection
 from gateway.cli.folders import data_dir_of
-from gateway.cli.service_link import settings_beside
+from gateway.cli.service_link import settings_or_last_valid
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.core.records import NewJob
@@ -44,11 +44,15 @@ _MAX_HITS = 50
 def run(args: argparse.Namespace) -> int:
     """Serve until the client ends. Raises `ConfigError`, `KoreError`."""
     tools = tuple(args.tools.replace(" ", "").split(",")) if args.tools else _DEFAULT_TOOLS
-    if wrong := next((name for name in tools if name not in _TOOLS), None):
+    if unknown := next((name for name in tools if name not in _TOOLS), None):
         raise ConfigError(
-            t("--tools: there is no {name}; there are {names}", name=wrong, names=", ".join(_TOOLS))
+            t(
+                "--tools: there is no {name}; there are {names}",
+                name=unknown,
+                names=", ".join(_TOOLS),
+            )
         )
-    settings, home = settings_beside(args), data_dir_of(args)
+    settings, home = settings_or_last_valid(args), data_dir_of(args)
     home.ensure()
     # Standard output is for the protocol.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "mcp.log")
@@ -66,8 +70,8 @@ class KoreTools:
     because no person is present.
     """
 
-    def __init__(self, line: ServiceConnection, options: MessageOptions) -> None:
-        self._line = line
+    def __init__(self, connection: ServiceConnection, options: MessageOptions) -> None:
+        self._connection = connection
         self._options = replace(options, unattended=True)
 
     def functions(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
@@ -81,8 +85,8 @@ class KoreTools:
     async def ask(self, message: str, session: str | None = None) -> dict[str, Any]:
         """Ask the agent; return its answer and the session for further questions."""
         out = io.StringIO()
-        order = OneShotRequest(message, "json", session, options=self._options)
-        turn = OneShotTurn(self._line, order, out, io.StringIO())
+        request = OneShotRequest(message, "json", session, options=self._options)
+        turn = OneShotTurn(self._connection, request, out, io.StringIO())
         await turn.run(asyncio.Event())
         summary: dict[str, Any] = json.loads(out.getvalue())
         if (error := summary.get("error")) is not None and not summary.get("text"):
@@ -91,7 +95,7 @@ class KoreTools:
 
     async def search_conversations(self, words: str, limit: int = 10) -> list[dict[str, Any]]:
         """Search the conversations, best matches first."""
-        hits = await self._line.service.search_messages(words, min(max(1, limit), _MAX_HITS))
+        hits = await self._connection.service.search_messages(words, min(max(1, limit), _MAX_HITS))
         return [
             {key: value for key, value in asdict(hit).items() if key != "marks"} for hit in hits
         ]
@@ -99,7 +103,7 @@ class KoreTools:
     async def send_message(self, text: str) -> str:
         """Send a message to the owner, in the chat that they used last."""
         job = NewJob(key=uuid.uuid4().hex, when="in 1s", text=text, urgent=True)
-        return await self._line.service.add_job(job)
+        return await self._connection.service.add_job(job)
 
 
 async def _serve(
@@ -110,8 +114,8 @@ async def _serve(
     port: int | None,
 ) -> int:
     """Serve over stdio, or on this port of 127.0.0.1. Raises `ConfigError`, `KoreError`."""
-    async with open_connection(settings, home) as line:
-        server = _server(KoreTools(line, options), tools)
+    async with open_connection(settings, home) as connection:
+        server = _server(KoreTools(connection, options), tools)
         if port is None:
             with suppress(BrokenPipeError):
                 await server.run_stdio_async()

@@ -126,7 +126,7 @@ def _add(args: argparse.Namespace) -> int:
             t("there is an MCP server {name} already", name=args.name),
             hint=t("`kore mcp remove {name}` removes it", name=args.name),
         )
-    value = _described(args)
+    value = _server_entry(args)
     line = _write(args, ("mcp_servers", args.name), value)
     if args.json:
         print_json({"name": args.name, "file": line})
@@ -136,7 +136,7 @@ def _add(args: argparse.Namespace) -> int:
     return 0
 
 
-def _described(args: argparse.Namespace) -> dict[str, Any]:
+def _server_entry(args: argparse.Namespace) -> dict[str, Any]:
     """Return the configuration entry for `kore mcp add`."""
     first, *rest = args.target
     value: dict[str, Any]
@@ -145,7 +145,7 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
             raise KoreError(t("a URL takes no arguments and no variables, only --header"))
         value = {"url": first, **({"type": "sse"} if args.sse else {})}
         headers = dict(_pair(text, ":") for text in args.header)
-        return value | ({"headers": headers} if headers else {}) | _bounds(args)
+        return value | ({"headers": headers} if headers else {}) | _allow_entry(args)
     if args.header:
         raise KoreError(t("--header is for a URL; a command takes --env"))
     value = {"command": first, "args": rest}
@@ -157,10 +157,10 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
         value["read_only"] = True
     if args.network:
         value["network"] = [host for host in args.network if host != "none"]
-    return value | _bounds(args)
+    return value | _allow_entry(args)
 
 
-def _bounds(args: argparse.Namespace) -> dict[str, Any]:
+def _allow_entry(args: argparse.Namespace) -> dict[str, Any]:
     return {"allow": args.allow} if args.allow else {}
 
 
@@ -188,7 +188,7 @@ def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
 
 def _remove(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    _configured(args, settings)
+    _find_own_server(args, settings)
     # Without the servers, an invalid one can be removed as well.
     none = settings.model_copy(update={"mcp_servers": {}})
     file = _write(args, ("mcp_servers", args.name), None)
@@ -202,7 +202,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _allow(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    server = _configured(args, settings)
+    server = _find_own_server(args, settings)
     listing = open_servers(args, settings).listing(args.name)
     names = [] if listing is None else [tool.name for tool in listing.tools]
     if names and not args.revoke and not any(fnmatchcase(name, args.tool) for name in names):
@@ -242,10 +242,10 @@ def _test(args: argparse.Namespace) -> int:
     server = find_server(args, settings)
     if not server.enabled:
         raise KoreError(t("the MCP server {name} is disabled", name=args.name))
-    return asyncio.run(_show_offer(args, settings, server))
+    return asyncio.run(_show_tools(args, settings, server))
 
 
-async def _show_offer(args: argparse.Namespace, settings: Settings, server: McpServer) -> int:
+async def _show_tools(args: argparse.Namespace, settings: Settings, server: McpServer) -> int:
     choice = await choose_sandbox(settings, data_dir_of(args))
     servers = open_servers(args, settings, choice.sandbox)
     try:
@@ -262,11 +262,11 @@ async def _show_offer(args: argparse.Namespace, settings: Settings, server: McpS
         raise KoreError(str(exc), hint=hint if log.exists() else None) from None
     finally:
         await servers.aclose()
-    _print_offer(args, server_of(args.name, server), listing, changes)
+    _print_tools(args, server_of(args.name, server), listing, changes)
     return 0
 
 
-def _print_offer(
+def _print_tools(
     args: argparse.Namespace,
     server: McpServerSettings,
     listing: ServerListing,
@@ -342,7 +342,7 @@ def _place_of(settings: Settings, name: str) -> str:
     return settings.places.get(("mcp_servers", name), place)
 
 
-def _configured(args: argparse.Namespace, settings: Settings) -> McpServer:
+def _find_own_server(args: argparse.Namespace, settings: Settings) -> McpServer:
     """Return a server of the owner's own configuration. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name)
     if ("mcp_servers", args.name) in settings.places:

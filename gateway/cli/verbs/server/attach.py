@@ -22,8 +22,8 @@ from gateway.server.remote_service import ClientTls, check_client_address, opene
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name
 # Time limit and interval of attempts to reconnect to a server.
-_AWAY_S = 600.0
-_LOOK_S = 0.5
+_RECONNECT_TIMEOUT_S = 600.0
+_POLL_INTERVAL_S = 0.5
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,30 +46,30 @@ def connection_to(args: argparse.Namespace) -> Connect:
 
     Raises `ConfigError` for invalid arguments, before a screen opens.
     """
-    _access(args)
+    _address_and_token(args)
     tls = ClientTls(args.ca, args.cert, args.key)
 
     @asynccontextmanager
     async def connect(lost: ConnectionLost | None) -> AsyncIterator[Service]:
-        until = time.monotonic() + (_AWAY_S if lost is not None else 0)
+        deadline = time.monotonic() + (_RECONNECT_TIMEOUT_S if lost is not None else 0)
         while True:
             # A restarted server may have another address.
-            address, token = _access(args)
+            address, token = _address_and_token(args)
             try:
                 async with opened_service(address, token, tls) as service:
                     # An exception in the block is not a failed attempt.
-                    until = 0.0
+                    deadline = 0.0
                     yield service
                     return
             except ConnectionLost:
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     return connect
 
 
-def _access(args: argparse.Namespace) -> tuple[str, str]:
+def _address_and_token(args: argparse.Namespace) -> tuple[str, str]:
     """Return the address and the token."""
     if args.address is None:
         access = read_access(data_dir_of(args).server_access)

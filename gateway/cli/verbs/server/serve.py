@@ -14,7 +14,7 @@ from gateway.cli.browser import has_screen, open_privately
 from gateway.cli.chat.service_connection import service_opener
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
-from gateway.cli.service_link import settings_beside
+from gateway.cli.service_link import settings_or_last_valid
 from gateway.config import Settings
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
@@ -38,7 +38,7 @@ def run_web(args: argparse.Namespace) -> int:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    async with _served(args) as access:
+    async with _open_server(args) as access:
         address = access.web or access.address
         tell(t("Kore serves at {address}; press Ctrl-C to stop", address=address))
         await _until_signal()
@@ -52,7 +52,7 @@ async def _web(args: argparse.Namespace) -> int:
     if link is not None:
         _show(link, args, home)
         return 0
-    async with _served(args) as own_access:
+    async with _open_server(args) as own_access:
         link = await login_link(own_access)
         if link is None:
             raise ConfigError(t("a browser needs a server at an address, not at a Unix socket"))
@@ -73,10 +73,10 @@ def _show(link: str, args: argparse.Namespace, home: DataDir) -> None:
 
 
 @asynccontextmanager
-async def _served(args: argparse.Namespace) -> AsyncIterator[ServerAccess]:
+async def _open_server(args: argparse.Namespace) -> AsyncIterator[ServerAccess]:
     """Run the server until the block ends, across changes of the owner process."""
     # It may have to ask a running Kore, in an event loop of its own.
-    settings, home = await asyncio.to_thread(settings_beside, args), data_dir_of(args)
+    settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     options = _options(args, settings)
     options.check()
     home.ensure()

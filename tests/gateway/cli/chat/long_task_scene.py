@@ -22,7 +22,7 @@ def checklist(passing: list[bool]) -> str:
     return json.dumps({"features": features})
 
 
-class Worker:
+class LongTaskModel:
     """Fake model that plans three features and completes one in each session, or two with a team.
 
     A team member writes a file for its feature after `member_s` seconds.
@@ -36,12 +36,12 @@ class Worker:
 
     def __call__(self, body: Mapping[str, Any]) -> ReplyScript:
         last = body["messages"][-1]
-        asked = next(str(m["content"]) for m in body["messages"][::-1] if m["role"] == "user")
-        if asked.startswith("Build: "):
-            return self._builds(asked.split()[1], done=last["role"] == "tool")
+        question = next(str(m["content"]) for m in body["messages"][::-1] if m["role"] == "user")
+        if question.startswith("Build: "):
+            return self._builds(question.split()[1], done=last["role"] == "tool")
         if last["role"] == "tool":
             return self._tests() if "(sub-agent" in str(last) else ReplyScript(text=self.says)
-        if "Work as a team" in asked:
+        if "Work as a team" in question:
             return self._sends_out()
         if "Prepare a long task" in str(last["content"]):
             return self._writes([False] * len(FEATURES))
@@ -52,11 +52,11 @@ class Worker:
         return self._writes(passing)
 
     def _sends_out(self) -> ReplyScript:
-        left = [n for n, one in enumerate(self.features()) if not one["passes"]]
-        orders = (
-            {"description": "build", "prompt": f"Build: {n} and nothing else"} for n in left[:2]
+        missing = [n for n, feature in enumerate(self.features()) if not feature["passes"]]
+        arguments = (
+            {"description": "build", "prompt": f"Build: {n} and nothing else"} for n in missing[:2]
         )
-        return ReplyScript(tool_calls=tuple(Call("task", order) for order in orders))
+        return ReplyScript(tool_calls=tuple(Call("task", argument) for argument in arguments))
 
     def _builds(self, feature: str, *, done: bool) -> ReplyScript:
         if done:
@@ -69,8 +69,8 @@ class Worker:
         return self._writes(built)
 
     def features(self) -> list[dict[str, Any]]:
-        found = json.loads((self.folder / "feature_list.json").read_text())
-        return list(found["features"])
+        content = json.loads((self.folder / "feature_list.json").read_text())
+        return list(content["features"])
 
     def _writes(self, passing: list[bool]) -> ReplyScript:
         files = {
@@ -87,7 +87,7 @@ class Place:
     def __init__(self, folder: Path, server: ModelServer) -> None:
         self.work = folder / "work"
         self.work.mkdir()
-        self.mind = server.mind = Worker(self.work)
+        self.mind = server.mind = LongTaskModel(self.work)
         self.server = server
         self.home = folder / "home"
         self.home.mkdir()
@@ -130,9 +130,9 @@ class Place:
     async def _kore(self, *words: str) -> PipedProcess:
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
         # Commands in this test are our own, so they need no sandbox on any machine.
-        own = {"KORE_HOME": str(self.home), "KORE_SECURITY_SANDBOX": "none"}
-        own |= postgres_server.environ_of(self.home)
-        return await start_piped(words, cwd=self.home.parent, env=clean | own)
+        environ = {"KORE_HOME": str(self.home), "KORE_SECURITY_SANDBOX": "none"}
+        environ |= postgres_server.environ_of(self.home)
+        return await start_piped(words, cwd=self.home.parent, env=clean | environ)
 
     async def run(self, *words: str) -> tuple[int, str]:
         """Run `kore agent`, and return its exit code and its stderr."""

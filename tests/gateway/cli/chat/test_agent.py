@@ -34,10 +34,10 @@ def test_a_wrong_use_is_one_sentence_and_exit_2(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["agent", *words]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("kore: ")
-    assert "Traceback" not in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("kore: ")
+    assert "Traceback" not in output.err
 
 
 def test_an_empty_stdin_says_what_to_do(
@@ -79,16 +79,16 @@ def kore(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_real_turn_answers_on_stdout_alone(tmp_path: Path) -> None:
-    done = kore(tmp_path / "home", "-m", "hello there")
-    assert (done.returncode, "hello there" in done.stdout) == (0, True)
-    assert "kore:" not in done.stderr
+    result = kore(tmp_path / "home", "-m", "hello there")
+    assert (result.returncode, "hello there" in result.stdout) == (0, True)
+    assert "kore:" not in result.stderr
 
 
 def test_the_stand_in_is_not_announced_where_another_model_was_asked_for(tmp_path: Path) -> None:
-    done = kore(tmp_path / "home", "-m", "hi", "--model", "openai/gpt-5")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "OPENAI_API_KEY" in done.stderr
-    assert "stand-in" not in done.stderr
+    result = kore(tmp_path / "home", "-m", "hi", "--model", "openai/gpt-5")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "OPENAI_API_KEY" in result.stderr
+    assert "stand-in" not in result.stderr
 
 
 def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_an_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
 def test_a_question_of_the_model_is_exit_4_and_its_options_are_on_stdout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'
-    assert main(["agent", "--model", "offline/echo", "-m", asked]) == 4
+    question = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'
+    assert main(["agent", "--model", "offline/echo", "-m", question]) == 4
     assert capsys.readouterr().out == "Which?\n\n1. red\n2. blue\n"
 
 
 def test_a_profile_of_the_run_is_written(tmp_path: Path) -> None:
     file = tmp_path / "run.prof"
-    done = kore(tmp_path / "h", "--profile", str(file), "-m", "hi")
-    assert done.returncode == 0, done.stderr
+    result = kore(tmp_path / "h", "--profile", str(file), "-m", "hi")
+    assert result.returncode == 0, result.stderr
     functions = {name for _, _, name in Stats(str(file)).stats}  # type: ignore[attr-defined]
     assert "_once" in functions

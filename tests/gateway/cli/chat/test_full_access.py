@@ -179,7 +179,7 @@ async def test_a_tool_that_the_run_is_not_to_use_stays_out(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("agent", "-y", "--full-access", "-m", "x"), "not allowed with"),
         (("agent", "--permission-mode", "plan", "--full-access", "-m", "x"), "not allowed with"),
@@ -187,10 +187,10 @@ async def test_a_tool_that_the_run_is_not_to_use_stays_out(
         (("gateway", "--full-access"), "a gateway also answers other people"),
     ],
 )
-def test_what_it_does_not_go_with(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_what_it_does_not_go_with(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     done = kore_here(*words, home=tmp_path / "home")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert expected in done.stderr
 
 
 async def test_a_kore_that_runs_keeps_its_rules(

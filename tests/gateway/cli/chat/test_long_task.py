@@ -44,12 +44,12 @@ async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     assert code == 0, err
     assert "all 3 features pass, after 3 sessions" in err
     assert not list((place.home / "long").glob("*.json"))
-    told = place.first_messages()[2]
-    assert "1 of 3 features pass" in told
-    assert "[x] log in" in told
-    assert "[ ] log out" in told
-    assert "1 pass. " + "x" * 1400 in told
-    assert "x" * 1500 not in told
+    prompt = place.first_messages()[2]
+    assert "1 of 3 features pass" in prompt
+    assert "[x] log in" in prompt
+    assert "[ ] log out" in prompt
+    assert "1 pass. " + "x" * 1400 in prompt
+    assert "x" * 1500 not in prompt
     systems = {str(request.body["messages"][0]["content"]) for request in place.server.requests}
     assert len(systems) == 1
     assert "log in" not in systems.pop()
@@ -164,10 +164,10 @@ async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     code, err = await place.run("--auto-continue", "--team", "general, Review")
     assert code == 0, err
     assert "all 3 features pass, after 2 sessions" in err
-    asked = place.first_messages()
-    assert "Work as a team: general, review" in asked[0]
+    prompts = place.first_messages()
+    assert "Work as a team: general, review" in prompts[0]
     # Team members get their instructions from the model that started them.
-    (member,) = {item for item in asked if item.startswith("Build: 1")}
+    (member,) = {item for item in prompts if item.startswith("Build: 1")}
     assert "Long work" not in member
 
 

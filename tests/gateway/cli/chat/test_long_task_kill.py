@@ -68,17 +68,17 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
     with open_progress(DataDir(place.home), place.work) as progress_file:
         async with Slow() as service, asyncio.timeout(30):
             work = LongTaskRunner(
-                ServiceConnection(service), plan, progress_file, None, beat_s=0.01
+                ServiceConnection(service), plan, progress_file, None, save_interval_s=0.01
             )
             task = asyncio.create_task(work.run(asyncio.Event()))
             while progress_file.read().worked_s == 0:
                 await asyncio.sleep(0)
             # The record as a kill leaves it: on its lane, with the time so far.
-            left = progress_file.read()
+            progress = progress_file.read()
             task.cancel()
             await asyncio.wait({task})
-    assert left.lane is not None
-    assert left.done == 0
+    assert progress.lane is not None
+    assert progress.done == 0
 
 
 async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
@@ -88,7 +88,7 @@ async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) ->
         for _ in range(3):
             async with Slow() as service, asyncio.timeout(30):
                 work = LongTaskRunner(
-                    ServiceConnection(service), plan, progress_file, None, beat_s=0.01
+                    ServiceConnection(service), plan, progress_file, None, save_interval_s=0.01
                 )
                 task = asyncio.create_task(work.run(asyncio.Event()))
                 while not (progress_file.read().lane and progress_file.read().worked_s > worked_s):
@@ -96,9 +96,9 @@ async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) ->
                 worked_s = progress_file.read().worked_s
                 task.cancel()
                 await asyncio.wait({task})
-        left = progress_file.read()
-    assert (left.done, left.cuts) == (0, 0)
-    assert left.planning
+        progress = progress_file.read()
+    assert (progress.done, progress.cuts) == (0, 0)
+    assert progress.planning
 
 
 class Planner(MemoryService):

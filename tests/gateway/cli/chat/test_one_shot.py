@@ -114,8 +114,8 @@ async def test_auto_travels_with_the_message(service: MemoryService) -> None:
 
 
 async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> None:
-    async def ask(asked: ApprovalAsked) -> ApprovalReply:
-        return ApprovalReply("session" if asked.request.tool == "exec" else "deny")
+    async def ask(approval: ApprovalAsked) -> ApprovalReply:
+        return ApprovalReply("session" if approval.request.tool == "exec" else "deny")
 
     out = io.StringIO()
     await OneShotTurn(
@@ -232,7 +232,7 @@ def test_what_is_begun_anew_is_not_printed_twice(again: str, delivered: str, pri
         streamed.add(piece)
     assert out.getvalue() == "one two"
     streamed.begin()
-    for letter in again:
-        streamed.add(letter)
+    for character in again:
+        streamed.add(character)
     streamed.finish(delivered)
     assert out.getvalue() == printed

@@ -33,10 +33,10 @@ async def test_picture_is_shown_as_a_picture(place: Place, model_server: ModelSe
     model_server.script("seen")
     code, err = await run(place, "-f", "a.png")
     assert code == 0, err
-    asked = question(model_server)
-    assert "data:image/png;base64," in asked
-    assert "\ufffd" not in asked
-    assert asked.count("points at the file") == 0
+    prompt = question(model_server)
+    assert "data:image/png;base64," in prompt
+    assert "\ufffd" not in prompt
+    assert prompt.count("points at the file") == 0
 
 
 async def test_what_is_not_shown_is_named_with_its_size(
@@ -47,9 +47,9 @@ async def test_what_is_not_shown_is_named_with_its_size(
     model_server.script("seen")
     code, err = await run(place, "-f", "a.bin", "-f", "long.txt")
     assert code == 0, err
-    asked = question(model_server)
-    assert "a.bin (3 B). It is not text and is not shown here" in asked
-    assert "long.txt (1.5 MB). It does not fit here: read it in parts" in asked
+    prompt = question(model_server)
+    assert "a.bin (3 B). It is not text and is not shown here" in prompt
+    assert "long.txt (1.5 MB). It does not fit here: read it in parts" in prompt
     assert "a.bin is not text; the model can open it with a tool" in err
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.chat.conversation import place_of
+from gateway.cli.chat.conversation import workdir_of
 from gateway.config import load_settings
 from gateway.core.messages import MessageOptions
 
@@ -31,11 +31,11 @@ def test_the_gauge_of_the_status_line_knows_the_window_of_each_model(
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_list": LIST, "profiles": {"quick": "local"}}))
     settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
-    assert place_of(MessageOptions(), settings, None, tmp_path).context_window(model) == tokens
+    assert workdir_of(MessageOptions(), settings, None, tmp_path).context_window(model) == tokens
 
 
 def test_a_terminal_begins_in_mode_ask_when_only_telegram_has_a_mode(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"security": {"modes": {"telegram": "plan"}}}))
     settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
-    assert place_of(MessageOptions(), settings, None, tmp_path).mode == "ask"
+    assert workdir_of(MessageOptions(), settings, None, tmp_path).mode == "ask"

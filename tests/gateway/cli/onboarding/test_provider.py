@@ -5,7 +5,7 @@ from gateway.cli.onboarding.provider import _with_scheme, list_choices
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "expected"),
     [
         ("localhost:8080", "http://localhost:8080"),
         ("192.168.1.5:8080/v1", "http://192.168.1.5:8080/v1"),
@@ -19,8 +19,8 @@ from gateway.cli.onboarding.provider import _with_scheme, list_choices
         ("", ""),
     ],
 )
-def test_an_address_needs_no_scheme(typed: str, meant: str) -> None:
-    assert _with_scheme(typed) == meant
+def test_an_address_needs_no_scheme(typed: str, expected: str) -> None:
+    assert _with_scheme(typed) == expected
 
 
 def test_ollama_is_in_the_list_once_whether_it_runs_or_not() -> None:

@@ -29,8 +29,8 @@ def halves(lines: list[str], drawn_is_dark: bool) -> list[list[bool]]:
 @pytest.mark.parametrize("colours", [True, False])
 def test_half_blocks_show_every_module(colours: bool) -> None:
     lines = qr_lines(LINK, 80, encoding="utf-8", colours=colours)
-    found = halves(lines, drawn_is_dark=colours)
-    assert found[: len(segno_matrix(LINK))] == segno_matrix(LINK)
+    modules = halves(lines, drawn_is_dark=colours)
+    assert modules[: len(segno_matrix(LINK))] == segno_matrix(LINK)
     assert all(("\x1b[" in line) == colours for line in lines)
 
 

@@ -6,12 +6,12 @@ from tests.gateway.cli.kore import kore
 
 def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     home = tmp_path / "kore"
-    made = kore(
+    creation = kore(
         "agents", "new", "critic", "--tools", "Read,Foo", "--description", "a: b", home=home
     )
-    assert made.returncode == 0
-    assert Path(made.stdout.strip()) == home / "agents" / "critic.md"
-    assert "kore agent --agent critic" in made.stderr
+    assert creation.returncode == 0
+    assert Path(creation.stdout.strip()) == home / "agents" / "critic.md"
+    assert "kore agent --agent critic" in creation.stderr
     listed = kore("agents", "list", home=home).stdout
     assert [line.split()[0] for line in listed.splitlines()[1:]] == [
         "build",
@@ -21,14 +21,14 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
         "review",
         "critic",
     ]
-    shown = kore("agents", "show", "Critic", home=home).stdout
-    assert "read_file, Foo" in shown
-    assert "unknown tools: Foo" in shown
-    assert "skills" not in shown
+    output = kore("agents", "show", "Critic", home=home).stdout
+    assert "read_file, Foo" in output
+    assert "unknown tools: Foo" in output
+    assert "skills" not in output
     path = home / "agents" / "critic.md"
     path.write_text(path.read_text().replace("---\n", "---\nskills: a, b\ncolor: red\n", 1))
-    shown = kore("agents", "show", "critic", home=home).stdout
-    assert [line.split()[1:] for line in shown.splitlines()[8:10]] == [["a,", "b"], ["red"]]
+    output = kore("agents", "show", "critic", home=home).stdout
+    assert [line.split()[1:] for line in output.splitlines()[8:10]] == [["a,", "b"], ["red"]]
     data = json.loads(kore("agents", "show", "critic", "--json", home=home).stdout)
     assert (data["description"], data["model"], data["trusted"]) == ("a: b", "inherit", True)
     again = kore("agents", "new", "critic", home=home)
@@ -40,8 +40,10 @@ def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
     home = tmp_path / "home" / "kore"
     home.parent.mkdir()
     folder = home.parent / ".claude" / "agents"
-    made = kore("agents", "new", "near", "--project", home=home, environ={"HOME": str(tmp_path)})
-    assert made.returncode == 0, made.stderr
+    creation = kore(
+        "agents", "new", "near", "--project", home=home, environ={"HOME": str(tmp_path)}
+    )
+    assert creation.returncode == 0, creation.stderr
     assert not folder.exists()
     listed = kore("agents", "list", "--json", home=home, environ={"HOME": str(tmp_path)})
     trusted = {load["name"]: load["trusted"] for load in json.loads(listed.stdout)}
@@ -52,15 +54,15 @@ def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
 def test_an_unknown_agent_and_a_bad_name_are_one_sentence(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     for words in (("show", "nobody"), ("new", "../evil"), ("new", "Big Name")):
-        done = kore("agents", *words, home=home)
-        assert done.returncode == 1
-        assert done.stderr.startswith("kore: ")
-        assert len(done.stderr.splitlines()) <= 2
+        result = kore("agents", *words, home=home)
+        assert result.returncode == 1
+        assert result.stderr.startswith("kore: ")
+        assert len(result.stderr.splitlines()) <= 2
 
 
 def test_tools_are_listed_with_aliases_effects_and_roles(tmp_path: Path) -> None:
-    found = json.loads(kore("tools", "list", "--json", home=tmp_path / "kore").stdout)
-    tools = {item["name"]: item for item in found}
+    listing = json.loads(kore("tools", "list", "--json", home=tmp_path / "kore").stdout)
+    tools = {item["name"]: item for item in listing}
     assert "bash" in tools["exec"]["aliases"]
     assert tools["exec"]["effect"] == "unsafe"
     assert "build" in tools["exec"]["roles"]

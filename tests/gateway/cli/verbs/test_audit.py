@@ -115,9 +115,9 @@ async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
 
 
 def test_a_trail_without_entries_says_so_and_prints_none(tmp_path: Path) -> None:
-    for words, told in ((("tail",), "no entries yet"), (("search", "x"), "no matching entries")):
-        done = kore("audit", *words, home=tmp_path / "h")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert told in done.stderr
-    done = kore("audit", "tail", "--json", home=tmp_path / "h")
-    assert (done.stdout, done.stderr) == ("", "")
+    for words, message in ((("tail",), "no entries yet"), (("search", "x"), "no matching entries")):
+        result = kore("audit", *words, home=tmp_path / "h")
+        assert (result.returncode, result.stdout) == (0, "")
+        assert message in result.stderr
+    result = kore("audit", "tail", "--json", home=tmp_path / "h")
+    assert (result.stdout, result.stderr) == ("", "")

@@ -32,9 +32,11 @@ async def ran(
     api: BotApi, home: Path, *words: str, stdin: str = "", **more: str
 ) -> subprocess.CompletedProcess[str]:
     environ = surroundings(api, **more)
-    done = await asyncio.to_thread(kore, "channel", *words, home=home, environ=environ, stdin=stdin)
-    assert SECRET not in done.stdout + done.stderr
-    return done
+    result = await asyncio.to_thread(
+        kore, "channel", *words, home=home, environ=environ, stdin=stdin
+    )
+    assert SECRET not in result.stdout + result.stderr
+    return result
 
 
 async def code_in(terminal: Terminal) -> str:
@@ -44,9 +46,9 @@ async def code_in(terminal: Terminal) -> str:
 
 
 def config(home: Path) -> dict[str, object]:
-    found = json.loads((home / "config.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    content = json.loads((home / "config.json").read_text())
+    assert isinstance(content, dict)
+    return content
 
 
 async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
@@ -136,11 +138,11 @@ async def test_a_script_gives_the_token_and_gets_the_link(
     home = tmp_path / "h"
     words = ["add", "telegram", "--no-wait"]
     if way == "stdin":
-        done = await ran(bot_api, home, *words, stdin=f"{TOKEN}\n")
+        result = await ran(bot_api, home, *words, stdin=f"{TOKEN}\n")
     else:
-        done = await ran(bot_api, home, *words, "--token-env", "OTHER", OTHER=TOKEN)
-    assert done.returncode == 0, done.stderr
-    assert CODE.search(done.stdout)
+        result = await ran(bot_api, home, *words, "--token-env", "OTHER", OTHER=TOKEN)
+    assert result.returncode == 0, result.stderr
+    assert CODE.search(result.stdout)
     assert (home / "secrets.json").exists() == (way == "stdin")
     listed = await ran(bot_api, home, "list", "--json", OTHER=TOKEN)
     assert json.loads(listed.stdout) == [
@@ -151,9 +153,9 @@ async def test_a_script_gives_the_token_and_gets_the_link(
 
 
 async def test_without_anybody_to_ask_it_says_how(tmp_path: Path, bot_api: BotApi) -> None:
-    done = await ran(bot_api, tmp_path / "h", "add", "telegram")
-    assert done.returncode == 2
-    assert "--token-env" in done.stderr
+    result = await ran(bot_api, tmp_path / "h", "add", "telegram")
+    assert result.returncode == 2
+    assert "--token-env" in result.stderr
     assert not (tmp_path / "h").exists()
 
 
@@ -187,12 +189,12 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
 
 async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_api: BotApi) -> None:
     words = ["add", "telegram"]
-    done = await ran(
+    result = await ran(
         bot_api, tmp_path / "h", *words, stdin=f"{TOKEN}\n", KORE_ACCESS_OWNER="telegram:5"
     )
-    assert done.returncode == 0, done.stderr
-    assert "telegram:5 is now the owner." in done.stdout
-    assert "?start=" not in done.stdout
+    assert result.returncode == 0, result.stderr
+    assert "telegram:5 is now the owner." in result.stdout
+    assert "?start=" not in result.stdout
 
 
 async def test_what_stands_in_the_way_of_telegram_is_said(tmp_path: Path, bot_api: BotApi) -> None:
@@ -200,12 +202,12 @@ async def test_what_stands_in_the_way_of_telegram_is_said(tmp_path: Path, bot_ap
         ("http://127.0.0.1:9", "could not connect to"),
         ("http://no-such-host.invalid", ""),
     ):
-        done = await ran(
+        result = await ran(
             bot_api,
             tmp_path / "h",
             *["add", "telegram"],
             stdin=f"{TOKEN}\n",
             KORE_TELEGRAM_BASE_URL=address,
         )
-        assert done.returncode == 1
-        assert reason in done.stderr
+        assert result.returncode == 1
+        assert reason in result.stderr

@@ -5,19 +5,19 @@ from tests.gateway.cli.kore import kore
 
 
 def test_a_number_that_no_job_can_have_is_answered(tmp_path: Path) -> None:
-    done = kore("cron", "run", "99999999999999999999", home=tmp_path / "h")
-    assert done.returncode == 1
-    assert "there is no job 99999999999999999999 here" in done.stderr
+    result = kore("cron", "run", "99999999999999999999", home=tmp_path / "h")
+    assert result.returncode == 1
+    assert "there is no job 99999999999999999999 here" in result.stderr
 
 
 def test_help_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
     environ = {"KORE_AGENT_LANGUAGE": "zh-Hans"}
     for words in (("cron",), ("config",), ("sessions",)):
-        done = kore(*words, "--help", home=tmp_path / "h", environ=environ)
-        told = [line.split(None, 1)[1:] for line in done.stdout.splitlines()]
-        assert any("一个" in text or "对话" in text for (text,) in filter(None, told))
+        result = kore(*words, "--help", home=tmp_path / "h", environ=environ)
+        columns = [line.split(None, 1)[1:] for line in result.stdout.splitlines()]
+        assert any("一个" in text or "对话" in text for (text,) in filter(None, columns))
         plain = re.compile(r"^ {4,}[a-z]+ {2,}[ -~]+$", re.MULTILINE)
-        assert plain.findall(done.stdout) == []
+        assert plain.findall(result.stdout) == []
 
 
 def test_a_reminder_that_waits_for_its_terminal_is_no_trouble_of_other_verbs(
@@ -28,5 +28,5 @@ def test_a_reminder_that_waits_for_its_terminal_is_no_trouble_of_other_verbs(
     assert kore("cron", "run", "1", home=home).returncode == 0
     # Each of these opens the data, and the outbox with it.
     for words in (("sessions", "list"), ("backup", tmp_path / "b.db"), ("pair", "list")):
-        done = kore(*words, home=home)
-        assert (done.returncode, "not sent" in done.stderr) == (0, False), done.stderr
+        result = kore(*words, home=home)
+        assert (result.returncode, "not sent" in result.stderr) == (0, False), result.stderr

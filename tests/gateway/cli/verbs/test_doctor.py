@@ -21,13 +21,13 @@ def states(stdout: str) -> dict[str, str]:
 def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
-    done = kore("doctor", "--json", home=home)
-    assert done.returncode == 0, done.stderr
-    found = states(done.stdout)
-    assert found.pop("model") == "warn"
+    result = kore("doctor", "--json", home=home)
+    assert result.returncode == 0, result.stderr
+    states_by_name = states(result.stdout)
+    assert states_by_name.pop("model") == "warn"
     if shutil.which("bwrap") is None:
-        del found["sandbox"]
-    assert set(found.values()) == {"ok"}, done.stdout
+        del states_by_name["sandbox"]
+    assert set(states_by_name.values()) == {"ok"}, result.stdout
     lines = kore("doctor", home=home).stdout.splitlines()
     assert all(line[23] == " " and line[24] != " " for line in lines), lines
 
@@ -36,10 +36,10 @@ def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     (home / "config.json").write_text('{"agnet": {}}')
-    done = kore("doctor", home=home)
-    assert done.returncode == 1
-    assert 'agnet: unknown section; did you mean "agent"?' in done.stdout
-    assert "python" in done.stdout
+    result = kore("doctor", home=home)
+    assert result.returncode == 1
+    assert 'agnet: unknown section; did you mean "agent"?' in result.stdout
+    assert "python" in result.stdout
 
 
 async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None
     async with kore_there(home, "doctor") as terminal:
         assert await terminal.ended() == 1
         await terminal.see("clock")
-    found = terminal.text.split("FAIL")[1].split("\nok")[0].splitlines()
-    assert len(found) > 2
-    assert all(line.startswith(" " * 24) and line[24] != " " for line in found[1:])
-    assert max(map(len, found[1:])) <= 80
+    states_by_name = terminal.text.split("FAIL")[1].split("\nok")[0].splitlines()
+    assert len(states_by_name) > 2
+    assert all(line.startswith(" " * 24) and line[24] != " " for line in states_by_name[1:])
+    assert max(map(len, states_by_name[1:])) <= 80
 
 
 @only_sqlite
@@ -62,9 +62,9 @@ def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
     content = b"SQLite format 3\0" + b"nonsense" * 1000
     (home / "kore.db").write_bytes(content)
     (home / "kore.db").chmod(0o600)
-    done = kore("doctor", "--json", home=home)
-    assert states(done.stdout)["database"] == "fail"
-    assert "backup" in done.stdout
+    result = kore("doctor", "--json", home=home)
+    assert states(result.stdout)["database"] == "fail"
+    assert "backup" in result.stdout
     assert (home / "kore.db").read_bytes() == content
 
 
@@ -73,8 +73,8 @@ def test_intact_database_is_ok(tmp_path: Path) -> None:
     kore("init", "--yes", home=home)
     connect(home / "kore.db").close()
     (home / "kore.db").chmod(0o644)
-    found = states(kore("doctor", "--json", home=home).stdout)
-    assert (found["database"], found["home"]) == ("ok", "warn")
+    states_by_name = states(kore("doctor", "--json", home=home).stdout)
+    assert (states_by_name["database"], states_by_name["home"]) == ("ok", "warn")
 
 
 @only_sqlite
@@ -83,20 +83,20 @@ def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_pa
     kore("init", "--yes", home=home)
     owner = connect(home / "kore.db")
     try:
-        done = kore("doctor", home=home)
+        result = kore("doctor", home=home)
     finally:
         owner.close()
-    assert done.returncode == 0, done.stdout
-    assert "kore.db, in use" in done.stdout
-    assert "backup" not in done.stdout
+    assert result.returncode == 0, result.stdout
+    assert "kore.db, in use" in result.stdout
+    assert "backup" not in result.stdout
 
 
 def test_a_missing_key_is_found(tmp_path: Path) -> None:
-    done = kore(
+    result = kore(
         "doctor", "--json", home=tmp_path / "h", environ={"KORE_AGENT_MODEL": "openai/gpt-5"}
     )
-    assert states(done.stdout)["model"] == "fail"
-    assert "OPENAI_API_KEY" in done.stdout
+    assert states(result.stdout)["model"] == "fail"
+    assert "OPENAI_API_KEY" in result.stdout
 
 
 async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_api: BotApi) -> None:
@@ -107,13 +107,13 @@ async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_a
             "KORE_TELEGRAM_BASE_URL": bot_api.base_url,
             "KORE_AGENT_MODEL": "offline/echo",
         }
-        done = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
         )
-        assert states(done.stdout)["telegram call"] == state, done.stdout
+        assert states(result.stdout)["telegram call"] == state, result.stdout
         # The allow list may be empty, because pairing starts that way.
-        assert states(done.stdout)["telegram"] == "ok"
-        assert token not in done.stdout + done.stderr
+        assert states(result.stdout)["telegram"] == "ok"
+        assert token not in result.stdout + result.stderr
 
 
 async def test_live_names_the_proxies_without_their_passwords(
@@ -133,13 +133,13 @@ async def test_live_names_the_proxies_without_their_passwords(
             "OPENAI_BASE_URL": "http://models.example/v1",
             "HTTP_PROXY": model_proxy.url,
         }
-        done = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             kore, "doctor", "--live", "--json", home=tmp_path / "h", environ=environ
         )
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert f"http://127.0.0.1:{model_proxy.port}" in checks["model call"]["detail"]
     assert f"http://127.0.0.1:{bot_proxy.port}" in checks["telegram call"]["detail"]
-    assert "hidden-word" not in done.stdout + done.stderr
+    assert "hidden-word" not in result.stdout + result.stderr
 
 
 def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
@@ -153,8 +153,8 @@ def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
     for path, mode in ((home, 0o755), (home / "logs" / "agent.log", 0o644), (log, 0o640)):
         path.chmod(mode)
     environ = {"KORE_LOGGING_FILE": str(log)}
-    done = kore("doctor", "--json", home=home, environ=environ)
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    result = kore("doctor", "--json", home=home, environ=environ)
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
     assert checks["home"]["detail"] == f"readable by other users: {home} and 1 more"
     assert checks["files"]["detail"] == f"readable by other users: {log}"
     for name in ("home", "files"):
@@ -171,13 +171,13 @@ def test_the_policy_file_is_named(tmp_path: Path) -> None:
     environ = {"KORE_SECURITY_POLICY_FILE": str(file)}
     assert str(file) in kore("doctor", home=home, environ=environ).stdout
     file.write_text("roles: {build: {tools: {read_file: {pahts: [x]}}}}\n")
-    done = kore("doctor", "--json", home=home, environ=environ)
-    assert states(done.stdout)["policy"] == "fail"
+    result = kore("doctor", "--json", home=home, environ=environ)
+    assert states(result.stdout)["policy"] == "fail"
 
 
 def test_the_longest_name_of_a_check_stands_apart_from_what_is_said(tmp_path: Path) -> None:
-    done = kore("doctor", "--live", home=tmp_path / "kore")
+    result = kore("doctor", "--live", home=tmp_path / "kore")
     # The checks, and so the width of the column, depend on the programs installed here.
-    assert re.search(r"model call {2,}not needed offline", done.stdout), done.stdout
-    names = [line[6:] for line in done.stdout.splitlines() if line[:6].strip()]
-    assert all("  " in name for name in names), done.stdout
+    assert re.search(r"model call {2,}not needed offline", result.stdout), result.stdout
+    names = [line[6:] for line in result.stdout.splitlines() if line[:6].strip()]
+    assert all("  " in name for name in names), result.stdout

@@ -6,14 +6,14 @@ from tests.gateway.cli.kore import kore
 
 def test_the_first_start_makes_a_private_home_and_a_workspace(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    done = kore("init", "--yes", home=home, environ={"ANTHROPIC_API_KEY": "sk-canary-77"})
-    assert done.returncode == 0, done.stderr
+    result = kore("init", "--yes", home=home, environ={"ANTHROPIC_API_KEY": "sk-canary-77"})
+    assert result.returncode == 0, result.stderr
     config = json.loads((home / "config.json").read_text())
     assert config["model_list"][0]["api_key"] == "${ANTHROPIC_API_KEY}"
     assert (home / "config.json").stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
     assert (home / "workspace" / "memory" / "MEMORY.md").is_file()
-    assert "canary" not in done.stdout + (home / "config.json").read_text()
+    assert "canary" not in result.stdout + (home / "config.json").read_text()
 
 
 def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
@@ -21,9 +21,9 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     kore("init", "--yes", home=home)
     (home / "workspace" / "SOUL.md").write_text("mine")
     (home / "config.json").write_text('{"http": {"port": 4}}')
-    done = kore("init", "--yes", home=home)
-    assert done.returncode == 0
-    assert done.stdout.count("already exists, unchanged") == 2
+    result = kore("init", "--yes", home=home)
+    assert result.returncode == 0
+    assert result.stdout.count("already exists, unchanged") == 2
     assert (home / "workspace" / "SOUL.md").read_text() == "mine"
     assert (home / "config.json").read_text() == '{"http": {"port": 4}}'
 
@@ -37,14 +37,14 @@ def test_what_init_writes_is_valid(tmp_path: Path) -> None:
 
 
 def test_without_anybody_to_ask_it_says_how(tmp_path: Path) -> None:
-    done = kore("init", home=tmp_path / "h")
-    assert done.returncode == 2
-    assert "kore init --yes" in done.stderr
+    result = kore("init", home=tmp_path / "h")
+    assert result.returncode == 2
+    assert "kore init --yes" in result.stderr
 
 
 def test_a_home_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     impossible = {"KORE_HOME": str(tmp_path / "file" / "h")}
-    done = kore("init", "--yes", home=tmp_path / "h", environ=impossible)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"kore: {tmp_path / 'file' / 'h'}: cannot be created: ")
+    result = kore("init", "--yes", home=tmp_path / "h", environ=impossible)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"kore: {tmp_path / 'file' / 'h'}: cannot be created: ")

@@ -27,8 +27,8 @@ def test_old_files_come_first_and_only_the_newest_lines_are_shown(tmp_path: Path
     write_log(home, "kore.log.2", line("one"), line("two"))
     write_log(home, "kore.log.1", line("three"))
     write_log(home, "kore.log", line("four", lane="a"), "half a li")
-    done = kore("logs", "-n", "3", home=home)
-    assert [text.split(" ", 2)[2] for text in done.stdout.splitlines()] == [
+    result = kore("logs", "-n", "3", home=home)
+    assert [text.split(" ", 2)[2] for text in result.stdout.splitlines()] == [
         "info    two",
         "info    three",
         "info    four lane=a",
@@ -39,37 +39,37 @@ def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
     home = tmp_path / "h"
     lines = (line("a", "debug"), line("b"), line("c", "warning"), line("d", "error"))
     write_log(home, "kore.log", *lines)
-    done = kore("logs", "--level", "warning", "--json", home=home)
-    assert [json.loads(text)["text"] for text in done.stdout.splitlines()] == ["c", "d"]
+    result = kore("logs", "--level", "warning", "--json", home=home)
+    assert [json.loads(text)["text"] for text in result.stdout.splitlines()] == ["c", "d"]
 
 
 def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -> None:
     home = tmp_path / "h"
     write_log(home, "kore.log", line("key sk-canary-4f9Qx2z7 and \x1b[2J"))
-    done = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-4f9Qx2z7"})
-    assert "canary" not in done.stdout
-    assert "\x1b" not in done.stdout
+    result = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-4f9Qx2z7"})
+    assert "canary" not in result.stdout
+    assert "\x1b" not in result.stdout
 
 
 @pytest.mark.parametrize("stamp", ["yesterday", 1e300, [1], None])
 def test_a_line_with_an_odd_time_is_shown_all_the_same(tmp_path: Path, stamp: object) -> None:
     home = tmp_path / "h"
     write_log(home, "kore.log", line("odd", ts=stamp))
-    done = kore("logs", home=home)
-    assert (done.returncode, done.stdout) == (0, "? info    odd\n")
+    result = kore("logs", home=home)
+    assert (result.returncode, result.stdout) == (0, "? info    odd\n")
 
 
 def test_without_a_log_it_is_said_where_to_look(tmp_path: Path) -> None:
-    done = kore("logs", home=tmp_path / "h")
-    assert done.returncode == 1
-    assert "journalctl" in done.stderr
+    result = kore("logs", home=tmp_path / "h")
+    assert result.returncode == 1
+    assert "journalctl" in result.stderr
 
 
 def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> None:
     home = tmp_path / "h"
     file = write_log(home, "kore.log", line("old"))
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
-    heard: Queue[str] = Queue()
+    lines: Queue[str] = Queue()
     with subprocess.Popen(
         [sys.executable, "-m", "gateway", "logs", "-f"],
         cwd=tmp_path,
@@ -79,16 +79,16 @@ def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> N
     ) as following:
         assert following.stdout is not None
         out = following.stdout
-        reader = threading.Thread(target=lambda: [heard.put(text) for text in out])
+        reader = threading.Thread(target=lambda: [lines.put(text) for text in out])
         reader.start()
         try:
-            assert "old" in heard.get(timeout=60)
+            assert "old" in lines.get(timeout=60)
             with file.open("a") as more:
                 more.write(line("new"))
-            assert "new" in heard.get(timeout=60)
+            assert "new" in lines.get(timeout=60)
             file.rename(file.with_name("kore.log.1"))
             file.write_text(line("newest"))
-            assert "newest" in heard.get(timeout=60)
+            assert "newest" in lines.get(timeout=60)
         finally:
             following.kill()
             reader.join()
@@ -99,7 +99,7 @@ def test_a_configuration_that_is_wrong_hides_no_log(tmp_path: Path) -> None:
     home = tmp_path / "h"
     write_log(home, "kore.log", line("still using the last valid configuration", "error"))
     (home / "config.json").write_text('{"agent": {"modl": "x"}}')
-    done = kore("logs", home=home)
-    assert done.returncode == 0
-    assert "still using the last valid configuration" in done.stdout
-    assert "agent.modl: unknown key" in done.stderr
+    result = kore("logs", home=home)
+    assert result.returncode == 0
+    assert "still using the last valid configuration" in result.stdout
+    assert "agent.modl: unknown key" in result.stderr

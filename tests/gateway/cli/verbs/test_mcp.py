@@ -55,10 +55,10 @@ def test_a_server_is_added_tried_allowed_and_removed(home: Path) -> None:
     text = (home / "config.json").read_text()
     assert secret not in text
     assert "not started yet" in kore("mcp", "list", home=home).stdout
-    shown = kore("mcp", "test", "s", home=home)
-    assert shown.returncode == 0, shown.stderr
-    assert "echo: Say it again." in shown.stdout
-    assert "/s:greet: Greet." in shown.stdout
+    test_result = kore("mcp", "test", "s", home=home)
+    assert test_result.returncode == 0, test_result.stderr
+    assert "echo: Say it again." in test_result.stdout
+    assert "/s:greet: Greet." in test_result.stdout
     assert kore("mcp", "allow", "s", "echo", home=home).returncode == 0
     data = json.loads(kore("mcp", "test", "s", "--json", home=home).stdout)
     assert {tool["name"]: tool["allowed"] for tool in data["tools"]} == {

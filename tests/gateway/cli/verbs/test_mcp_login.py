@@ -90,8 +90,8 @@ async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
         assert "logged in to g: 1 tools" in words
         tested = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
         assert "whoami" in tested.stdout, tested.stderr
-        said = words + tested.stdout + tested.stderr
-        assert not [secret for secret in server.secrets if secret in said]
+        output = words + tested.stdout + tested.stderr
+        assert not [secret for secret in server.secrets if secret in output]
         out = await asyncio.to_thread(kore, "mcp", "logout", "g", home=tmp_path)
         assert "logged out of g" in out.stdout
         again = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
@@ -169,12 +169,12 @@ async def test_an_agent_uses_the_login_and_keeps_its_secrets(
         result = model_server.requests[-1].body["messages"][-1]
         assert f"you, with {MARK}" in json.dumps(result, ensure_ascii=False)
         assert server.grants == ["authorization_code"]
-        said = (run.stdout + run.stderr).encode()
+        output = (run.stdout + run.stderr).encode()
         files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
         (login,) = home.glob("mcp/*/login")
         assert files.pop(login)
         for secret in (text.encode() for text in server.secrets):
-            assert secret not in said
+            assert secret not in output
             assert not [path for path, data in files.items() if secret in data]
 
 

@@ -39,22 +39,22 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     home = tmp_path / "h"
     configure(home, model_server)
     environ = {"MISTRAL_API_KEY": "m"}
-    done = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
-    found = {load["name"]: load for load in json.loads(done.stdout)}
-    assert found["big"]["marks"] == ["default"]
-    assert (found["big"]["keys"], found["big"]["context_tokens"]) == (2, 272_000)
-    assert found["big"]["price_input_usd"] > 0
-    assert (found["big"]["images"], found["lost"]["images"]) == (True, None)
-    assert found["lost"]["marks"] == ["quick"]
-    assert "NOT_SET" in found["lost"]["problem"]
-    assert found["offline/echo"]["marks"] == ["fallback 1"]
-    assert found["mistral/mistral-small-latest"]["source"] == "environment"
+    result = await asyncio.to_thread(kore, "models", "list", "--json", home=home, environ=environ)
+    models = {load["name"]: load for load in json.loads(result.stdout)}
+    assert models["big"]["marks"] == ["default"]
+    assert (models["big"]["keys"], models["big"]["context_tokens"]) == (2, 272_000)
+    assert models["big"]["price_input_usd"] > 0
+    assert (models["big"]["images"], models["lost"]["images"]) == (True, None)
+    assert models["lost"]["marks"] == ["quick"]
+    assert "NOT_SET" in models["lost"]["problem"]
+    assert models["offline/echo"]["marks"] == ["fallback 1"]
+    assert models["mistral/mistral-small-latest"]["source"] == "environment"
     table = await asyncio.to_thread(kore, "models", "list", home=home)
     assert table.returncode == 0
     row = next(line for line in table.stdout.splitlines() if line.startswith("big "))
     assert "272,000" in row
     assert "images, reasoning" in row
-    assert "sk-first-8Gq2mZx7VtLw4R" not in done.stdout + table.stdout + table.stderr
+    assert "sk-first-8Gq2mZx7VtLw4R" not in result.stdout + table.stdout + table.stderr
 
 
 async def test_a_test_tries_each_key_and_says_why_one_fails(
@@ -64,12 +64,12 @@ async def test_a_test_tries_each_key_and_says_why_one_fails(
     configure(home, model_server)
     model_server.script(refusal(401, "sk-first-8Gq2mZx7VtLw4R is wrong"))
     model_server.mind = obliging
-    done = await asyncio.to_thread(kore, "models", "test", "big", home=home)
-    first, hint, second = done.stdout.splitlines()
-    assert done.returncode == 1
+    result = await asyncio.to_thread(kore, "models", "test", "big", home=home)
+    first, hint, second = result.stdout.splitlines()
+    assert result.returncode == 1
     assert first.startswith("fails big = openai/gpt-5 (key 1 of 2): ")
     assert first.endswith("[key-refused]")
-    assert "sk-first-8Gq2mZx7VtLw4R" not in done.stdout
+    assert "sk-first-8Gq2mZx7VtLw4R" not in result.stdout
     assert hint.strip()
     assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token ")
 
@@ -80,9 +80,9 @@ async def test_without_a_name_all_models_in_use_are_tested(
     home = tmp_path / "h"
     configure(home, model_server)
     model_server.mind = obliging
-    done = await asyncio.to_thread(kore, "models", "test", "--json", home=home)
-    found = [(load["name"], load["ok"], load["code"]) for load in json.loads(done.stdout)]
-    assert found == [
+    result = await asyncio.to_thread(kore, "models", "test", "--json", home=home)
+    models = [(load["name"], load["ok"], load["code"]) for load in json.loads(result.stdout)]
+    assert models == [
         ("big", True, None),
         ("big", True, None),
         ("lost", False, "config"),
@@ -96,15 +96,15 @@ async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
     home = tmp_path / "h"
     configure(home, model_server)
     model_server.script("I cannot", ReplyScript(tool_calls=(Call("ping", {"word": "Z"}),)), "ok")
-    done = await asyncio.to_thread(kore, "models", "test", "big", "--json", home=home)
-    assert [load["code"] for load in json.loads(done.stdout)] == ["no-tool-call", "bad-tool-call"]
+    result = await asyncio.to_thread(kore, "models", "test", "big", "--json", home=home)
+    assert [load["code"] for load in json.loads(result.stdout)] == ["no-tool-call", "bad-tool-call"]
 
 
 def test_a_profile_is_tested_by_its_name_and_an_unknown_one_is_one_line(tmp_path: Path) -> None:
     home = tmp_path / "h"
-    done = kore("models", "test", "quick", home=home)
-    assert done.returncode == 0
-    assert done.stdout.startswith("ok    offline/echo: ")
-    done = kore("models", "test", "fast", home=home)
-    assert done.returncode == 2
-    assert done.stderr.startswith("kore: unknown model 'fast'")
+    result = kore("models", "test", "quick", home=home)
+    assert result.returncode == 0
+    assert result.stdout.startswith("ok    offline/echo: ")
+    result = kore("models", "test", "fast", home=home)
+    assert result.returncode == 2
+    assert result.stderr.startswith("kore: unknown model 'fast'")

@@ -24,9 +24,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def check(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
     assert main(["policy", "check", "--json", *words]) == 0
-    found: dict[str, str] = json.loads(capsys.readouterr().out)
-    assert set(found) == {"decision", "reason", "rule"}
-    return found
+    decision: dict[str, str] = json.loads(capsys.readouterr().out)
+    assert set(decision) == {"decision", "reason", "rule"}
+    return decision
 
 
 def test_a_decision_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,10 +86,10 @@ def test_explain_shows_what_each_part_of_a_command_comes_to(
     words = ["--json", "--role", "builder", "--mode", "auto", "go build && curl x"]
     assert main(["policy", "explain", *words]) == 0
     verdicts = json.loads(capsys.readouterr().out)["verdicts"]
-    found = {(verdict["part"], verdict["decision"], verdict["rule"]) for verdict in verdicts}
-    assert ("go build", "allow", "auto") in found
-    assert ("curl x", "deny", "role-commands") in found
-    assert ("all", "deny", "role-commands") in found
+    decision = {(verdict["part"], verdict["decision"], verdict["rule"]) for verdict in verdicts}
+    assert ("go build", "allow", "auto") in decision
+    assert ("curl x", "deny", "role-commands") in decision
+    assert ("all", "deny", "role-commands") in decision
 
 
 def test_an_unknown_role_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("--allowed-tools", "reed_file"), 'did you mean "read_file"?'),
         (("--disallowed-tools", "exec,deploy"), '"deploy"'),
@@ -153,10 +153,10 @@ def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -
     ],
 )
 def test_a_wrong_flag_is_refused(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["agent", *words, "-m", "hi"]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_an_empty_command_is_no_harmless_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,8 +168,8 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["policy", "check", "ls", "-la"]) == 2
-    told = capsys.readouterr().err
-    assert "unrecognized arguments: -la; put a command with options in quotes" in told
+    error = capsys.readouterr().err
+    assert "unrecognized arguments: -la; put a command with options in quotes" in error
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,9 +190,9 @@ def test_whatever_the_command_there_is_a_verdict(
 )
 def test_bytes_that_are_no_text_get_a_verdict(command: str, home: Path) -> None:
     for action in ("check", "explain"):
-        done = kore("policy", action, command, home=home)
-        assert done.returncode == 0, done.stderr
-        assert "Traceback" not in done.stderr
+        result = kore("policy", action, command, home=home)
+        assert result.returncode == 0, result.stderr
+        assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("name", ["outline", "lsp_edit", "sync_virtual", "mcp__files__*"])

@@ -34,8 +34,8 @@ OFFLINE = {"KORE_AGENT_MODEL": "offline/echo"}
 
 
 def say(home: Path, text: str) -> None:
-    done = kore("agent", "-m", text, home=home, environ=OFFLINE)
-    assert done.returncode == 0, done.stderr
+    result = kore("agent", "-m", text, home=home, environ=OFFLINE)
+    assert result.returncode == 0, result.stderr
 
 
 def texts(home: Path) -> str:
@@ -47,10 +47,10 @@ def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> N
     say(home, "hello")
     # The file is packed before the backup's own parts, and does not compress.
     (home / "workspace" / ".a").write_bytes(os.urandom(300_000))
-    done = kore("backup", home / "workspace" / "b.zip", home=home)
-    assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(home / "workspace" / "b.zip") as packed:
-        names = packed.namelist()
+    result = kore("backup", home / "workspace" / "b.zip", home=home)
+    assert result.returncode == 0, result.stderr
+    with zipfile.ZipFile(home / "workspace" / "b.zip") as archive:
+        names = archive.namelist()
     assert "workspace/.a" in names
     assert [name for name in names if "b.zip" in name] == []
 
@@ -72,9 +72,9 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (home / "workspace" / "run.sh").chmod(0o755)
     (home / "channels" / "matrix" / "keys").mkdir(parents=True)
     (home / "channels" / "matrix" / "keys" / "device").write_text("of the backup")
-    done = kore("backup", target, "--json", home=home)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    result = kore("backup", target, "--json", home=home)
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
     assert facts["counts"]["conversations"] == 1
     assert facts["counts"]["messages"] == 2
     assert target.stat().st_mode & 0o777 == 0o600
@@ -89,17 +89,17 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
     say(home, "something else")
     kore("config", "set", "http.port", "99", home=home)
     (home / "workspace" / "AGENT.md").write_text("changed")
-    done = kore("restore", target, "--yes", "--json", home=home)
-    assert done.returncode == 0, done.stderr
+    result = kore("restore", target, "--yes", "--json", home=home)
+    assert result.returncode == 0, result.stderr
     assert "before the backup" in texts(home)
     assert "something else" not in texts(home)
     assert json.loads((home / "config.json").read_text()) == {"http": {"port": 0}}
     assert os.access(home / "workspace" / "run.sh", os.X_OK)
-    kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
-    assert all(path.exists() for path in kept)
-    (old,) = (path for path in kept if path.suffix == ".db")
+    previous_paths = [Path(path) for path in json.loads(result.stdout)["kept"]]
+    assert all(path.exists() for path in previous_paths)
+    (old,) = (path for path in previous_paths if path.suffix == ".db")
     assert "something else" in str(stored.read_file(old, "message", "content"))
-    (workspace,) = (path for path in kept if path.is_dir())
+    (workspace,) = (path for path in previous_paths if path.is_dir())
     assert (workspace / "AGENT.md").read_text() == "changed"
     say(home, "and on")
     assert not list(home.glob(".restore-*"))
@@ -111,10 +111,10 @@ def test_files_of_channels_come_back_and_the_present_ones_are_kept(
 ) -> None:
     home, target = tmp_path / "h", backed_up[1]
     for round_number in range(2):
-        done = kore("restore", target, "--yes", "--json", home=home)
-        assert done.returncode == 0, done.stderr
-        kept = [Path(path) for path in json.loads(done.stdout)["kept"]]
-        asides = [path for path in kept if path.name.startswith("channels.")]
+        result = kore("restore", target, "--yes", "--json", home=home)
+        assert result.returncode == 0, result.stderr
+        previous_paths = [Path(path) for path in json.loads(result.stdout)["kept"]]
+        asides = [path for path in previous_paths if path.name.startswith("channels.")]
         assert len(asides) == round_number
         device = home / "channels" / "matrix" / "keys" / "device"
         assert device.read_text() == "of the backup"
@@ -153,17 +153,17 @@ def marked_backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (workspace / "later.md").write_text("later")
     (workspace / "clean" / "mine.md").chmod(0o640)
     note_earliest(workspace, SINCE, (workspace / "later.md").lstat().st_ctime)
-    done = kore("backup", folder / "all.zip", home=home)
-    assert done.returncode == 0, done.stderr
+    result = kore("backup", folder / "all.zip", home=home)
+    assert result.returncode == 0, result.stderr
     return folder / "all.zip"
 
 
 @only_sqlite
 def test_restored_files_have_their_marks(marked_backup: Path, tmp_path: Path) -> None:
     home = tmp_path / "h"
-    done = kore("restore", marked_backup, "--yes", home=home)
-    assert done.returncode == 0, done.stderr
-    assert "untrusted" not in done.stderr
+    result = kore("restore", marked_backup, "--yes", home=home)
+    assert result.returncode == 0, result.stderr
+    assert "untrusted" not in result.stderr
     workspace = home / "workspace"
     names = ("mine.md", "notes/page.md", "AGENT.md", "later.md", "clean/mine.md", "obey me/mine.md")
     levels = {name: mark_level(workspace / name) for name in names}
@@ -182,13 +182,13 @@ def test_restored_files_have_their_marks(marked_backup: Path, tmp_path: Path) ->
 @only_sqlite
 def test_backup_without_marks_is_untrusted(marked_backup: Path, tmp_path: Path) -> None:
     home, other = tmp_path / "h", tmp_path / "other.zip"
-    with zipfile.ZipFile(marked_backup) as packed, zipfile.ZipFile(other, "w") as repacked:
-        for entry in packed.infolist():
-            repacked.writestr(entry.filename, packed.read(entry))
-    done = kore("restore", other, "--yes", home=home)
-    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(marked_backup) as archive, zipfile.ZipFile(other, "w") as repacked:
+        for entry in archive.infolist():
+            repacked.writestr(entry.filename, archive.read(entry))
+    result = kore("restore", other, "--yes", home=home)
+    assert result.returncode == 0, result.stderr
     workspace = home / "workspace"
-    assert f"kore trust {workspace}" in done.stderr
+    assert f"kore trust {workspace}" in result.stderr
     assert is_unseen(workspace / "mine.md")
     assert is_marked(workspace)
     assert kore("trust", workspace, "--yes", home=home).returncode == 0
@@ -200,8 +200,8 @@ def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "first")
     copy = tmp_path / "copy.db"
-    done = kore("backup", copy, home=home)
-    assert "verified: 1 conversation, 2 messages" in done.stdout
+    result = kore("backup", copy, home=home)
+    assert "verified: 1 conversation, 2 messages" in result.stdout
     say(home, "second")
     (home / "workspace" / "mine.txt").write_text("kept")
     assert kore("restore", copy, "--yes", home=home).returncode == 0
@@ -213,9 +213,9 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
     home = tmp_path / "h"
     say(home, "here")
     with in_use(home):
-        done = kore("restore", backed_up[1], "--yes", home=home)
-    assert done.returncode == 75
-    assert "in use by kore gateway" in done.stderr
+        result = kore("restore", backed_up[1], "--yes", home=home)
+    assert result.returncode == 75
+    assert "in use by kore gateway" in result.stderr
     assert "here" in texts(home)
 
 
@@ -223,8 +223,8 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
 def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
-    done = kore("restore", backed_up[1], home=home)
-    assert (done.returncode, "nothing was restored" in done.stderr) == (1, True)
+    result = kore("restore", backed_up[1], home=home)
+    assert (result.returncode, "nothing was restored" in result.stderr) == (1, True)
     assert "here" in texts(home)
 
 
@@ -234,8 +234,8 @@ def test_a_full_database_is_refused_before_anything_is_replaced(
     home, environ = tmp_path / "h", {"KORE_STORE_URL": postgres_server.create_database()}
     assert kore("agent", "-m", "here", home=home, environ=OFFLINE | environ).returncode == 0
     kore("config", "set", "http.port", "99", home=home)
-    done = kore("restore", backed_up[1], "--yes", home=home, environ=environ)
-    assert (done.returncode, "is not empty" in done.stderr) == (1, True)
+    result = kore("restore", backed_up[1], "--yes", home=home, environ=environ)
+    assert (result.returncode, "is not empty" in result.stderr) == (1, True)
     assert json.loads((home / "config.json").read_text()) == {"http": {"port": 99}}
     assert not (home / "backups").exists()
 
@@ -246,8 +246,8 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
 ) -> None:
     home, bad = tmp_path / "h", tmp_path / "bad.db"
     say(home, "here")
-    with zipfile.ZipFile(backed_up[1]) as packed:
-        whole = packed.read("kore.db")
+    with zipfile.ZipFile(backed_up[1]) as archive:
+        whole = archive.read("kore.db")
     if harm == "cut":
         bad.write_bytes(whole[: len(whole) // 2])
     elif harm == "other":
@@ -258,20 +258,20 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
         with closing(sqlite3.connect(bad)) as connection:
             connection.execute("PRAGMA user_version = 9999")
     else:
-        with zipfile.ZipFile(bad, "w") as packed:
-            packed.writestr("kore.db", whole)
-            packed.writestr("workspace/../../x", "out")
-    done = kore("restore", bad, "--yes", home=home)
-    assert done.returncode == 1, done.stderr
+        with zipfile.ZipFile(bad, "w") as archive:
+            archive.writestr("kore.db", whole)
+            archive.writestr("workspace/../../x", "out")
+    result = kore("restore", bad, "--yes", home=home)
+    assert result.returncode == 1, result.stderr
     assert "here" in texts(home)
     assert not (tmp_path / "x").exists()
 
 
 def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database")
-    done = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"kore: {tmp_path}/notes.txt is not a complete database")
+    result = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"kore: {tmp_path}/notes.txt is not a complete database")
 
 
 @only_sqlite
@@ -281,13 +281,13 @@ def test_a_configuration_that_would_not_load_is_refused_before_anything_is_repla
     home, bad = tmp_path / "h", tmp_path / "bad.zip"
     say(home, "here")
     (home / "config.json").write_text("{}")
-    with zipfile.ZipFile(backed_up[1]) as packed, zipfile.ZipFile(bad, "w") as made:
-        made.writestr("kore.db", packed.read("kore.db"))
-        made.writestr("config.json", '{"http": {"port": "none"}}')
-    done = kore("restore", bad, "--yes", home=home)
-    assert done.returncode == 2
-    assert "http.port" in done.stderr
-    assert "nothing was restored" in done.stderr
+    with zipfile.ZipFile(backed_up[1]) as archive, zipfile.ZipFile(bad, "w") as copy:
+        copy.writestr("kore.db", archive.read("kore.db"))
+        copy.writestr("config.json", '{"http": {"port": "none"}}')
+    result = kore("restore", bad, "--yes", home=home)
+    assert result.returncode == 2
+    assert "http.port" in result.stderr
+    assert "nothing was restored" in result.stderr
     assert (home / "config.json").read_text() == "{}"
     assert "here" in texts(home)
     assert kore("restore", bad, "--yes", "--database-only", home=home).returncode == 0
@@ -304,16 +304,16 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
     say(home, "hello")
     (home / "config.json").write_text('{"http": {"port": 1}}')
     mine.write_text('{"http": {"port": 2}}')
-    done = kore(*flags, "backup", target, home=home, environ=environ)
-    assert f"config.json ({mine})" in done.stdout, done.stderr
+    result = kore(*flags, "backup", target, home=home, environ=environ)
+    assert f"config.json ({mine})" in result.stdout, result.stderr
     mine.write_text('{"http": {"port": 3}}')
-    done = kore(*flags, "restore", target, "--yes", home=home, environ=environ)
-    assert done.returncode == 0, done.stderr
+    result = kore(*flags, "restore", target, "--yes", home=home, environ=environ)
+    assert result.returncode == 0, result.stderr
     assert json.loads(mine.read_text()) == {"http": {"port": 2}}
     assert json.loads((home / "config.json").read_text()) == {"http": {"port": 1}}
     (aside,) = (home / "backups").glob("before-restore-*-config.json")
     assert json.loads(aside.read_text()) == {"http": {"port": 3}}
-    assert f"the previous {mine} is saved as {aside}" in done.stderr
+    assert f"the previous {mine} is saved as {aside}" in result.stderr
 
 
 @only_sqlite
@@ -363,21 +363,21 @@ def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_n
     say(home, "hello")
     try:
         with deep_folders(home / "workspace"):
-            done = kore("backup", target, home=home)
-            assert done.returncode == 0, done.stderr
-            assert "skipped: 1 file or folder" in done.stdout
+            result = kore("backup", target, home=home)
+            assert result.returncode == 0, result.stderr
+            assert "skipped: 1 file or folder" in result.stdout
             with zipfile.ZipFile(target, "a") as archive:
                 assert "workspace/first.txt" in archive.namelist()
                 # The deepest path that the format allows.
                 archive.writestr(
                     "workspace/" + "d" * 19 + f"/{'d' * 19}" * (LEVELS - 1) + "/a", "x"
                 )
-            done = kore("restore", target, "--yes", "--json", home=home)
-            assert done.returncode == 0, done.stderr
+            result = kore("restore", target, "--yes", "--json", home=home)
+            assert result.returncode == 0, result.stderr
             assert (home / "workspace" / "first.txt").read_text() == "first"
             assert depth_of(home / "workspace", "d" * 19) == LEVELS
             (aside,) = (
-                Path(kept) for kept in json.loads(done.stdout)["kept"] if "workspace" in kept
+                Path(name) for name in json.loads(result.stdout)["kept"] if "workspace" in name
             )
             assert depth_of(aside) == LEVELS
     finally:
@@ -408,19 +408,19 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
     names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
     # The archive's directory claims eight terabytes.
     bomb = patch_file(pack(tmp_path / "bomb.zip", names), b"PK\1\2", 24, 0xFFFFFFF0)
-    done = kore("restore", bomb, "--yes", home=home)
-    assert done.returncode != 0
-    assert "is available" in done.stderr
-    assert "Traceback" not in done.stderr
+    result = kore("restore", bomb, "--yes", home=home)
+    assert result.returncode != 0
+    assert "is available" in result.stderr
+    assert "Traceback" not in result.stderr
     assert [path.name for path in home.glob(".restore-*")] == []
     assert not (home / "workspace").exists()
 
 
 def test_a_list_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
     many = patch_file(pack(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
-    done = kore("restore", many, "--yes", home=tmp_path / "h")
-    assert done.returncode != 0
-    assert "contains too many files" in done.stderr
+    result = kore("restore", many, "--yes", home=tmp_path / "h")
+    assert result.returncode != 0
+    assert "contains too many files" in result.stderr
 
 
 def test_a_configuration_too_large_to_be_read_is_refused(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_configuration_too_large_to_be_read_is_refused(tmp_path: Path) -> None
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("kore.db", b"x")
         archive.writestr("config.json", b" " * 20_000_000)
-    done = kore("restore", path, "--yes", home=tmp_path / "h")
-    assert done.returncode != 0
-    assert "config.json" in done.stderr
-    assert "too large" in done.stderr
+    result = kore("restore", path, "--yes", home=tmp_path / "h")
+    assert result.returncode != 0
+    assert "config.json" in result.stderr
+    assert "too large" in result.stderr

@@ -22,8 +22,8 @@ pytestmark = only_sqlite
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("database")
-    done = kore("agent", "-m", "hello", home=folder / "h", environ=OFFLINE)
-    assert done.returncode == 0, done.stderr
+    result = kore("agent", "-m", "hello", home=folder / "h", environ=OFFLINE)
+    assert result.returncode == 0, result.stderr
     assert kore("backup", folder / "copy.db", home=folder / "h").returncode == 0
     return folder / "copy.db"
 
@@ -40,8 +40,8 @@ def backup(path: Path, database: Path, config: dict[str, Any], trust: Any = None
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    done = kore("agent", "-m", "here", home=tmp_path / "h", environ=OFFLINE)
-    assert done.returncode == 0, done.stderr
+    result = kore("agent", "-m", "here", home=tmp_path / "h", environ=OFFLINE)
+    assert result.returncode == 0, result.stderr
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "authorized_keys").write_text("mine")
     return tmp_path / "h"
@@ -71,11 +71,11 @@ def test_other_folder_is_not_replaced_unasked(
     place: str, home: Path, database: Path, tmp_path: Path
 ) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": place}})
-    done = kore("restore", file, "--yes", home=home)
+    result = kore("restore", file, "--yes", home=home)
     folder = Path(place.replace("~", str(tmp_path), 1))
-    assert done.returncode == 1
-    assert f"The workspace of the backup goes to {folder}." in done.stderr
-    assert "nothing was restored" in done.stderr
+    assert result.returncode == 1
+    assert f"The workspace of the backup goes to {folder}." in result.stderr
+    assert "nothing was restored" in result.stderr
     assert keys(home) == "mine"
     assert not (home / "config.json").exists()
 
@@ -86,9 +86,9 @@ def test_link_to_another_folder_is_another_folder(
     (home / "workspace" / "link").symlink_to(tmp_path / ".ssh")
     place = str(home / "workspace" / "link")
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": place}})
-    done = kore("restore", file, "--yes", home=home)
-    assert done.returncode == 1
-    assert f"goes to {tmp_path}/.ssh." in done.stderr
+    result = kore("restore", file, "--yes", home=home)
+    assert result.returncode == 1
+    assert f"goes to {tmp_path}/.ssh." in result.stderr
 
 
 def test_other_file_is_not_replaced_by_the_database(
@@ -96,27 +96,27 @@ def test_other_file_is_not_replaced_by_the_database(
 ) -> None:
     target = tmp_path / ".ssh" / "authorized_keys"
     file = backup(tmp_path / "b.zip", database, {"store": {"url": f"sqlite:///{target}"}})
-    done = kore("restore", file, "--yes", home=home)
-    assert done.returncode == 1
-    assert f"The database of the backup goes to {target}." in done.stderr
+    result = kore("restore", file, "--yes", home=home)
+    assert result.returncode == 1
+    assert f"The database of the backup goes to {target}." in result.stderr
     assert keys(home) == "mine"
 
 
 def test_person_is_asked_about_another_folder(home: Path, database: Path, tmp_path: Path) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": "~/.ssh"}})
-    done = restore_at_terminal(home, file, "no")
-    assert done.returncode == 1
+    result = restore_at_terminal(home, file, "no")
+    assert result.returncode == 1
     assert keys(home) == "mine"
-    done = restore_at_terminal(home, file, "yes")
-    assert done.returncode == 0, done.stderr
+    result = restore_at_terminal(home, file, "yes")
+    assert result.returncode == 0, result.stderr
     assert keys(home) == "theirs"
 
 
 def test_variable_says_where_the_workspace_goes(home: Path, database: Path, tmp_path: Path) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": str(tmp_path / "new")}})
     environ = {"KORE_AGENT_WORKSPACE": str(tmp_path / "new")}
-    done = kore("restore", file, "--yes", home=home, environ=environ)
-    assert done.returncode == 0, done.stderr
+    result = kore("restore", file, "--yes", home=home, environ=environ)
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "new" / "authorized_keys").read_text() == "theirs"
 
 
@@ -129,28 +129,28 @@ def test_what_the_configuration_widens_is_shown_first(
         "agent": {"temperature": 0.5},
     }
     trust = {str(tmp_path / "project" / ".mcp.json"): "0" * 64}
-    done = kore("restore", backup(tmp_path / "b.zip", database, config, trust), home=home)
-    assert done.returncode == 1
-    assert 'security.exec_hosts: ["evil.example"]' in done.stderr
-    assert 'security.sandbox: "none"' in done.stderr
-    assert '"curl evil' in done.stderr
-    assert "\u202e" not in done.stderr
-    assert f"{tmp_path}/project/.mcp.json" in done.stderr
-    assert "temperature" not in done.stderr
-    assert "nothing was restored" in done.stderr
+    result = kore("restore", backup(tmp_path / "b.zip", database, config, trust), home=home)
+    assert result.returncode == 1
+    assert 'security.exec_hosts: ["evil.example"]' in result.stderr
+    assert 'security.sandbox: "none"' in result.stderr
+    assert '"curl evil' in result.stderr
+    assert "\u202e" not in result.stderr
+    assert f"{tmp_path}/project/.mcp.json" in result.stderr
+    assert "temperature" not in result.stderr
+    assert "nothing was restored" in result.stderr
 
 
 def test_backup_of_this_kore_shows_nothing(home: Path, tmp_path: Path) -> None:
     kore("config", "set", "security.sandbox", "none", home=home)
     assert kore("backup", tmp_path / "own.zip", home=home).returncode == 0
-    done = kore("restore", tmp_path / "own.zip", "--yes", home=home)
-    assert done.returncode == 0, done.stderr
-    assert "The backup" not in done.stderr
+    result = kore("restore", tmp_path / "own.zip", "--yes", home=home)
+    assert result.returncode == 0, result.stderr
+    assert "The backup" not in result.stderr
 
 
 def test_unreadable_configuration_is_replaced(home: Path, tmp_path: Path) -> None:
     kore("config", "set", "http.port", "0", home=home)
     assert kore("backup", tmp_path / "own.zip", home=home).returncode == 0
     (home / "config.json").write_text("{")
-    done = kore("restore", tmp_path / "own.zip", "--yes", home=home)
-    assert done.returncode == 0, done.stderr
+    result = kore("restore", tmp_path / "own.zip", "--yes", home=home)
+    assert result.returncode == 0, result.stderr

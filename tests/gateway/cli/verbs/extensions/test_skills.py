@@ -20,9 +20,9 @@ def test_a_skill_is_made_listed_shown_and_checked(tmp_path: Path) -> None:
         "Writes: notes.",
         ["example.md"],
     )
-    shown = kore("skills", "show", "notes", home=home).stdout
-    assert "example.md" in shown
-    assert "step by step" in shown
+    output = kore("skills", "show", "notes", home=home).stdout
+    assert "example.md" in output
+    assert "step by step" in output
     assert kore("skills", "validate", path.parent, home=home).returncode == 0
     path.write_text("---\nname: Notes\ndescription: d\n---\n")
     checked = kore("skills", "validate", path, home=home)

@@ -32,16 +32,16 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
 )
 def test_bash_offers_what_may_follow(script: str, line: list[str], offered: list[str]) -> None:
-    asked = [
+    commands = [
         script,
         f"COMP_WORDS=({shlex.join(line)}) COMP_CWORD={len(line) - 1}",
         "_kore",
         'printf "%s\\n" "${COMPREPLY[@]}"',
     ]
-    done = subprocess.run(
-        [str(BASH), "--norc", "-c", "\n".join(asked)], capture_output=True, text=True, check=True
+    result = subprocess.run(
+        [str(BASH), "--norc", "-c", "\n".join(commands)], capture_output=True, text=True, check=True
     )
-    assert (done.stderr, done.stdout.split()) == ("", offered)
+    assert (result.stderr, result.stdout.split()) == ("", offered)
 
 
 def test_zsh_gets_the_same_and_fish_what_is_said_of_each(tmp_path: Path, script: str) -> None:
