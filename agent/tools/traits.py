@@ -1,7 +1,7 @@
 """Traits of tools: the facts about a tool that are the same for all of its calls."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, get_args
 
@@ -103,36 +103,48 @@ def traits_of(tool: object) -> ToolTraits:
 
 
 _FIELD = re.compile(r"\{(\w+)\}")
+# Argument name of the part that names the tool.
+TOOL = "tool"
 
 
-def label_values(label: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments that a label names, if the call has them, in the label's order."""
-    values = {}
-    for name in _FIELD.findall(label):
-        value = arguments.get(name)
-        if isinstance(value, list | tuple):
-            value = ", ".join(map(str, value))
-        if value is not None and (text := str(value).strip()):
-            values[name] = text
-    return values
+@frozen
+class LabelPart:
+    """Part of a filled label: words, or the value of an `argument`."""
+
+    text: str
+    argument: str = ""
 
 
-def is_fixed(label: str) -> bool:
-    """Return whether a label contains no arguments."""
-    return bool(label) and not _FIELD.search(label)
-
-
-def fill_label(
-    label: str, tool: str, arguments: Mapping[str, Any], quote: Callable[[str, str], str]
-) -> str:
+def label_parts(label: str, tool: str, arguments: Mapping[str, Any]) -> tuple[LabelPart, ...]:
     """Return a description of the call in the current language.
 
-    `quote` renders an argument from its name and value. Without the arguments that the label names,
-    only the tool is named.
+    Without the arguments that the label names, only the tool is named.
     """
-    values = label_values(label, arguments)
-    if not (values or is_fixed(label)):
-        label, values = PLAIN_LABEL, {"tool": tool}
-    quoted = {name: quote(name, value) for name, value in values.items()}
-    text = _FIELD.sub(lambda field: quoted.get(field[1], ""), t(label))
-    return re.sub(" {2,}", " ", text).strip()
+    fields = _FIELD.findall(label)
+    values = {name: text for name in fields if (text := _value(arguments.get(name)))}
+    if not label or (fields and not values):
+        label, values = PLAIN_LABEL, {TOOL: tool}
+    # The pieces at odd positions are names of fields.
+    pieces = _FIELD.split(t(label))
+    parts: list[LabelPart] = []
+    words = ""
+    for n, piece in enumerate(pieces):
+        if n % 2 == 0:
+            words += piece
+        elif piece in values:
+            parts += [*_words(words, is_first=not parts), LabelPart(values[piece], piece)]
+            words = ""
+    return (*parts, *_words(words.rstrip(), is_first=not parts))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return "" if value is None else str(value).strip()
+
+
+def _words(text: str, *, is_first: bool) -> Iterator[LabelPart]:
+    """Yield the words without the gaps that missing arguments left."""
+    text = re.sub(" {2,}", " ", text.lstrip() if is_first else text)
+    if text:
+        yield LabelPart(text)

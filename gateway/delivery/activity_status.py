@@ -1,6 +1,5 @@
 """Status line for the current activity of a turn."""
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,19 +7,15 @@ from urllib.parse import urlsplit
 
 from agent import events
 from agent.events import Event
-from agent.i18n import mark_for_translation, t
-from agent.tools.traits import fill_label
+from agent.i18n import t
+from agent.tools.traits import LabelPart
 from agent.types import ToolKind
 from gateway.core import markdown
+from gateway.presenter.blocks import call_title
 
 _WHAT_CHARS = 48
 # Shorter durations are not worth showing.
 _LONG_S = 10
-_TESTS = re.compile(
-    r"\b(?:pytest|unittest|tox|nox|jest|vitest|ctest|phpunit|rspec)\b"
-    r"|\b(?:npm|pnpm|yarn|bun|go|cargo|make|mix|gradle|mvn|dotnet) (?:run )?(?:test|check)\b"
-)
-_TESTING = mark_for_translation("Running the tests: {command}")
 
 
 class ActivityStatus:
@@ -40,7 +35,7 @@ class ActivityStatus:
             case events.ToolStart(id_, name, arguments, kind, label, quiet) if not quiet:
                 if not self._calls:
                     self._since = self._clock()
-                self._calls[id_] = sentence(name, arguments, kind, label)
+                self._calls[id_] = call_markdown(name, arguments, kind, label)
             case events.ToolResulted(id_):
                 self._calls.pop(id_, None)
                 self._now(t("Thinking"))
@@ -71,17 +66,17 @@ class ActivityStatus:
         self._else = text
 
 
-def sentence(name: str, arguments: Mapping[str, Any], kind: ToolKind, label: str) -> str:
+def call_markdown(tool: str, arguments: Mapping[str, Any], kind: ToolKind, label: str) -> str:
     """Describe a tool call in a few words of markdown."""
-    if kind == "execute" and _TESTS.search(str(arguments.get("command", ""))):
-        label = _TESTING
-    return fill_label(label, name, arguments, _quote)
+    return "".join(map(_quoted, call_title(tool, arguments, kind, label)))
 
 
-def _quote(argument: str, value: str) -> str:
-    if argument == "url":
-        value = urlsplit(value).hostname or value
-    return code(value, keep_end=argument == "path")
+def _quoted(part: LabelPart) -> str:
+    if not part.argument:
+        return part.text
+    # A query may contain secrets, and everyone in a chat sees it.
+    text = (urlsplit(part.text).hostname or part.text) if part.argument == "url" else part.text
+    return code(text, keep_end=part.argument == "path")
 
 
 def code(text: str, *, keep_end: bool = False) -> str:

@@ -7,8 +7,10 @@ from agent.events import Notice
 from agent.i18n import t
 from agent.text.visible import escape_invisible
 from agent.tools.base import BackgroundTask, TaskOutput
+from agent.turn.tool_catalog import started_event
 from gateway.core.event_hub import EventHub
 from gateway.core.records import TaskInfo
+from gateway.presenter.blocks import call_block
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import subagent_tasks
@@ -147,9 +149,7 @@ def _last_step(tx: Transaction, session: str) -> str:
     count = sessions.count_messages(tx, session)
     for _, _, message in reversed(sessions.load_after(tx, session, count - 2, 2)):
         if message.tool_calls:
-            call = message.tool_calls[-1]
-            subject = next(iter((call.arguments or {}).values()), "")
-            return " ".join(f"{call.name} {subject}".split())[:_STEP_CHARS]
+            return call_block(started_event(message.tool_calls[-1])).heading[:_STEP_CHARS]
         if message.role == "assistant":
             return " ".join(message.text.split())[:_STEP_CHARS]
     return ""

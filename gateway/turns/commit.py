@@ -16,7 +16,7 @@ from agent.usage import UsageTotals
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE
 from gateway.core.records import Trace
-from gateway.delivery.activity_status import code, sentence
+from gateway.delivery.activity_status import call_markdown, code
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.background_work import BackgroundWork
@@ -227,4 +227,4 @@ def trace_of(
 
 def _step(call: ToolCall, toolbox: ToolRegistry) -> str:
     traits = toolbox.traits(call.name)
-    return sentence(call.name, call.arguments or {}, traits.kind, traits.label)
+    return call_markdown(call.name, call.arguments or {}, traits.kind, traits.label)

@@ -27,11 +27,11 @@ from agent.events import (
     Signalled,
     TextDelta,
     ToolResulted,
-    ToolStart,
     UsageReport,
 )
 from agent.serialization import dumps, message_from_json, message_to_json
-from agent.types import Message, Result, Signal, Usage, assistant, user
+from agent.turn.tool_catalog import started_event
+from agent.types import Message, Result, Signal, ToolCall, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage
 from gateway.core.question_view import approval_event
@@ -407,7 +407,7 @@ class MemoryService:
                 return replace(result, success=False, text="Stopped.", stopped="cancelled")
             return replace(result, text=f"answer: {answer}")
         if verb == "tool":
-            self._tell(lane, ToolStart("1", "read_file", {"path": "notes.md"}, kind="read"))
+            self._tell(lane, started_event(ToolCall("1", "read_file", {"path": "notes.md"}, "")))
             self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1, kind="read"))
         if verb == "fail":
             self._tell(lane, Error("unavailable", "the model is away", "try later"))

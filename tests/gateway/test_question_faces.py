@@ -20,8 +20,7 @@ from gateway.channels.telegram.outbound.approval_card import render_approval, re
 from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_choices import choices_text
-from gateway.cli.console.output.approval_text import question_text
+from gateway.cli.console.output.approval_text import choices_text, question_text
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.verbs.mcp.serve import KoreTools
 from gateway.core.approval import ApprovalPrompt

@@ -23,12 +23,14 @@ from acp.schema import (
 from agent import events
 from agent import types as tools
 from agent.text.visible import escape_for_approval, escape_invisible
-from agent.turn.tool_catalog import tool_traits
+from agent.turn.tool_catalog import started_event
+from agent.types import ToolCall
 from gateway.cli.acp.questions import question_content
 from gateway.cli.acp.sent_text import SentText
-from gateway.cli.console.output.text import started_line
 from gateway.core.markdown import code_block
-from gateway.core.records import WatchEvent
+from gateway.core.records import Delivered, WatchEvent
+from gateway.presenter.blocks import Block, call_block, note_block, step_block
+from gateway.presenter.stored import text_changes
 
 Update = AgentMessageChunk | AgentThoughtChunk | AgentPlanUpdate | ToolCallStart | ToolCallProgress
 Content = ContentToolCallContent | FileEditToolCallContent
@@ -53,8 +55,7 @@ class TurnUpdates:
         self._folder = folder
         self._uses = uses
         self._open: dict[str, str] = {}
-        self._arguments: dict[str, Mapping[str, Any]] = {}
-        self._names: dict[str, str] = {}
+        self._calls: dict[str, events.ToolStart] = {}
         # Calls that the model is still writing.
         self._pieces: dict[str, tuple[str, str]] = {}
         self._outputs: dict[str, str] = {}
@@ -83,13 +84,18 @@ class TurnUpdates:
                 yield from self._output(self._id_of(call_id), text)
             case events.ToolResulted():
                 yield self._resulted(event)
-            case events.Retry(reason=reason):
-                self._sent.begin_again()
-                yield acp.update_agent_thought_text(f"\n{escape_invisible(reason)}\n")
-            case events.Notice(text=text):
-                yield acp.update_agent_thought_text(f"\n{escape_invisible(text)}\n")
+            case Delivered() | events.Error():
+                pass  # The answer has the reason of a failure.
+            case events.FromAgent():
+                yield from self._note(step_block(event))
             case _:
-                pass
+                if isinstance(event, events.Retry):
+                    self._sent.begin_again()
+                yield from self._note(note_block(event))
+
+    def _note(self, block: Block | None) -> Iterator[Update]:
+        if block is not None:
+            yield acp.update_agent_thought_text(f"\n{block.marked_text}\n")
 
     def _words(self, text: str) -> Iterator[Update]:
         if text:
@@ -99,17 +105,18 @@ class TurnUpdates:
         """Return the call in question; it starts under the same id once it is allowed."""
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
-        self._names[call], self._arguments[call] = approval.request.tool, approval.request.arguments
+        request = approval.request
+        self._calls[call] = started_event(ToolCall(call, request.tool, dict(request.arguments), ""))
         self._unended[call] = None
         self._questions[approval.nonce] = call
         return acp.start_tool_call(
             call,
             approval.view.title,
-            kind=_kind(tool_traits(approval.request.tool).kind),
+            kind=_kind(self._calls[call].kind),
             status="pending",
             content=question_content(approval),
-            locations=self._locations(approval.request.arguments),
-            raw_input=_escaped(approval.request.arguments),
+            locations=self._locations(request.arguments),
+            raw_input=_escaped(request.arguments),
         )
 
     def answered(self, answer: events.ApprovalAnswered) -> Iterator[Update]:
@@ -147,15 +154,15 @@ class TurnUpdates:
             yield _plan(event.arguments)
         id_ = self._id_of(event.id)
         self._pieces.pop(id_, None)
-        is_known = id_ in self._names
+        is_known = id_ in self._calls
         self._unended[id_] = None
-        self._names[id_], self._arguments[id_] = event.name, event.arguments
+        self._calls[id_] = event
         if is_known:
-            yield acp.update_tool_call(id_, title=started_line(event), status="in_progress")
+            yield acp.update_tool_call(id_, title=call_block(event).heading, status="in_progress")
         else:
             yield acp.start_tool_call(
                 id_,
-                started_line(event),
+                call_block(event).heading,
                 kind=_kind(event.kind),
                 status="in_progress",
                 locations=self._locations(event.arguments),
@@ -182,14 +189,15 @@ class TurnUpdates:
 
     def _resulted(self, event: events.ToolResulted) -> ToolCallProgress:
         id_ = self._id_of(event.id)
-        arguments = self._arguments.get(id_, {})
+        started = self._calls.get(id_) or events.ToolStart(id_, event.name, {})
+        block = call_block(started, event)
         content: list[Content] = []
-        if not event.is_error and (edit := self._edit(event.name, arguments)) is not None:
+        if not event.is_error and (edit := self._edit(started)) is not None:
             content.append(edit)
-        elif event.diff:
-            content.append(_diff_text(event.diff))
-        if event.content and not (content and event.diff):
-            content.append(_text_content(event.content))
+        elif block.diff:
+            content.append(_diff_text(block.diff))
+        if block.text and not (content and block.diff):
+            content.append(_text_content(block.text))
         self._outputs.pop(id_, None)
         self._unended.pop(id_, None)
         self._open.pop(event.id, None)
@@ -197,16 +205,11 @@ class TurnUpdates:
             id_, status="failed" if event.is_error else "completed", content=content
         )
 
-    def _edit(self, name: str, arguments: Mapping[str, Any]) -> FileEditToolCallContent | None:
+    def _edit(self, started: events.ToolStart) -> FileEditToolCallContent | None:
         """Return a change for a side-by-side view, as far as the arguments describe it."""
-        traits = tool_traits(name)
-        if traits.kind != "edit" or traits.only_adds:
-            return None
-        match arguments:
-            case {"path": str(path), "old_string": str(old), "new_string": str(new)}:
-                return acp.tool_diff_content(self._absolute(path), new, old)
-            case {"path": str(path), "content": str(text)}:
-                return acp.tool_diff_content(self._absolute(path), text)
+        match text_changes(started.name, started.arguments):
+            case (change,) if change.old != "":
+                return acp.tool_diff_content(self._absolute(change.path), change.new, change.old)
         return None
 
 

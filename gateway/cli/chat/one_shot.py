@@ -18,16 +18,17 @@ from agent.records import frozen
 from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from agent.text.visible import escape_invisible
-from agent.types import Result
+from agent.types import Result, ToolCall
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.output.text import call_line, event_line, outcome, seconds, started_line
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import Delivered, WatchEvent
+from gateway.presenter.blocks import Block, call_block, error_block, note_block, step_block
+from gateway.presenter.text import whole_seconds
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
@@ -73,7 +74,7 @@ class ProgressLine:
         while self._is_shown:
             await asyncio.sleep(_REDRAW_INTERVAL_S)
             if not self._is_paused:
-                elapsed = seconds(int(time.monotonic() - self._began_at)).replace(".0", "")
+                elapsed = whole_seconds(time.monotonic() - self._began_at)
                 text = t("working {time} · Ctrl-C stops", time=elapsed)
                 self._err.write(f"{_ERASE}\x1b[2m{text}\x1b[0m")
                 self._err.flush()
@@ -186,7 +187,7 @@ class OneShotTurn:
         self._error: events.Error | None = None
         self._is_stopping = False
         self._has_session = False
-        self._started_calls: set[str] = set()
+        self._started_calls: dict[str, events.ToolStart] = {}
 
     @property
     def lane(self) -> str:
@@ -282,8 +283,9 @@ class OneShotTurn:
             case events.ToolStart():
                 self._start(event)
             case events.ToolResulted(id=id_):
-                self._started_calls.discard(id_)
-                self._note("\n".join(f"  └ {line}" for line in outcome(event)))
+                started = self._started_calls.pop(id_, None)
+                call = call_block(started or events.ToolStart(id_, event.name, {}), event)
+                self._note("\n".join(f"  └ {line}" for line in call.shown_lines()))
             case events.ApprovalAsked():
                 await self._approve(event)
             case events.Done(result=result):
@@ -293,8 +295,8 @@ class OneShotTurn:
             case _:
                 if isinstance(event, events.Error):
                     self._error = event
-                elif line := event_line(event):
-                    self._note(line)
+                elif block := _side_block(event):
+                    self._note(block.marked_text)
         return False
 
     def _stream(self, streamed: StreamedAnswer, event: WatchEvent) -> None:
@@ -311,8 +313,9 @@ class OneShotTurn:
     def _start(self, event: events.ToolStart) -> None:
         # A call that waited for an approval starts a second time when it continues.
         if event.id not in self._started_calls:
-            self._started_calls.add(event.id)
-            self._note(f"● {started_line(event)}")
+            self._started_calls[event.id] = event
+            block = call_block(event)
+            self._note(f"{block.mark} {block.heading}")
 
     async def _approve(self, approval: events.ApprovalAsked) -> None:
         if self._ask is None and approval.request.server_question is None:
@@ -321,7 +324,7 @@ class OneShotTurn:
                     "{call} needs approval ({reason}) and was denied: nobody can be "
                     "asked here. An interactive session can approve it; -y allows "
                     "everything that does not always need a person.",
-                    call=call_line(approval.request.tool, approval.request.arguments),
+                    call=call_block(_asked_call(approval)).heading,
                     reason=localized(approval.request.reason),
                 )
             )
@@ -357,7 +360,7 @@ class OneShotTurn:
                 self._streamed.close()
             self._note(escape_invisible(text))
             if self._error is not None and self._error.message not in text:
-                self._note(event_line(self._error) or "")
+                self._note(error_block(self._error).marked_text)
 
     def _close(self) -> None:
         if self._request.output == "json":
@@ -398,6 +401,24 @@ class OneShotTurn:
     def _note(self, text: str) -> None:
         self._progress.erase()
         print(text, file=self._err, flush=True)
+
+
+def _side_block(event: WatchEvent) -> Block | None:
+    """Return the block of an event outside of the answer that is worth a line on stderr."""
+    match event:
+        case events.FromAgent():
+            return step_block(event)
+        case Delivered():
+            return None
+    return note_block(event)
+
+
+def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:
+    # Most turns ask nothing, and it loads all tools.
+    from agent.turn.tool_catalog import started_event
+
+    request = approval.request
+    return started_event(ToolCall("", request.tool, dict(request.arguments), ""))
 
 
 def ask_here(

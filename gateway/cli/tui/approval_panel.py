@@ -14,8 +14,12 @@ from agent.events import ApprovalAsked
 from agent.i18n import plural, t
 from gateway.cli.console.approvals.key_choice import PAUSE_S, KeyChoice
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_choices import choices_for, choices_text
-from gateway.cli.console.output.approval_text import time_left, words_hint
+from gateway.cli.console.output.approval_text import (
+    choices_for,
+    choices_text,
+    time_left,
+    words_hint,
+)
 from gateway.core.approval import ApprovalReply
 
 _SCROLLS = ("up", "down", "pageup", "pagedown", "home", "end")

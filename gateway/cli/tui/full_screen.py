@@ -18,7 +18,6 @@ from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, ago, help_table
 from gateway.cli.console.input.session_picker import PickerItem
 from gateway.cli.console.output.status_line import StatusLine
-from gateway.cli.console.output.text import complaint
 from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.session_tab import SessionTab
@@ -26,6 +25,7 @@ from gateway.cli.tui.side_panel import SidePanel, whole_call
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
+from gateway.presenter.text import complaint
 
 _LISTED_SESSIONS = 500
 _LOOK_S = 2.0
@@ -185,7 +185,7 @@ class FullScreen(App[None]):
     def action_last_call(self) -> None:
         calls = self.tab.conversation.content.calls if self.tab is not None else ()
         if calls:
-            self.push_screen(Viewer(calls[-1].started.name, whole_call(calls[-1])))
+            self.push_screen(Viewer(calls[-1].heading, whole_call(calls[-1])))
         else:
             self.notify(t("No tool was called here yet."))
 

@@ -26,7 +26,6 @@ from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.pastes import Pastes
 from gateway.cli.console.output.status_line import StatusLine
-from gateway.cli.console.output.text import complaint
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.feed import Feed
 from gateway.cli.tui.message_input import MessageInput
@@ -34,6 +33,7 @@ from gateway.cli.tui.tab_conversation import TabConversation, TabStart
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.records import SessionEvent, SessionIdle, TurnStored
+from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import UserCommand

@@ -11,12 +11,11 @@ from textual.message import Message
 from textual.widgets import DirectoryTree, OptionList, Static, TabbedContent, TabPane
 from textual.widgets.option_list import Option
 
-from agent import events
 from agent.i18n import t
 from agent.text.visible import escape_line
 from gateway.cli.console.output.diff import diff
-from gateway.cli.console.output.text import seconds, started_line, without_ansi
-from gateway.cli.tui.feed_content import CallRecord
+from gateway.presenter.blocks import Block
+from gateway.presenter.text import without_ansi
 
 _LINE_CHARS = 200
 
@@ -41,8 +40,8 @@ class SidePanel(Vertical):
     def __init__(self, folder: Path | None) -> None:
         super().__init__()
         self._folder = folder
-        self._calls: list[CallRecord] = []
-        self._changes: list[CallRecord] = []
+        self._calls: list[Block] = []
+        self._changes: list[Block] = []
 
     def compose(self) -> ComposeResult:
         with TabbedContent():
@@ -58,17 +57,13 @@ class SidePanel(Vertical):
                 with TabPane(t("Files"), id="files"):
                     yield _ShownFiles(self._folder)
 
-    def show_calls(self, calls: Iterable[CallRecord]) -> None:
+    def show_calls(self, calls: Iterable[Block]) -> None:
         """Show the calls, newest first."""
         newest = list(reversed(list(calls)))
         if newest == self._calls:
             return
         self._calls = newest
-        self._changes = [
-            call_record
-            for call_record in newest
-            if call_record.result is not None and call_record.result.diff
-        ]
+        self._changes = [block for block in newest if block.diff]
         _fill(self.query_one("#call-list", OptionList), map(_call, self._calls))
         _fill(self.query_one("#change-list", OptionList), map(_change, self._changes))
         self._read_files()
@@ -82,9 +77,8 @@ class SidePanel(Vertical):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         is_change = event.option_list.id == "change-list"
-        record = (self._changes if is_change else self._calls)[event.option_index]
-        heading = escape_line(started_line(record.started))
-        self.post_message(self.ReadWanted(heading, whole_call(record)))
+        block = (self._changes if is_change else self._calls)[event.option_index]
+        self.post_message(self.ReadWanted(block.heading, whole_call(block)))
 
     def on_tabbed_content_tab_activated(self) -> None:
         self._read_files()
@@ -98,19 +92,18 @@ class SidePanel(Vertical):
             self.query_one(_ShownFiles).reload()
 
 
-def whole_call(record: CallRecord) -> RenderableType:
+def whole_call(block: Block) -> RenderableType:
     """Render a call with all of its arguments and its whole result."""
+    fields = {t("tool"): block.tool, **block.arguments}
     parts: list[RenderableType] = [
         Text(f"{without_ansi(str(name))}: {without_ansi(str(value))}", "dim")
-        for name, value in record.started.arguments.items()
+        for name, value in fields.items()
     ]
-    result = record.result
-    if result is not None:
-        parts += [Text(""), Text(without_ansi(result.content), "red" if result.is_error else "")]
-        if result.diff:
-            parts += [Text(""), diff(result.diff, None)]
-        if result.file:
-            parts.append(Text(without_ansi(result.file), "dim"))
+    parts += [Text(""), Text(block.text, "red" if block.state == "failed" else "")]
+    if block.diff:
+        parts += [Text(""), diff(block.diff, None)]
+    if block.file:
+        parts.append(Text(without_ansi(block.file), "dim"))
     return Group(*parts)
 
 
@@ -126,21 +119,17 @@ def _fill(options: OptionList, lines: Iterable[Text]) -> None:
     options.add_options(Option(line) for line in lines)
 
 
-def _call(record: CallRecord) -> Text:
-    result: events.ToolResulted | None = record.result
-    mark, style = ("✗ ", "red") if result is not None and result.is_error else ("● ", "green")
-    line = started_line(record.started)[:_LINE_CHARS]
-    text = Text.assemble((mark, style), line, no_wrap=True, overflow="ellipsis")
-    if result is not None and result.elapsed_s >= 1:
-        text.append(f" {seconds(result.elapsed_s)}", "dim")
-    return text
+def _call(block: Block) -> Text:
+    mark, style = ("✗ ", "red") if block.state == "failed" else ("● ", "green")
+    text = Text.assemble((mark, style), block.heading, no_wrap=True, overflow="ellipsis")
+    return text.append(f" {block.elapsed}") if block.elapsed else text
 
 
-def _change(record: CallRecord) -> Text:
-    lines = (record.result.diff or "").split("\n") if record.result is not None else []
+def _change(block: Block) -> Text:
+    lines = (block.diff or "").split("\n")
     added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
-    name = str(record.started.arguments.get("path") or record.started.name)
+    name = str(block.arguments.get("path") or block.heading)
     return Text.assemble(
         escape_line(name)[:_LINE_CHARS], (f"  +{added}", "green"), (f" -{removed}", "red"),
         no_wrap=True,

@@ -66,7 +66,7 @@ async def test_a_sub_agent_is_listed_followed_and_stopped(tmp_path: Path) -> Non
                 await parts.database.transact(lambda _: None)
         assert (task.id, task.kind, task.state) == ("agent-1", "agent", "running")
         assert (task.agent, task.title) == ("general", "look around")
-        assert task.last_line == "exec exec sleep 4712.5"
+        assert task.last_line == "Running exec sleep 4712.5"
         assert task.session is not None
         assert (await parts.service.load_messages(task.session))[-1].tool_calls
         assert "stopped" in await parts.service.stop_task(session, task.id)

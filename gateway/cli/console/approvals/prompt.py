@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable
 from typing import TextIO
 
 from agent.approvals import QuestionOption
-from agent.events import ApprovalAsked
+from agent.events import ApprovalAnswered, ApprovalAsked
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_choices import choices_for, choices_text
 from gateway.cli.console.output.approval_text import (
+    choices_for,
+    choices_text,
     question_text,
-    server_verdict,
     time_left,
-    verdict,
     words_hint,
 )
 from gateway.core.approval import ApprovalReply
+from gateway.presenter.blocks import verdict_block
 
 _CTRL_C = "\x03"
 _ESCAPE = "\x1b"
@@ -40,16 +40,23 @@ def ask_at_terminal(
         choices = f"  {choices_text(approval)}{time_left(approval.expires_s)} "
         print(choices, end="", file=screen, flush=True)
         reply = await _Question(approval, screen, interrupted).ask(keys.fileno())
-        if approval.request.server_question is not None:
-            print(server_verdict(reply.answer), file=screen, flush=True)
-            return reply
-        request = approval.request
-        prefix = str(request.prefix) if reply.scope == "prefix" else None
-        network = request.network if reply.scope == "network" else ()
-        print(verdict(reply.answer, reply.words, prefix, network), file=screen, flush=True)
+        print(verdict_block(_answered_event(approval, reply)).text, file=screen, flush=True)
         return reply
 
     return ask
+
+
+def _answered_event(approval: ApprovalAsked, reply: ApprovalReply) -> ApprovalAnswered:
+    request = approval.request
+    return ApprovalAnswered(
+        approval.nonce,
+        "",
+        reply.answer,
+        reply.words,
+        str(request.prefix) if reply.scope == "prefix" else None,
+        tuple(request.network) if reply.scope == "network" else (),
+        request.server_question.server if request.server_question is not None else "",
+    )
 
 
 class _Question:

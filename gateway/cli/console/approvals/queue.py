@@ -6,7 +6,7 @@ from collections.abc import Callable
 from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from gateway.cli.console.approvals.key_choice import KeyChoice
-from gateway.cli.console.output.approval_choices import choices_for
+from gateway.cli.console.output.approval_text import choices_for
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.core.approval import ApprovalReply
 

@@ -22,11 +22,11 @@ from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.ascii_fallback import speaks_utf8, to_ascii
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.status_line import StatusLine
-from gateway.cli.console.output.text import complaint
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
+from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext

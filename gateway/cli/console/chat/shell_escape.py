@@ -26,7 +26,7 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import ToolCall
-from gateway.cli.console.output.text import seconds
+from gateway.presenter.text import seconds
 
 if TYPE_CHECKING:
     from gateway.config import Settings

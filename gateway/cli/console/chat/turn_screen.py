@@ -26,7 +26,6 @@ from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.text import complaint
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.commands import command_in
 from gateway.control.service import Service
@@ -34,6 +33,7 @@ from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, console_principal
 from gateway.core.records import Delivered, WatchEvent
+from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import Show, UserCommand

@@ -1,21 +1,14 @@
-"""Texts for approvals: the question, the time left, and the answer."""
+"""Question of an approval at the terminal: its text and its choices by their keys."""
 
-from collections.abc import Sequence
-
-from agent.approvals import Answer
+from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t
-from agent.text.visible import escape_for_approval
-from gateway.cli.console.output.text import seconds
+from gateway.presenter.text import seconds
 
+# With more choices than keys, the person types the chosen words.
+_KEYS = "123456789"
 SAY_WHY = mark_for_translation("Why not? Enter denies and tells the model, Escape goes back.")
 WRITE_ANSWER = mark_for_translation("What you write goes to the server. Escape goes back.")
-_VERDICTS: dict[Answer, str] = {
-    "once": mark_for_translation("allowed once"),
-    "session": mark_for_translation("allowed for this session"),
-    "always": mark_for_translation("always allowed (exactly this)"),
-    "deny": mark_for_translation("denied"),
-}
 
 
 def question_text(approval: ApprovalAsked) -> str:
@@ -34,22 +27,23 @@ def words_hint(approval: ApprovalAsked) -> str:
     return t(SAY_WHY if approval.request.server_question is None else WRITE_ANSWER)
 
 
-def server_verdict(answer: Answer) -> str:
-    """Return the answer that was given to a server."""
-    return t("not answered") if answer == "deny" else t("answered")
+def choices_for(approval: ApprovalAsked) -> tuple[QuestionOption, ...]:
+    """Return the answers to the question, with further options where words may be written."""
+    query = approval.request.server_question
+    is_listed = query is not None and len(query.choices) > len(_KEYS)
+    choices = [each for each in approval.view.options if not (is_listed and each.words)]
+    if query is None:
+        choices.append(QuestionOption("f", t("Deny and say why"), "deny", takes_words=True))
+    elif query.takes_text or is_listed:
+        typed = QuestionOption("t", t("Type the answer"), "once", takes_words=True)
+        choices.insert(-1, typed)
+    return tuple(choices)
 
 
-def verdict(
-    answer: Answer, words: str = "", prefix: str | None = None, network: Sequence[str] = ()
-) -> str:
-    decision = t(_VERDICTS[answer])
-    if network and answer in ("session", "always"):
-        decision = t(
-            "allowed for this session: network to {hosts}"
-            if answer == "session"
-            else "always allowed: network to {hosts}",
-            hosts=", ".join(network),
-        )
-    if prefix is not None:
-        decision = t("always allowed: {prefix}", prefix=prefix)
-    return f"{decision}: {escape_for_approval(words)}" if words else decision
+def choices_text(approval: ApprovalAsked, *, only_refusals: bool = False) -> str:
+    """Return all choices, or the refusals, in one line."""
+    return "  ".join(
+        f"[{choice.key}] {choice.label}"
+        for choice in choices_for(approval)
+        if choice.answer == "deny" or not only_refusals
+    )

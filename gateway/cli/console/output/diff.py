@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from agent.i18n import plural
 from agent.text.visible import escape_for_approval
+from gateway.presenter.blocks import DIFF_LINES, more_lines
 
-LIMIT_LINES = 60
 _STYLES = (
     ("+++", "bold"),
     ("---", "bold"),
@@ -25,7 +24,7 @@ _COMPARED = 400
 _Spans = Sequence[tuple[int, int]]
 
 
-def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
+def diff(text: str, limit_lines: int | None = DIFF_LINES) -> Text:
     """Return a unified diff in colour; with `limit_lines` None, the whole of it."""
     lines = escape_for_approval(text).rstrip("\n").split("\n")
     output = Text()
@@ -37,19 +36,9 @@ def diff(text: str, limit_lines: int | None = LIMIT_LINES) -> Text:
             row.stylize("reverse", begin + 2, end + 2)
         output.append_text(row)
     if limit_lines is not None and len(lines) > limit_lines:
-        output.append(
-            "  "
-            + plural(len(lines) - limit_lines, "… {n:,} more line", "… {n:,} more lines")
-            + "\n",
-            "dim",
-        )
+        output.append(f"  {more_lines(len(lines) - limit_lines)}\n", "dim")
     output.right_crop(1)
     return output
-
-
-def is_long(text: str) -> bool:
-    """Return whether `diff` shortens this text."""
-    return text.rstrip("\n").count("\n") >= LIMIT_LINES
 
 
 def _changed_spans(lines: Sequence[str]) -> dict[int, _Spans]:

@@ -9,13 +9,12 @@ from rich.text import Text
 from agent.events import ApprovalAsked
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from gateway.cli.console.output.approval_choices import choices_text
-from gateway.cli.console.output.approval_text import time_left, words_hint
+from gateway.cli.console.output.approval_text import choices_text, time_left, words_hint
 from gateway.cli.console.output.screen import Screen, break_lines
 from gateway.cli.console.output.status_line import StatusLine
-from gateway.cli.console.output.text import seconds
 from gateway.core.messages import MessageOptions
 from gateway.core.records import WatchEvent
+from gateway.presenter.text import whole_seconds
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_A_SECOND = 10
@@ -113,7 +112,7 @@ def spinner() -> str:
 
 
 def _work(worked_s: float, thinking: bool) -> Text:
-    took = seconds(int(worked_s)).replace(".0", "")
+    took = whole_seconds(worked_s)
     text = t(
         "thinking {time} · Ctrl-C stops" if thinking else "working {time} · Ctrl-C stops", time=took
     )

@@ -1,4 +1,4 @@
-"""Rich renderables for markdown, diffs, tool calls and questions."""
+"""Rich renderables for blocks and questions."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -7,16 +7,16 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from agent import events
-from agent.i18n import plural, t
-from agent.text.visible import escape_invisible
-from gateway.cli.console.output.collapsed import THOUGHT_LINES
 from gateway.cli.console.output.diff import diff
-from gateway.cli.console.output.text import outcome, started_line
+from gateway.presenter.blocks import Block, Style, more_lines
 
+HINT = " (Ctrl-O)"
+STYLES: dict[Style, str] = {"plain": "", "dim": "dim", "warning": "yellow", "error": "red"}
+_THOUGHT = "dim italic"
 _LINE_STYLES = {"code": "bold", "reason": "dim", "note": "yellow"}
 
 
-class _Outcome:
+class _ResultLines:
     """Result below a tool call; wrapped lines stay indented."""
 
     def __init__(self, lines: Sequence[str], style: str) -> None:
@@ -35,29 +35,57 @@ def markdown(text: str) -> RenderableType:
     return render_markdown(text)
 
 
-def tool_call(name: str, arguments: str) -> Text:
-    return Text.assemble(("● ", "cyan"), (name, "bold"), f" {arguments}" if arguments else "")
+def render(block: Block, hint: str = "") -> RenderableType:
+    """Render a final block; `hint` follows the note that lines were omitted."""
+    match block.kind:
+        case "answer":
+            return markdown(block.text)
+        case "thought":
+            return _thought(block.lines, more_lines(block.omitted) if block.omitted else "")
+        case "call":
+            parts: list[RenderableType] = [call_title(block)]
+            if lines := block.shown_lines(hint):
+                parts.append(_ResultLines(lines, STYLES[block.style]))
+            if block.diff:
+                parts.append(diff(block.diff))
+            return Group(*parts)
+        case _:
+            return note(block)
 
 
-def unfinished_call(started: events.ToolStart) -> RenderableType:
-    line = started_line(started).removeprefix(started.name).strip()
-    return Group(tool_call(started.name, line), Text(f"  └ {t('stopped')}", "yellow"))
+def render_whole(block: Block) -> RenderableType:
+    """Render a block with everything that `render` leaves out."""
+    if block.kind == "thought":
+        return _thought(block.text.split("\n"))
+    head = Text(f"⏷ {block.heading}", "bold")
+    body = Text("\n".join(f"  {line}" for line in block.text.split("\n")))
+    more = [diff(block.diff, None)] if block.diff else []
+    if block.file:
+        more.append(Text(f"  {block.file}", "dim"))
+    return Group(head, body, *more)
 
 
-def tool_outcome(
-    started: events.ToolStart | None, result: events.ToolResulted, hint: str = ""
-) -> RenderableType:
-    """Render a call with its result.
+def call_title(block: Block) -> Text:
+    mark = "red" if block.state == "failed" else "cyan"
+    title = Text.assemble((f"{block.mark} ", mark))
+    for part in block.title:
+        title.append(part.text, "" if part.argument else "bold")
+    return title.append(f" {block.detail}") if block.detail else title
 
-    `hint` follows the note that lines were omitted.
-    """
-    line = started_line(started) if started else result.name
-    head = tool_call(result.name, line.removeprefix(result.name).strip())
-    if result.is_error:
-        head.stylize("red", 0, 1)
-    lines = [line + hint * line.startswith("…") for line in outcome(result)]
-    body = _Outcome(lines, "red" if result.is_error else "dim")
-    return Group(head, body, diff(result.diff)) if result.diff else Group(head, body)
+
+def note(block: Block) -> Text:
+    return Text(block.marked_text, STYLES[block.style])
+
+
+def subagent(block: Block, frame: str) -> Text:
+    """Render the status line of a sub-agent; `frame` is the character of the spinner."""
+    return Text.assemble(
+        (frame, "cyan"),
+        f" {block.tool} ",
+        (f"{block.text} · {block.elapsed}", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def question(approval: events.ApprovalAsked) -> RenderableType:
@@ -75,11 +103,5 @@ def question(approval: events.ApprovalAsked) -> RenderableType:
     return Group(*parts)
 
 
-def thought(text: str) -> Text:
-    lines = escape_invisible(text).strip().split("\n")
-    text_shown = Text("✻ " + "\n  ".join(lines[:THOUGHT_LINES]), "dim italic")
-    if len(lines) > THOUGHT_LINES:
-        text_shown.append(
-            "\n  " + plural(len(lines) - THOUGHT_LINES, "… {n:,} more line", "… {n:,} more lines")
-        )
-    return text_shown
+def _thought(lines: Sequence[str], note: str = "") -> Text:
+    return Text("✻ " + "\n  ".join([*lines, note] if note else lines), _THOUGHT)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from agent.text.display_width import line_breaks
 from gateway.cli.console.output.ascii_fallback import make_plain, speaks_utf8
-from gateway.cli.console.output.text import without_ansi
+from gateway.presenter.text import without_ansi
 
 _SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _MARGIN_ROWS = 2

@@ -9,10 +9,10 @@ from agent import events
 from agent.i18n import plural, t
 from agent.text.visible import escape_invisible
 from agent.types import Usage
-from gateway.cli.console.output.text import shorten
 from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
 from gateway.core.records import SessionEvent
+from gateway.presenter.text import one_line
 
 _BAR = 8
 # Minimum width in columns for the bar of the gauge.
@@ -113,7 +113,7 @@ class StatusLine:
     def _parts(self, columns: int, queued: int) -> list[str]:
         queued_count = queued or int(self._state.get("waiting", 0))
         return [
-            escape_invisible(shorten(self._title(self.model)))[:40],
+            escape_invisible(one_line(self._title(self.model)))[:40],
             self.mode,
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",

@@ -9,26 +9,49 @@ from typing import Literal
 from rich.text import Text
 
 from agent import events
-from agent.i18n import mark_for_translation, t
-from agent.text.visible import escape_invisible
+from agent.i18n import t
 from gateway.cli.console.output import renderables
-from gateway.cli.console.output.approval_choices import choices_text
-from gateway.cli.console.output.approval_text import server_verdict, time_left, verdict, words_hint
-from gateway.cli.console.output.collapsed import HINT, CollapsedOutputs
+from gateway.cli.console.output.approval_text import choices_text, time_left, words_hint
 from gateway.cli.console.output.footer import Footer, spinner
-from gateway.cli.console.output.line_buffer import LineBuffer
-from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.subagent_lines import SubagentLines
-from gateway.cli.console.output.text import event_line, seconds, started_line
 from gateway.core.records import Delivered, WatchEvent
+from gateway.presenter.blocks import STOPPED, Block
+from gateway.presenter.markdown_blocks import MarkdownBlocks
+from gateway.presenter.text import LineBuffer, seconds
+from gateway.presenter.turn import TurnPresenter
 
 _TAIL_CHARS = 6000
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
-_OUTPUT_LINES = 5
-_MOST_TURNS = 8
-_STOPPED = mark_for_translation("⏹ Stopped.")
+_MAX_TURNS = 8
+_MAX_COLLAPSED = 50
+_MAX_COLLAPSED_CHARS = 2_000_000
 _BESIDE_WORDS = re.compile(r"<promise>.*?</promise>|\s+", re.DOTALL)
+
+
+class CollapsedBlocks:
+    """Recent blocks that were not shown in full.
+
+    `unfold` returns the most recent one; each further call goes one back.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: deque[Block] = deque(maxlen=_MAX_COLLAPSED)
+        self._next = 0
+
+    def add(self, block: Block) -> None:
+        if not block.is_collapsed:
+            return
+        self._blocks.append(block)
+        self._next = 0
+        while len(self._blocks) > 1 and sum(map(_size, self._blocks)) > _MAX_COLLAPSED_CHARS:
+            self._blocks.popleft()
+
+    def unfold(self) -> Block | None:
+        """Return the next block, or None if there are no more."""
+        if self._next >= len(self._blocks):
+            return None
+        self._next += 1
+        return self._blocks[-self._next]
 
 
 class TurnView:
@@ -42,21 +65,18 @@ class TurnView:
         self._screen = screen
         self.footer = Footer(screen)
         # Streamed texts of the last turns: a delivery may arrive after the next turn has begun.
-        self._spoken_texts: deque[str] = deque([unanswered], maxlen=_MOST_TURNS)
+        self._spoken_texts: deque[str] = deque([unanswered], maxlen=_MAX_TURNS)
         self._is_resumed = bool(unanswered)
         self.unanswered = unanswered
         self._earlier_text = ""
-        self._errors: deque[str] = deque(maxlen=_MOST_TURNS)
-        self._subagents = SubagentLines()
-        self._collapsed = CollapsedOutputs()
+        self._errors: deque[str] = deque(maxlen=_MAX_TURNS)
+        self._turn = TurnPresenter()
+        self._collapsed = CollapsedBlocks()
         self._reset()
 
     def _reset(self) -> None:
-        self._blocks = MarkdownBlocks()
+        self._turn.clear()
         self._rendered_block: tuple[tuple[str, int], list[str]] = (("", 0), [])
-        self._thinking = ""
-        self._tools: dict[str, events.ToolStart] = {}
-        self._output: dict[str, LineBuffer] = {}
         self._printed = LineBuffer()
         self._last: Literal["text", "beside"] | None = None
         self._shown_diff: str | None = None
@@ -80,50 +100,34 @@ class TurnView:
 
         Returns False if there are no more.
         """
-        output = self._collapsed.unfold()
-        if output is not None:
+        block = self._collapsed.unfold()
+        if block is not None:
             self._flush()
-            self._screen.print(output)
+            self._screen.print(renderables.render_whole(block))
             self._screen.print()
-        return output is not None
+        return block is not None
 
     def take(self, event: WatchEvent) -> None:
         self.footer.take(event)
         match event:
+            case Delivered():
+                self._deliver(event)
+                return
             case events.TextDelta(text=text):
                 self._spoken_texts[-1] += text
                 self.unanswered += text
-                for block in self._blocks.feed(text):
-                    self._print_block(block)
             case events.SessionStart():
                 self._spoken_texts.append("")
             case events.IterationStart():
-                self._flush()
                 self._earlier_text = self._spoken_texts[-1]
             case events.Retry():
-                self._blocks = MarkdownBlocks()
-                self._thinking = ""
                 self._spoken_texts[-1] = self._earlier_text
-                self.say(f"↻ {event_line(event)}; {t('partial output discarded')}")
-            case events.ThinkingDelta() | events.ThinkingEnd():
-                self._take_thinking(event)
-            case events.ToolStart() | events.ToolOutput() | events.ToolResulted():
-                self._take_tool(event)
-            case events.ApprovalAnswered():
-                text = (
-                    server_verdict(event.answer)
-                    if event.server
-                    else verdict(event.answer, event.words, event.prefix, event.network)
-                )
-                self.say(f"  {text}")
-            case Delivered():
-                self._deliver(event)
-            case events.FromAgent():
-                self._subagents.take(event)
-            case events.Done():
-                self._close_turn(event)
-            case _:
-                self._show_event(event)
+            case events.Error(message=message):
+                self._errors.append(message)
+        for block in self._turn.take(event):
+            self._print(block)
+        if isinstance(event, events.Done):
+            self._close_turn(event)
 
     def ask(self, approval: events.ApprovalAsked, is_armed: Callable[[], bool]) -> None:
         """Show a question; the footer lists its keys until it is settled."""
@@ -160,72 +164,36 @@ class TurnView:
         if ending is not None:
             self.say(f"  {ending}")
 
-    def _take_thinking(self, event: events.ThinkingDelta | events.ThinkingEnd) -> None:
-        if isinstance(event, events.ThinkingDelta):
-            self._thinking += event.text
-            return
-        self._thinking = ""
-        if event.thinking.strip():
-            self._flush()
-            if self._last == "text":
-                self._screen.print()
-            self._collapsed.keep_thought(event.thinking)
-            self._screen.print(renderables.thought(event.thinking))
-            self._last = "beside"
+    def _print(self, block: Block) -> None:
+        match block.kind:
+            case "answer":
+                self._print_answer(block.text)
+            case "call" | "thought":
+                self._print_collapsed(block)
+            case "note" if not block.mark:
+                # The usage of the turn.
+                self.say(f"{seconds(self.footer.worked_s)} · {block.text}")
+            case "note":
+                self._screen.print(renderables.note(block))
+            case "verdict":
+                self.say(f"  {block.text}")
+            case "step" | "subagent":
+                pass  # The tail shows the current step of each sub-agent.
 
-    def _take_tool(self, event: events.ToolStart | events.ToolOutput | events.ToolResulted) -> None:
-        match event:
-            case events.ToolStart():
-                self._flush()
-                self._tools[event.id] = event
-            case events.ToolOutput(id=id, text=text):
-                self._output.setdefault(id, LineBuffer(_OUTPUT_LINES)).feed(text)
-            case events.ToolResulted():
-                self._flush()
-                self._output.pop(event.id, None)
-                if self._last == "text":
-                    self._screen.print()
-                if event.diff == self._shown_diff:
-                    event = replace(event, diff=None)
-                started = self._tools.pop(event.id, None)
-                self._collapsed.keep(started, event)
-                hint = HINT if self._screen.live else ""
-                self._screen.print(renderables.tool_outcome(started, event, hint))
-                self._last = "beside"
-
-    def _show_event(self, event: events.Event) -> None:
-        line = event_line(event)
-        if line is None:
-            return
-        self._flush()
-        match event:
-            case events.Error(message=message):
-                self._errors.append(message)
-                self.say(f"✗ {line}", "red")
-            case events.Signalled():
-                self.say(f"■ {line}", "yellow")
-            case events.Notice(level="warning"):
-                self.say(f"! {line}", "yellow")
-            case _:
-                self.say(f"· {line}")
+    def _print_collapsed(self, block: Block) -> None:
+        if self._last == "text":
+            self._screen.print()
+        if block.diff is not None and block.diff == self._shown_diff:
+            block = replace(block, diff=None)
+        self._collapsed.add(block)
+        hint = renderables.HINT if self._screen.live and block.kind == "call" else ""
+        self._screen.print(renderables.render(block, hint))
+        self._last = "beside"
 
     def _close_turn(self, done: events.Done) -> None:
-        self._flush()
-        for started in self._tools.values():
-            self._screen.print(renderables.unfinished_call(started))
-        self._tools.clear()
-        self._output.clear()
         if done.result.stopped == "cancelled":
             # The delivery reports this too, but perhaps after the next turn has begun.
-            self.say(t(_STOPPED), "yellow")
-            self._spoken_texts.append(t(_STOPPED))
-        usage = done.result.usage
-        if usage.input or usage.output:
-            took = seconds(self.footer.worked_s)
-            tokens = t(
-                "{input:,} tokens in, {output:,} out", input=usage.input, output=usage.output
-            )
-            self.say(f"{took} · {tokens}")
+            self._spoken_texts.append(t(STOPPED))
         self._screen.print()
         self._last = None
         self.footer.begin()
@@ -254,45 +222,48 @@ class TurnView:
         if delivered.maybe_duplicate:
             self.say(f"↻ {t('possible duplicate')}")
         for block in blocks:
-            self._print_block(block)
+            self._print_answer(block)
         if delivered.last:
             self._screen.print()
             self._last = None
 
     def _flush(self) -> None:
         """Print the unfinished part of the answer permanently."""
-        if rest := self._blocks.finish():
-            self._print_block(rest)
+        for block in self._turn.finish():
+            self._print_answer(block.text)
 
-    def _print_block(self, block: str) -> None:
+    def _print_answer(self, text: str) -> None:
         if self._last is not None:
             self._screen.print()
-        self._screen.print_block(renderables.markdown(block))
+        self._screen.print_block(renderables.markdown(text))
         self._last = "text"
 
     def _tail(self) -> list[str]:
         lines: list[str] = []
-        if self._thinking:
-            lines += self._screen.render(
-                Text(escape_invisible(self._thinking[-600:]), "dim italic")
-            )[-3:]
-        if tail := self._shortened_tail():
-            lines += ["", *self._set(tail)]
-        for started in self._tools.values() if self.footer.approval is None else ():
-            call = started_line(started).removeprefix(started.name).strip()
-            lines += self._screen.render(renderables.tool_call(started.name, call))[:2]
-            for line in self._latest(started.id):
-                lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+        is_thinking = False
+        for block in self._turn.live():
+            is_thinking |= block.kind == "thought"
+            lines += self._live_lines(block)
         for line in self._printed.latest:
             lines += self._screen.render(Text(line, no_wrap=True))[:1]
-        for member in self._subagents.lines(spinner()) if self.footer.approval is None else ():
-            lines += self._screen.render(member)[:1]
         room = max(1, self._screen.rows - 4)
-        foot = self.footer.lines(thinking=bool(self._thinking))
-        return [*lines[-room:], *foot]
+        return [*lines[-room:], *self.footer.lines(thinking=is_thinking)]
 
-    def _latest(self, call: str) -> list[str]:
-        return self._output[call].latest[-_OUTPUT_LINES:] if call in self._output else []
+    def _live_lines(self, block: Block) -> list[str]:
+        match block.kind:
+            case "thought":
+                return self._screen.render(Text(block.text, "dim italic"))[-3:]
+            case "answer":
+                tail = self._shortened_tail(block.text)
+                return ["", *self._set(tail)] if tail else []
+            case "call" if self.footer.approval is None:
+                lines = self._screen.render(renderables.call_title(block))[:2]
+                for line in block.lines:
+                    lines += self._screen.render(Text(f"    {line}", "dim", no_wrap=True))[:1]
+                return lines
+            case "subagent" if self.footer.approval is None:
+                return self._screen.render(renderables.subagent(block, spinner()))[:1]
+        return []
 
     def _set(self, tail: str) -> list[str]:
         """Return the tail as rows, rendered again only after a change of text or window."""
@@ -301,14 +272,13 @@ class TurnView:
             self._rendered_block = (key, self._screen.render_block(renderables.markdown(tail)))
         return self._rendered_block[1]
 
-    def _shortened_tail(self) -> str:
+    def _shortened_tail(self, tail: str) -> str:
         """Return the visible end of the tail with the lines needed to render it."""
-        tail = self._blocks.tail
         lines = tail[-_TAIL_CHARS:].split("\n")
         if len(lines) <= self._screen.rows and len(tail) <= _TAIL_CHARS:
             return tail
         visible = lines[-self._screen.rows :]
-        if (opening := self._blocks.open_fence) is not None:
+        if (opening := self._turn.answer.open_fence) is not None:
             return "\n".join([opening, *visible])
         head = tail.split("\n", 2)[:2]
         if len(head) == 2 and _TABLE_RULE.fullmatch(head[1]):
@@ -316,6 +286,10 @@ class TurnView:
         # Indented text belongs to a line at the margin.
         first = next((n for n, line in enumerate(visible) if line[:1].strip()), 0)
         return "\n".join(visible[first:])
+
+
+def _size(block: Block) -> int:
+    return len(block.text) + len(block.diff or "")
 
 
 def _bare(text: str) -> str:

@@ -35,18 +35,18 @@ async def turn(service: MemoryService, order: OneShotRequest) -> tuple[int, str,
 async def test_the_bare_answer_is_all_of_stdout(service: MemoryService) -> None:
     code, out, err = await turn(service, OneShotRequest("tool please"))
     assert (code, out) == (0, "echo: tool please\n")
-    assert err == "● read_file notes.md\n  └ 4 lines\n"
+    assert err == "● Reading notes.md\n  └ 4 lines\n"
 
 
 async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:
     _, out, err = await turn(service, OneShotRequest("notice mind the gap"))
     assert out == "echo: notice mind the gap\n"
-    assert err == "mind the gap\n"
+    assert err == "· mind the gap\n"
 
 
 async def test_control_characters_never_reach_stderr(service: MemoryService) -> None:
     _, _, err = await turn(service, OneShotRequest("notice \x1b[2Jgone \u202e"))
-    assert err == "\\u{1b}[2Jgone \\u{202e}\n"
+    assert err == "· \\u{1b}[2Jgone \\u{202e}\n"
 
 
 async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> None:
@@ -105,7 +105,7 @@ async def test_an_approval_that_nobody_can_give_is_denied_and_told(
     code, out, err = await turn(service, OneShotRequest("ask first"))
     assert (code, out) == (0, "answer: deny\n")
     assert "-y" in err
-    assert "exec ask first" in err
+    assert "Running ask first needs approval" in err
 
 
 async def test_auto_travels_with_the_message(service: MemoryService) -> None:

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from textual.selection import Selection
 
 from agent import events
+from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Text, Thinking, ToolCall, Usage, user
 from gateway.cli.tui.feed import Feed
 from gateway.cli.tui.feed_content import FeedContent
@@ -192,13 +193,13 @@ def test_calls_of_a_turn_that_nobody_watched_are_shown_with_their_results() -> N
     content.take(MessageStored(1, 0.0, Message("assistant", (Thinking("hm"),), (call,))))
     answer = Message("tool", (Text("1 line"),), tool_call_id="c")
     content.take(MessageStored(2, 0.0, answer))
-    assert texts(content) == ["hm", "read_file a.py\n1 line"]
+    assert texts(content) == ["hm", "Reading a.py\n1 line"]
     # Another reply reuses the id.
     content.take(MessageStored(3, 0.0, Message("assistant", (), (call,))))
-    content.take(events.ToolStart("c", "read_file", {"path": "a.py"}))
+    content.take(started_event(call))
     content.take(events.ToolResulted("c", "read_file", "2 lines", False, 0.1))
     content.take(MessageStored(4, 0.0, answer))
-    assert texts(content)[2:] == ["read_file a.py\n2 lines"]
+    assert texts(content)[2:] == ["Reading a.py\n2 lines"]
 
 
 def test_the_note_of_a_turn_stands_below_its_last_message() -> None:

@@ -8,7 +8,7 @@ import pytest
 from agent.approvals import Answer, ApprovalRequest, CommandPrefix
 from agent.events import ApprovalAsked
 from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
-from gateway.cli.console.output.approval_choices import choices_for, choices_text
+from gateway.cli.console.output.approval_text import choices_for, choices_text
 from gateway.core.question_view import with_view
 
 REQUEST = ApprovalRequest("exec", {}, "why")

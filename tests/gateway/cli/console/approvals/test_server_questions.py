@@ -2,8 +2,7 @@
 
 from agent.approvals import ApprovalRequest, ServerQuestion
 from agent.events import ApprovalAsked
-from gateway.cli.console.output.approval_choices import choices_for, choices_text
-from gateway.cli.console.output.approval_text import question_text
+from gateway.cli.console.output.approval_text import choices_for, choices_text, question_text
 from gateway.core.question_view import with_view
 
 

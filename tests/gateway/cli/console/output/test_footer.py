@@ -4,8 +4,8 @@ from agent.approvals import ApprovalRequest
 from agent.events import ApprovalAsked
 from gateway.cli.console.output.footer import Footer
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.text import without_ansi
 from gateway.core.question_view import with_view
+from gateway.presenter.text import without_ansi
 
 REQUEST = ApprovalRequest("exec", {}, "Runs a command.")
 ASKED = with_view(ApprovalAsked("n", REQUEST, expires_s=300))

@@ -8,7 +8,7 @@ from agent.i18n import t, use_locale
 from agent.text.display_width import display_width
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, help_table
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.text import without_ansi
+from gateway.presenter.text import without_ansi
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])

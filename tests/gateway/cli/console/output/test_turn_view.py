@@ -8,13 +8,13 @@ from rich.text import Text
 from agent import events
 from agent.approvals import ApprovalRequest
 from agent.text.visible import escape_invisible
-from agent.tools.shell.process_tool import ProcessTool
-from agent.types import Result
+from agent.turn.tool_catalog import started_event
+from agent.types import Result, ToolCall
 from gateway.cli.console.output.screen import Screen
-from gateway.cli.console.output.text import call_line, outcome, seconds, without_ansi
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.core.question_view import with_view
 from gateway.core.records import Delivered
+from gateway.presenter.text import without_ansi
 
 REQUEST = ApprovalRequest("exec", {}, "It runs.", command="ls")
 ASKED = with_view(events.ApprovalAsked("n", REQUEST, expires_s=300.0))
@@ -135,10 +135,10 @@ def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
 def test_a_diff_is_shown_with_its_result() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
     text = rendered_turn(
-        events.ToolStart("1", "edit_file", {"path": "a"}),
+        started_event(ToolCall("1", "edit_file", {"path": "a"}, "")),
         events.ToolResulted("1", "edit_file", "1 edit", False, 0.1, diff),
     )
-    assert "● edit_file a" in text
+    assert "● Editing a" in text
     assert "-old" in text
     assert "+new" in text
 
@@ -151,7 +151,7 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
         events.ToolResulted("1", "exec", "word " * 39 + "\n  second", True, 0.1, kind="execute")
     )
     head, *body = text.splitlines()
-    assert head == "● exec"
+    assert head == "● Using exec"
     assert body[0].startswith("  └ word word")
     assert len(body) == 4
     assert all(line.startswith("    word") for line in body[1:3])
@@ -187,44 +187,6 @@ def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
     assert escape_invisible(text) == plain
 
 
-def test_a_programs_colours_are_dropped() -> None:
-    assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\u{7}"
-
-
-def test_a_call_is_one_line_however_long() -> None:
-    line = call_line("exec", {"command": "echo 1\necho 2 " + "x" * 1000})
-    assert line.startswith("exec echo 1 echo 2 x")
-    assert "\n" not in line
-    assert len(line) <= 200
-
-
-def test_a_look_at_a_process_says_what_it_does() -> None:
-    arguments = {"action": "input", "id": 2, "text": "yes\n"}
-    line = call_line("process", arguments, ProcessTool.traits.label)
-    assert line == "process input 2 yes"
-
-
-def test_an_outcome_names_what_it_leaves_out() -> None:
-    result = events.ToolResulted("1", "task", "1\n2\n3\n4\n5", False, 2.0)
-    assert outcome(result) == ["1", "2", "3", "… 2 more lines (2.0 s)"]
-
-
-def test_the_end_of_what_a_command_printed_stays_with_its_exit_code() -> None:
-    result = events.ToolResulted(
-        "1", "exec", "1\n2\n3\n4\n[exit code 1]", True, 0.1, kind="execute"
-    )
-    assert outcome(result) == ["… 2 more lines", "3", "4", "[exit code 1]"]
-    bar = events.ToolResulted("1", "exec", "50 %\r100 %\n[exit code 0]", False, 0.1, kind="execute")
-    assert outcome(bar) == ["100 %", "[exit code 0]"]
-
-
-@pytest.mark.parametrize(
-    ("elapsed_s", "text"), [(0.44, "0.4 s"), (12.3, "12 s"), (187, "3:07 min")]
-)
-def test_times_are_short(elapsed_s: float, text: str) -> None:
-    assert seconds(elapsed_s) == text
-
-
 def test_between_a_line_and_its_code_stands_one_empty_line() -> None:
     text = rendered_turn(delivery("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
     lines = [line.strip() for line in text.rstrip("\n").split("\n")]
@@ -254,12 +216,12 @@ def test_of_a_delivery_only_the_new_part_is_shown() -> None:
 def test_a_stop_is_told_once() -> None:
     text = rendered_turn(
         events.TextDelta("half"),
-        events.ToolStart("1", "exec", {"command": "sleep 9"}),
+        started_event(ToolCall("1", "exec", {"command": "sleep 9"}, "")),
         events.Done(Result(False, "half", "s", (), stopped="cancelled")),
         delivery("half\n\n⏹ Stopped."),
     )
     assert text.count("Stopped.") == 1
-    assert "● exec sleep 9\n  └ stopped" in text
+    assert "● Running sleep 9\n  └ stopped" in text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Program output, split anywhere, as the lines that a terminal would show."""
 
-from gateway.cli.console.output.line_buffer import LineBuffer
+from gateway.presenter.text import LineBuffer
 
 
 def test_lines_come_out_whole_wherever_the_pieces_are_cut() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cli.console.output.markdown_blocks import MarkdownBlocks
+from gateway.presenter.markdown_blocks import MarkdownBlocks
 
 LINES = st.sampled_from(
     [
