@@ -3,7 +3,8 @@
 A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", "cancel": true}`. It
 receives `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
 `{"id", "item"}` for each event, and `{"id", "end": true}`. At most `WINDOW` unacknowledged items of
-a stream are in flight, so an unread stream does not block the others.
+a stream are in flight, so an unread stream does not block the others. A call with `"blocks": true`
+receives `blocks` beside the items that have any.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from gateway.control.protocol import error_to_json
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.question_view import with_view
+from gateway.presenter.wire import WireBlocks
 from gateway.server.budgets import BudgetExceeded, TokenBudgets, request_limit
 from gateway.server.call_routes import encoded, json_object, prepared, set_language
 from gateway.server.guard import ACCESS, CONNECT_PATH, Guard
@@ -185,7 +187,8 @@ class _Connection:
                 raise KoreError(t("arguments: found something else, expected an object"))
             call, values = prepared(self._access, str(frame.get("call", "")), arguments)
             if call.shape == "stream":
-                await self._stream(number, call, values)
+                blocks = WireBlocks() if frame.get("blocks") is True else None
+                await self._stream(number, call, values, blocks)
             else:
                 async with self._budgets.working(self._access):
                     value = encoded(call, await getattr(self._service, call.name)(**values))
@@ -208,7 +211,9 @@ class _Connection:
             self._tasks[number] = asyncio.ensure_future(answer)
             self._tasks[number].add_done_callback(lambda _: self._tasks.pop(number, None))
 
-    async def _stream(self, number: int, call: Call, values: Mapping[str, Any]) -> None:
+    async def _stream(
+        self, number: int, call: Call, values: Mapping[str, Any], blocks: WireBlocks | None
+    ) -> None:
         stream = self._streams[number] = _Stream()
         try:
             async with getattr(self._service, call.name)(**values) as events:
@@ -216,7 +221,10 @@ class _Connection:
                 async for event in events:
                     await stream.take()
                     item = call.encode_result(_localized_event(event))
-                    await self._send({"id": number, "item": item})
+                    frame = {"id": number, "item": item}
+                    if blocks is not None and (event_blocks := blocks.take(event)):
+                        frame["blocks"] = event_blocks
+                    await self._send(frame)
             raise ConnectionLost(t("Kore is no longer running"))
         finally:
             del self._streams[number]

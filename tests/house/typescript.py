@@ -47,12 +47,31 @@ export interface Key {{
 
 export function keyOf(secret: string): Promise<Key>
 
+// How a person is shown an event, in the client's language: a call, or a line of its own.
+export type Block =
+  | {{
+      kind: "call"
+      id: string
+      title: [text: string, argument: string][]
+      detail: string
+      elapsed: string
+      diff: string | null
+      files: string[]
+    }}
+  | {{
+      kind: "note" | "verdict" | "step"
+      style: "plain" | "dim" | "warning" | "error"
+      mark: string
+      text: string
+    }}
+
 export class Connection {{
   constructor(options: {{
     address: string
     token?: string
     key?: () => Promise<Key>
     onState?: (state: State) => void
+    blocks?: boolean
   }})
   call<N extends keyof Calls>(name: N, ...args: Arguments<N>): Promise<Calls[N]["result"]>
   until<N extends keyof Calls>(name: N, ...args: Arguments<N>): Promise<Calls[N]["result"]>
@@ -64,13 +83,13 @@ export class Connection {{
   follow<N extends keyof Streams>(
     name: N,
     args: () => Streams[N]["arguments"],
-    onItem: (item: Streams[N]["item"]) => void,
+    onItem: (item: Streams[N]["item"], blocks: Block[]) => void,
     onError?: (error: CallError) => void,
     onReady?: () => void,
   ): () => void
   followSession(
     args: Streams["follow_session"]["arguments"],
-    onItem: (event: SessionEvent) => void,
+    onItem: (event: SessionEvent, blocks: Block[]) => void,
     onError?: (error: CallError) => void,
     onReady?: () => void,
   ): () => void

@@ -141,8 +141,8 @@ function useConversation(connection, session, onTurn, say) {
     draw()
     if (!session) return
     let frame = 0
-    const onItem = (event) => {
-      take(own, event)
+    const onItem = (event, blocks) => {
+      take(own, event, blocks)
       if (event.type === "turn_end" || event.type === "delivered") onTurn()
       frame ||= requestAnimationFrame(() => {
         frame = 0

@@ -4,7 +4,7 @@ import { Connection, keyOf, keyOfBytes, openProven } from "./protocol.mjs"
 
 // `onState` is told "open", "closed", "foreign" or "denied".
 export const connect = (onState) =>
-  new Connection({ address: location.origin, key: storedKey, onState })
+  new Connection({ address: location.origin, key: storedKey, onState, blocks: true })
 
 // Whether this browser has a key. Only the server knows whether it still counts.
 export const hasKey = async () => (await storedKey()) !== null

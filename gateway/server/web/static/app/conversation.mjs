@@ -1,13 +1,14 @@
-// What is known of one session, from its events: messages, the reply that streams, calls, questions.
+// What is known of one session, from its events and their blocks: messages, the reply that streams,
+// calls, questions.
 
 const OUTPUT_CHARS = 20_000
-const DIFF_CHARS = 20_000
 
 export const emptyConversation = () => ({
   seq: 0,
   messages: [],
   results: new Map(),
-  diffs: new Map(),
+  // Blocks of calls, by the number of their reply and their id.
+  calls: new Map(),
   live: new Map(),
   draft: null,
   approvals: [],
@@ -18,18 +19,19 @@ export const emptyConversation = () => ({
 })
 
 // Changes `talk`, and counts its `version` up. A message takes the place of what streamed of it.
-export function take(talk, event) {
+export function take(talk, event, blocks = []) {
   talk.version++
+  const block = blocks[0]
+  if (block?.kind === "note") sayBlock(talk, block, event)
   switch (event.type) {
     case "message":
-      return takeMessage(talk, event)
+      return takeMessage(talk, event, blocks)
     case "reset":
       return Object.assign(talk, emptyConversation(), { version: talk.version })
     case "iteration_start":
     case "retry":
       talk.isRunning = true
       talk.draft = { text: "", thinking: "" }
-      if (event.type === "retry") say(talk, "notice", event.reason)
       return
     case "text_delta":
       talk.isRunning = true
@@ -38,7 +40,7 @@ export function take(talk, event) {
       return void (draft(talk).thinking += event.text)
     case "tool_start":
       talk.isRunning = true
-      return void talk.live.set(event.id, { ...event, output: "" })
+      return void talk.live.set(event.id, { ...event, block, output: "" })
     case "tool_output": {
       const call = talk.live.get(event.id)
       if (call) call.output = (call.output + event.text).slice(-OUTPUT_CHARS)
@@ -46,26 +48,23 @@ export function take(talk, event) {
     }
     case "tool_result": {
       const call = talk.live.get(event.id)
-      if (call) Object.assign(call, { result: event, output: "" })
+      if (call) Object.assign(call, { result: event, block: merged(call.block, block), output: "" })
       return
     }
     case "approval_asked":
       talk.approvals = [...talk.approvals.filter((one) => one.nonce !== event.nonce), event]
       return
     case "approval_answered":
+      if (block) sayVerdict(talk, block, event)
       talk.approvals = talk.approvals.filter((one) => one.nonce !== event.nonce)
       return
     case "from_agent":
-      return takeAgent(talk, event)
+      return takeAgent(talk, event, block)
     case "steered":
       return settle(talk, event.text)
     case "usage":
       talk.usage = event
       return
-    case "error":
-      return say(talk, "error", event.hint ? `${event.message}\n${event.hint}` : event.message)
-    case "notice":
-      return say(talk, event.level === "warning" ? "warning" : "notice", event.text)
     case "delivered":
       return takeDelivered(talk, event)
     case "done":
@@ -84,17 +83,18 @@ export const textOf = (message) =>
     .map((part) => part.text)
     .join("\n\n")
 
-function takeMessage(talk, { seq, at, message }) {
+function takeMessage(talk, { seq, at, message }, blocks) {
   if (seq <= talk.seq) return
   talk.seq = seq
   if (message.role === "tool") {
     const key = `${lastCaller(talk)}/${message.tool_call_id}`
     talk.results.set(key, message)
-    const diff = talk.live.get(message.tool_call_id)?.result?.diff
-    if (diff) talk.diffs.set(key, diff)
+    const live = talk.live.get(message.tool_call_id)?.block
+    talk.calls.set(key, merged(merged(talk.calls.get(key), blocks[0]), live))
     return
   }
   if (message.role === "assistant") talk.draft = null
+  for (const block of blocks) talk.calls.set(`${seq}/${block.id}`, block)
   if (message.role === "user") settle(talk, textOf(message))
   talk.messages.push({ key: `m${seq}`, seq, at, kind: message.role, message })
 }
@@ -102,25 +102,30 @@ function takeMessage(talk, { seq, at, message }) {
 // Ids of calls are a reply's own: vendors use them again.
 const lastCaller = (talk) => talk.messages.findLast((one) => one.message?.tool_calls)?.seq ?? 0
 
-const CHANGES = new Set(["edit_file", "write_file", "append_file"])
+// What is known of a call: a later block has more, except what it says nothing about.
+const merged = (block, later) =>
+  Object.fromEntries(Object.entries({ ...block, ...later }).map(([name, value]) => [name, isEmpty(value) ? (block?.[name] ?? value) : value]))
 
-// What a call changed: as it was told, or after a reload as its arguments say it.
-export function diffOf(talk, seq, call) {
-  const known = talk.diffs.get(`${seq}/${call.id}`)
-  const result = resultOf(talk, seq, call)
-  if (known || !result || result.is_error || !CHANGES.has(call.name)) return known
-  const given = call.arguments ?? {}
-  const edits = Array.isArray(given.edits) ? given.edits : [given]
-  const lines = (text, sign) =>
-    typeof text === "string" && text ? text.replace(/\n$/, "").split("\n").map((line) => sign + line) : []
-  const changes = edits.flatMap((one) => [...lines(one?.old_string, "-"), ...lines(one?.new_string ?? one?.content, "+")])
-  return [`--- ${given.path}`, `+++ ${given.path}`, ...changes].join("\n").slice(0, DIFF_CHARS)
-}
+const isEmpty = (value) => value === null || value === "" || (Array.isArray(value) && !value.length)
+
+// The block of a call, where there is one also of the call that runs.
+export const blockOf = (talk, seq, call) => merged(talk.calls.get(`${seq}/${call.id}`), talk.live.get(call.id)?.block)
 
 export const resultOf = (talk, seq, call) => talk.results.get(`${seq}/${call.id}`)
 
-function say(talk, kind, text) {
-  talk.messages.push({ key: `n${talk.version}`, kind, text })
+const STYLES = { error: "error", warning: "warning" }
+
+function say(talk, kind, text, error = null) {
+  talk.messages.push({ key: `n${talk.version}`, kind, text, error })
+}
+
+function sayBlock(talk, { style, mark, text }, event) {
+  say(talk, STYLES[style] ?? "notice", mark ? `${mark} ${text}` : text, event.type === "error" ? event.message : null)
+}
+
+function sayVerdict(talk, { mark, text }, { nonce }) {
+  const asked = talk.approvals.find((one) => one.nonce === nonce)
+  say(talk, "notice", `${mark} ${asked ? `${asked.view.title}: ` : ""}${text}`)
 }
 
 // What was sent and waits for its turn: shown until it is among the messages.
@@ -166,19 +171,19 @@ function takeDelivered(talk, event) {
   })
   if (isKnown) return
   // The same error was told while the turn ran.
-  const isTold = (one) => one.kind === "error" && event.text.includes(one.text.split("\n")[0])
+  const isTold = (one) => one.error !== null && one.error !== undefined && event.text.includes(one.error)
   // In every language Kore says so with this sign.
   const isFailure = event.text.startsWith("⚠")
   talk.messages = talk.messages.filter((one) => !isTold(one))
   talk.messages.push({ key: `d${talk.version}`, kind: "kore", text: event.text, isFailure })
 }
 
-function takeAgent(talk, event) {
+function takeAgent(talk, event, step) {
   const id = `agent ${event.number}`
-  const known = talk.live.get(id) ?? { id, name: event.agent, arguments: { task: event.title }, output: "" }
-  const inner = event.event ?? {}
-  if (inner.type === "tool_start") known.output += `● ${inner.name} ${JSON.stringify(inner.arguments)}\n`
-  if (inner.type === "done") known.result = { content: "", is_error: false }
+  const title = [[`${event.agent} (${event.number}) `, ""], [event.title, "title"]]
+  const known = talk.live.get(id) ?? { id, arguments: { task: event.title }, block: { title }, output: "" }
+  if (step) known.output += `${step.text}\n`
+  if (event.event?.type === "done") known.result = { content: "", is_error: false }
   known.output = known.output.slice(-OUTPUT_CHARS)
   talk.live.set(id, known)
 }

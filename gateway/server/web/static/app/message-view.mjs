@@ -1,6 +1,6 @@
 // One message, and the reply that streams.
 
-import { diffOf, resultOf, textOf } from "./conversation.mjs"
+import { blockOf, resultOf, textOf } from "./conversation.mjs"
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
@@ -57,8 +57,9 @@ function Reply({ item, talk, fetchFile, branch }) {
     ${calls.map((call) => {
       const live = talk.live.get(call.id)
       const result = resultOf(talk, item.seq, call)
-      const paths = result && !result.is_error ? pathsOf(call, textOf(result)) : []
-      return html`<${Call} key=${call.id} call=${call} live=${live} result=${result} diff=${diffOf(talk, item.seq, call)} />
+      const block = blockOf(talk, item.seq, call)
+      const paths = result && !result.is_error ? (block.files ?? []) : []
+      return html`<${Call} key=${call.id} call=${call} block=${block} live=${live} result=${result} />
         ${paths.length > 0 && html`<${SentFiles} seq=${item.seq} call=${call} paths=${paths} fetchFile=${fetchFile} />`}`
     })}
     ${branch &&
@@ -70,18 +71,8 @@ function Reply({ item, talk, fetchFile, branch }) {
   </article>`
 }
 
-// The files that a call has sent or made, as `read_sent_file` numbers them.
-function pathsOf(call, result) {
-  if (call.name === "send_file") return call.arguments?.paths ?? []
-  const made = MADE[call.name]?.exec(result)?.[1]
-  return made ? [made] : []
-}
-
-// What these tools say of the file that they made; the server looks there, too.
-const MADE = { image_generate: /^Made (.+) \([\d,]+ bytes\)\./, asset_export: /^Packed [\d,]+ files into (.+\.zip)\./ }
-
 function SentFiles({ seq, call, paths, fetchFile }) {
-  const caption = call.name === "send_file" ? call.arguments?.caption : null
+  const caption = call.arguments?.caption
   return html`<div class="sent-files">
     ${caption && html`<p>${visible(String(caption))}</p>`}
     ${paths.map((path, number) => html`<${SentFile} path=${String(path)} save=${(onShare) => fetchFile({ seq, call: call.id, number }, onShare)} />`)}
@@ -105,9 +96,8 @@ const Thoughts = ({ text }) =>
   html`<details class="thoughts"><summary>${t("thoughts")}</summary><pre>${visible(text)}</pre></details>`
 
 // A call with its arguments and result, folded; while it runs, with what it prints.
-export function Call({ call, live, result, diff: stored }) {
-  const subject = String(Object.values(call.arguments ?? {})[0] ?? "").replace(/\s+/g, " ")
-  const diff = live?.result?.diff ?? stored
+export function Call({ call, block = call.block, live, result }) {
+  const diff = live?.result?.diff ?? (result && block.diff)
   const isBad = result?.is_error ?? live?.result?.is_error
   const isOver = result || live?.result
   const shown = result ? textOf(result) : (live?.result?.content ?? live?.output ?? "")
@@ -115,13 +105,18 @@ export function Call({ call, live, result, diff: stored }) {
   return html`<details class=${`call ${state}`} open=${Boolean(diff)}>
     <summary>
       <span class="state" aria-hidden="true">${isBad ? "✗" : isOver ? "✓" : "●"}</span>
-      <b>${visible(call.name)}</b>
+      <${Title} block=${block} />
       ${isBad && html`<span class="badge">${t("failed")}</span>`}
-      <span class="subject">${visible(subject.slice(0, 160))}</span>
+      ${block.elapsed && html`<span class="dim">${block.elapsed}</span>`}
     </summary>
-    <pre tabindex="0">${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
+    <pre tabindex="0">${call.name && `${visible(call.name)} `}${visible(call.raw || JSON.stringify(call.arguments, null, 1))}</pre>
     ${diff ? html`<${Diff} text=${diff} />` : shown && html`<${Output} text=${shown} />`}
   </details>`
+}
+
+function Title({ block: { title = [], detail = "" } }) {
+  const parts = title.map(([text, argument]) => (argument ? html`<span class="subject">${visible(text)}</span>` : html`<b>${visible(text)}</b>`))
+  return html`<span class="title">${parts}${detail && html` <span class="subject">${visible(detail)}</span>`}</span>`
 }
 
 function Output({ text }) {

@@ -77,11 +77,13 @@ const firstFrame = (socket) =>
 
 export class Connection {
   // With a `token`, or a function that gives a `key` as `keyOf` does. `onState` is told "open",
-  // "closed", "foreign" (another program answers at the address) or "denied".
-  constructor({ address, token = "", key = () => keyOf(token), onState = () => {} }) {
+  // "closed", "foreign" (another program answers at the address) or "denied". With `blocks`, streams
+  // give the blocks of each event, too.
+  constructor({ address, token = "", key = () => keyOf(token), onState = () => {}, blocks = false }) {
     this.address = address.replace(/\/$/, "")
     this.key = key
     this.onState = onState
+    this.blocks = blocks
     this.numbers = 0
     this.calls = new Map()
     this.streams = new Set()
@@ -177,10 +179,10 @@ export class Connection {
   // A session's events from message number `after` on, each message once, over every loss.
   followSession({ after = 0, ...args }, onItem, onError, onReady) {
     let seq = after
-    const take = (event) => {
+    const take = (event, blocks) => {
       if (event.type === "message") seq = event.seq
       if (event.type === "reset") seq = 0
-      onItem(event)
+      return onItem(event, blocks)
     }
     return this.follow("follow_session", () => ({ ...args, after: seq }), take, onError, onReady)
   }
@@ -213,7 +215,7 @@ export class Connection {
       return id
     }
     this.calls.set(id, call)
-    this.write({ id, call: name, arguments: args })
+    this.write({ id, call: name, arguments: args, ...(call.stream && this.blocks && { blocks: true }) })
     return id
   }
 
@@ -226,7 +228,7 @@ export class Connection {
     if (!call) return
     if ("item" in frame) {
       // A promise says when the item is worked off.
-      const work = this.streams.has(call.stream) ? call.stream.onItem(frame.item) : undefined
+      const work = this.streams.has(call.stream) ? call.stream.onItem(frame.item, frame.blocks ?? []) : undefined
       if (work instanceof Promise) work.then(() => this.acknowledge(frame.id, call))
       else this.acknowledge(frame.id, call)
       return

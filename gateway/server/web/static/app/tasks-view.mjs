@@ -106,8 +106,8 @@ function Steps({ connection, session }) {
   const [, draw] = useState(0)
   useEffect(() => {
     const own = (talk.current = emptyConversation())
-    const onItem = (event) => {
-      take(own, event)
+    const onItem = (event, blocks) => {
+      take(own, event, blocks)
       draw((n) => n + 1)
     }
     return connection.follow("follow_session", () => ({ session, after: own.seq }), onItem, () => {})
