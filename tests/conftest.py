@@ -1,10 +1,12 @@
 """Shared fixtures of the suite: the fake servers."""
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -18,9 +20,16 @@ for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
     os.environ.pop(name, None)
 os.environ["LANG"] = "C.UTF-8"
 
-# A shell makes background jobs ignore Ctrl-C, and child processes would inherit this.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise `KeyboardInterrupt`, like Python's own handler."""
+    signal.default_int_handler(number, frame)
+
+
+# With Python's own handler, asyncio would install another one for each test and fixture, and the
+# signal module would format its task with the result: tens of milliseconds for a whole app. Also, a
+# shell makes background jobs ignore Ctrl-C, and child processes would inherit this.
+signal.signal(signal.SIGINT, _interrupt)
 
 # Without this, waiting for a disk takes most of the suite's time. After a kill, memory has the same
 # content; only a power failure makes a difference, and no test has one. A container's 64 MB are not
@@ -34,6 +43,17 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2_000_000_0
 settings.register_profile("kore", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=500)
 settings.load_profile(os.environ.get("KORE_TEST_PROFILE", "kore"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without garbage collection, and exclude all test items from later collections."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
