@@ -45,7 +45,7 @@ only_sqlite = pytest.mark.skipif(engine() != "sqlite", reason="only SQLite has a
 def programs() -> Path | None:
     """Return the folder of initdb and pg_ctl, from the newest installed version."""
     folders = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name)
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda item: int(item.parent.name)
     )
     if folders and (folders[-1] / "initdb").exists():
         return folders[-1]

@@ -70,7 +70,7 @@ class Cooldowns:
     def cause(self, account: KeyRef, model: str) -> tuple[Cause, str]:
         """Return the cause of the cooldown and its reason as a sentence."""
         now = self._clock()
-        cooldown = max(self._of(account, model), key=lambda one: _remaining_s(one, now))
+        cooldown = max(self._of(account, model), key=lambda item: _remaining_s(item, now))
         return cooldown.cause, cooldown.reason
 
     def begin(self, account: KeyRef, model: str) -> None:

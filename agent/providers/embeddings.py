@@ -89,7 +89,7 @@ class EmbeddingClient:
 
     def _read(self, reply: bytes, count: int) -> list["Vector[float]"]:
         try:
-            entries = sorted(json.loads(reply)["data"], key=lambda one: int(one["index"]))
+            entries = sorted(json.loads(reply)["data"], key=lambda item: int(item["index"]))
             vectors = [_unit(array("f", entry["embedding"])) for entry in entries]
         except (ValueError, KeyError, TypeError, OverflowError):
             raise self._odd() from None

@@ -158,26 +158,26 @@ class SubagentCatalog:
         return True
 
     def _may_stand(
-        self, one: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
+        self, subagent_definition: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
     ) -> bool:
         """Return whether the agent takes no trusted agent's place.
 
         It must not have the name of a trusted agent, an alias of such a name, or a name that reads
         like it.
         """
-        if one.trusted:
+        if subagent_definition.trusted:
             return True
-        folded = _fold(normalize_filename(one.name))
+        folded = _fold(normalize_filename(subagent_definition.name))
         trusted = {_fold(name) for name, definition in by_name.items() if definition.trusted}
         is_taken = folded in trusted or folded in _ALIASES or folded == _MAIN
-        if not is_taken and hidden_character(one.name) is None:
+        if not is_taken and hidden_character(subagent_definition.name) is None:
             return True
-        if one.source not in self.rejected:
-            self.rejected[one.source] = one.name
+        if subagent_definition.source not in self.rejected:
+            self.rejected[subagent_definition.source] = subagent_definition.name
             log.warning(
                 "%s is ignored: the folder is not trusted, and %r reads like another agent",
-                one.source,
-                one.name,
+                subagent_definition.source,
+                subagent_definition.name,
             )
         return False
 

@@ -70,7 +70,7 @@ class BareLanguageServer:
         self._number += 1
         number = self._number
         self._send({"id": number, "method": method, "params": params})
-        return self._receive(lambda one: one.get("id") == number and "method" not in one)["result"]
+        return self._receive(lambda item: item.get("id") == number and "method" not in item)["result"]
 
     def close(self) -> None:
         self._process.kill()

@@ -246,7 +246,7 @@ class Simulation:
         now = yield self._store(now)
         worker = self._chance.choice(self._workers)
         if not worker.room:
-            worker = max(self._workers, key=lambda one: one.room)
+            worker = max(self._workers, key=lambda item: item.room)
         now = yield worker
         now = yield worker.cpu.serve(now, self._service_s(cost.worker_ms / 2))
         now = yield self._store(now)

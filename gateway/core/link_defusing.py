@@ -83,7 +83,7 @@ def _entities(part: OutboundPart) -> tuple[Entity, ...]:
     links = [(at[start], at[end]) for start, end in _addresses(text)]
     pieces = [piece for look in looks for piece in _outside(look, links)]
     code = [Entity("code", start, end - start) for start, end in links]
-    return tuple(sorted([*pieces, *code], key=lambda one: (one.offset, -one.length)))
+    return tuple(sorted([*pieces, *code], key=lambda item: (item.offset, -item.length)))
 
 
 def _outside(entity: Entity, links: Sequence[_Span]) -> Iterator[Entity]:

@@ -92,7 +92,7 @@ def _results(following: Sequence[Message]) -> Mapping[str | None, Message]:
 
     Ids are unique in a reply only; some vendors use them again in the next one.
     """
-    results = takewhile(lambda one: one.role == "tool", following)
+    results = takewhile(lambda item: item.role == "tool", following)
     return {result.tool_call_id: result for result in results}
 
 

@@ -33,7 +33,7 @@ class _Copying:
         """Copy the folder `real` below the root; `above` are its parents with links resolved."""
         self._add(0)
         (self._target / relative).mkdir()
-        for entry in sorted(os.scandir(real), key=lambda one: one.name):
+        for entry in sorted(os.scandir(real), key=lambda item: item.name):
             path, name = Path(entry.path), relative / entry.name
             if _is_of_tools(path.relative_to(self.root)):
                 continue

@@ -110,14 +110,14 @@ def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
 
 
 def resealed(
-    one: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
+    item: Sealed, rows: Iterable[Row], source: Transaction, target: Transaction
 ) -> Iterator[Row]:
     """Yield the values of `one.update` for each row of `one.select`.
 
     The values are opened with the key of `source` and sealed with the key of `target`.
     """
-    length = len(one.key) + len(one.bound)
-    columns = [f"{one.table}.{name}" for name in one.columns]
+    length = len(item.key) + len(item.bound)
+    columns = [f"{item.table}.{name}" for name in item.columns]
     for row in rows:
         place, texts = row[:length], row[length:]
         opened = [
@@ -126,7 +126,7 @@ def resealed(
         sealed = [
             target.seal(text, column, *place) for column, text in zip(columns, opened, strict=True)
         ]
-        yield *sealed, *row[: len(one.key)]
+        yield *sealed, *row[: len(item.key)]
 
 
 def check_key(

@@ -226,7 +226,7 @@ class CombinedPolicy:
                 contexts.append(standing)
                 decisions.append(RolePolicy(standing).decide(request))
         # Among several requests for approval, prefer one that cannot be answered for all arguments.
-        decisions.sort(key=lambda one: one.rule in ALLOWED_BY_PREFIX)
+        decisions.sort(key=lambda item: item.rule in ALLOWED_BY_PREFIX)
         return tightest_of(decisions)
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None:

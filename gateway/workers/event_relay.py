@@ -98,20 +98,20 @@ class EventReceiver:
         for lane in [lane for lane, (worker, _) in self._turns.items() if worker not in workers]:
             self._close(lane)
 
-    def _show(self, worker: int, one: Mapping[str, Any]) -> None:
-        lane = one.get("lane", "")
-        if (session := one.get("begins")) is not None:
+    def _show(self, worker: int, entry: Mapping[str, Any]) -> None:
+        lane = entry.get("lane", "")
+        if (session := entry.get("begins")) is not None:
             self._close(lane)
             stack = ExitStack()
             stack.enter_context(self._events.turn(lane, session))
             self._turns[lane] = worker, stack
-        elif "ends" in one:
+        elif "ends" in entry:
             # Another worker may have continued the turn by now.
             if lane in self._turns and self._turns[lane][0] == worker:
                 self._close(lane)
-        elif (session := one.get("stored")) is not None:
+        elif (session := entry.get("stored")) is not None:
             self._events.end_turn(session)
-        elif (event := one.get("event")) is not None:
+        elif (event := entry.get("event")) is not None:
             self._events.publish(lane, watch_event_from_json(event))
 
     def _close(self, lane: str) -> None:

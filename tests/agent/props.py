@@ -186,9 +186,9 @@ def task(
     )
 
 
-async def run_turn(agent: Agent, one: TurnRequest) -> tuple[list[events.Event], Result]:
+async def run_turn(agent: Agent, request: TurnRequest) -> tuple[list[events.Event], Result]:
     """Return all events of the turn and its result."""
-    async with aclosing(agent.turn(one)) as stream:
+    async with aclosing(agent.turn(request)) as stream:
         seen = [event async for event in stream]
     assert isinstance(seen[-1], events.Done)
     return seen, seen[-1].result

@@ -32,7 +32,7 @@ class Traces:
 
     def spans(self) -> list[ReadableSpan]:
         """Return the spans in the order of their start."""
-        return sorted(self.exporter.get_finished_spans(), key=lambda one: one.start_time or 0)
+        return sorted(self.exporter.get_finished_spans(), key=lambda item: item.start_time or 0)
 
     def span_named(self, name: str) -> ReadableSpan:
         (span,) = [item for item in self.spans() if item.name == name]

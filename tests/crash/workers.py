@@ -320,11 +320,11 @@ class WorkerLoop:
         one = await self._choose()
         self._during(one, self._ended(one))
 
-    async def _ended(self, one: KeptWorker) -> None:
+    async def _ended(self, kept_worker: KeptWorker) -> None:
         """Send a single signal; a second one would end the worker at once, with 1."""
-        ends = one.ends.total()
-        one.send(signal.SIGTERM)
-        await self._until(lambda: one.ends.total() > ends)
+        ends = kept_worker.ends.total()
+        kept_worker.send(signal.SIGTERM)
+        await self._until(lambda: kept_worker.ends.total() > ends)
 
     async def _stop_worker(self) -> None:
         one = await self._choose()
@@ -341,13 +341,13 @@ class WorkerLoop:
     def _stop_s(self) -> float:
         return LEASE_S + self._chance.uniform(0.5, 2)
 
-    async def _stopped(self, one: KeptWorker, seconds: float) -> None:
-        replaced = one.ends[REPLACED]
-        one.send(signal.SIGSTOP)
+    async def _stopped(self, kept_worker: KeptWorker, seconds: float) -> None:
+        replaced = kept_worker.ends[REPLACED]
+        kept_worker.send(signal.SIGSTOP)
         await asyncio.sleep(seconds)
-        one.send(signal.SIGCONT)
+        kept_worker.send(signal.SIGCONT)
         if seconds > LEASE_S:
-            await self._until(lambda: one.ends[REPLACED] > replaced)
+            await self._until(lambda: kept_worker.ends[REPLACED] > replaced)
 
     async def _cut_worker(self) -> None:
         one = await self._choose()
@@ -357,12 +357,12 @@ class WorkerLoop:
         one = await self._choose()
         self._during(one, self._stall(one.proxy, self._chance.uniform(0.1, 1.5) * LEASE_S))
 
-    def _during(self, one: KeptWorker, work: Awaitable[None]) -> None:
+    def _during(self, kept_worker: KeptWorker, work: Awaitable[None]) -> None:
         async def disturb() -> None:
             await work
-            one.is_disturbed = False
+            kept_worker.is_disturbed = False
 
-        one.is_disturbed = True
+        kept_worker.is_disturbed = True
         self._later(disturb())
 
     def _later(self, work: Awaitable[None]) -> None:

@@ -106,8 +106,8 @@ class BotFiles:
                 raise bad_request("message caption is too long")
         return [(self._taken(item, params), item.get("caption") or "") for item in media]
 
-    def _taken(self, one: Mapping[str, Any], params: Mapping[str, Any]) -> SentFile:
-        source = one["media"]
+    def _taken(self, entry: Mapping[str, Any], params: Mapping[str, Any]) -> SentFile:
+        source = entry["media"]
         if isinstance(source, str) and source.startswith("attach://"):
             source = params.get(source.removeprefix("attach://"))
         if not isinstance(source, Upload):
@@ -115,6 +115,6 @@ class BotFiles:
         data = source.data
         if not data:
             raise bad_request("file must be non-empty")
-        if len(data) > (PHOTO_BYTES if one["type"] == "photo" else TAKEN_BYTES):
+        if len(data) > (PHOTO_BYTES if entry["type"] == "photo" else TAKEN_BYTES):
             raise Refusal(413, "Request Entity Too Large")
-        return SentFile(one["type"], source.filename, data)
+        return SentFile(entry["type"], source.filename, data)

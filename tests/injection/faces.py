@@ -89,7 +89,7 @@ def _as_markdown(part: OutboundPart) -> str:
     """Return the part as markdown; Telegram turns addresses into links, except in code."""
     units = part.text.encode("utf-16-le")
     links, code = [], []
-    for entity in sorted(part.entities, key=lambda one: -one.offset):
+    for entity in sorted(part.entities, key=lambda item: -item.offset):
         start, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
         if "url" in entity.extra:
             links.append(f"[link]({entity.extra['url']})")

@@ -168,7 +168,7 @@ class _TreeWalk:
                         members.append((entry, is_folder))
         except OSError:
             return []
-        return sorted(members, key=lambda one: (not one[1], one[0].name))
+        return sorted(members, key=lambda item: (not item[1], item[0].name))
 
 
 def _ignores(path: Path) -> bytes | None:

@@ -249,7 +249,7 @@ def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
 
 def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     """Return the line most similar to the longest of the wanted lines."""
-    offset, longest = max(enumerate(old_lines), key=lambda one: len(one[1].strip()))
+    offset, longest = max(enumerate(old_lines), key=lambda item: len(item[1].strip()))
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None
     searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]

@@ -167,7 +167,7 @@ class ProcessRegistry:
              for processes in self._by_session.values()
              for number, each in processes.items()
              if each.exit_description is not None),
-            key=lambda one: one[0],
+            key=lambda item: item[0],
         )  # fmt: skip
         return processes, number
 

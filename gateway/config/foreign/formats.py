@@ -120,10 +120,10 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
     return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))
 
 
-def _flat(one: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a profile with the keys flattened that some shapes nest under `config`."""
-    config = one.get("config")
-    return {**config, **one} if _object(config) else dict(one)
+    config = entry.get("config")
+    return {**config, **entry} if _object(config) else dict(entry)
 
 
 def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[str, str]]:
@@ -152,25 +152,25 @@ def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[s
     return profiles
 
 
-def _vendor_of(one: Mapping[str, Any], base: Any) -> str:
+def _vendor_of(entry: Mapping[str, Any], base: Any) -> str:
     """Return the vendor; at an address of its own, `adapt` names the API format."""
-    provider = str(one.get("provider") or one.get("type") or "").lower()
+    provider = str(entry.get("provider") or entry.get("type") or "").lower()
     vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
-    adapt = str(one.get("adapt") or "").lower()
+    adapt = str(entry.get("adapt") or "").lower()
     if adapt in _WIRES and (base or not provider):
         listed = VENDORS.get(vendor)
         return vendor if listed is not None and listed.protocol == adapt else adapt
     return vendor
 
 
-def _entry(one: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
-    model = _model(one)
-    name = str(one.get("name") or one.get("id") or model)
-    provider = str(one.get("provider") or one.get("type") or "")
-    base = one.get("baseURL") or one.get("baseUrl")
-    vendor = _vendor_of(one, base)
+def _entry(mapping: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
+    model = _model(mapping)
+    name = str(mapping.get("name") or mapping.get("id") or model)
+    provider = str(mapping.get("provider") or mapping.get("type") or "")
+    base = mapping.get("baseURL") or mapping.get("baseUrl")
+    vendor = _vendor_of(mapping, base)
     protocol = VENDORS[vendor].protocol if vendor in VENDORS else "openai"
-    if (adapt := one.get("adapt")) and str(adapt).lower() not in (vendor, protocol):
+    if (adapt := mapping.get("adapt")) and str(adapt).lower() not in (vendor, protocol):
         notes.append(t("model {name!r}: adapt {adapt!r} is not supported", name=name, adapt=adapt))
     if vendor not in VENDORS:
         if not base:
@@ -190,18 +190,18 @@ def _entry(one: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
     entry: dict[str, Any] = {"model_name": name.replace("/", "-"), "model": f"{vendor}/{model}"}
     for ours, theirs in (
         ("api_base", base),
-        ("api_key", one.get("apiKey")),
-        ("max_tokens", one.get("maxTokens")),
-        ("context_tokens", one.get("contextLength")),
-        ("temperature", one.get("temperature")),
+        ("api_key", mapping.get("apiKey")),
+        ("max_tokens", mapping.get("maxTokens")),
+        ("context_tokens", mapping.get("contextLength")),
+        ("temperature", mapping.get("temperature")),
     ):
         if theirs is not None and theirs != "":
             entry[ours] = theirs
     return entry
 
 
-def _model(one: Mapping[str, Any]) -> str:
-    return str(one.get("modelName") or one.get("model") or "")
+def _model(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("modelName") or entry.get("model") or "")
 
 
 def _kodax(content: Mapping[str, Any]) -> ForeignConfig:

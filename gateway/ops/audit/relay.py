@@ -67,6 +67,6 @@ class AuditRelay:
                 log.error("audit entries are delayed: %s", exc)
 
 
-def _entry(audit: EntryLog, one: AuditNote | AuditEntry) -> AuditEntry:
+def _entry(audit: EntryLog, note: AuditNote | AuditEntry) -> AuditEntry:
     """Return the log entry of a note; workers have summarized theirs."""
-    return one if isinstance(one, AuditEntry) else audit.summarize(one.entry())
+    return note if isinstance(note, AuditEntry) else audit.summarize(note.entry())

@@ -231,7 +231,7 @@ def _toml(file: Path) -> dict[str, Any] | None:
 
 def _fault(error: ValidationError) -> str:
     """Describe the most specific of the errors: place, found and expected value."""
-    details = max(error.errors(), key=lambda one: len(one["loc"]))
+    details = max(error.errors(), key=lambda item: len(item["loc"]))
     loc, kind = details["loc"], details["type"]
     where = ".".join(map(str, loc)) or "the case"
     if kind == "missing":

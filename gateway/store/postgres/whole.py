@@ -159,9 +159,9 @@ class WholePostgres:
             connection.close()
 
 
-def _reseal(one: Sealed, source: Transaction, target: Transaction) -> int:
-    rows = source.all(one.select)
-    for values in resealed(one, rows, source, target):
-        if target.run(one.update, values) != 1:
-            raise StoreError("a row of {table} has gone meanwhile", table=one.table)
+def _reseal(sealed: Sealed, source: Transaction, target: Transaction) -> int:
+    rows = source.all(sealed.select)
+    for values in resealed(sealed, rows, source, target):
+        if target.run(sealed.update, values) != 1:
+            raise StoreError("a row of {table} has gone meanwhile", table=sealed.table)
     return len(rows)

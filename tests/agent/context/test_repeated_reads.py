@@ -38,7 +38,7 @@ class Reader:
         wish = ToolCall("c1", "read_file", {"path": "a.txt", **lines}, "{}")
         context = CallContext(wish, self._environment, lambda text, stream: None)
         full = asyncio.run(self._tool.run(wish.arguments or {}, context))
-        result = shorten_reading(wish, full, self.messages, 1, lambda one: "a.txt")
+        result = shorten_reading(wish, full, self.messages, 1, lambda item: "a.txt")
         self._check(result.for_model, full.for_model)
         self.messages += [assistant("", (wish,)), result_message("c1", result)]
         return result.for_model

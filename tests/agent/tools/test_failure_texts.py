@@ -57,7 +57,7 @@ def failing(failure: Exception) -> Handmade:
     return Handmade("act", body)
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda item: type(item).__name__)
 async def test_only_the_owner_reads_the_words_of_a_service(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:

@@ -99,7 +99,7 @@ async def test_a_hook_replaces_a_tools_result_without_running_it(tmp_path: Path)
 
 async def test_the_last_hook_is_the_first_to_change_a_result(tmp_path: Path) -> None:
     def add(letter: str) -> Change:
-        return Change(after_tool=lambda one: replace(one, for_model=one.for_model + letter))
+        return Change(after_tool=lambda item: replace(item, for_model=item.for_model + letter))
 
     model = ScriptedProvider([calls(call("look", place="door")), "ok"])
     hooks = [add("1"), add("2")]

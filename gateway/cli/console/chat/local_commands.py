@@ -107,7 +107,7 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
                 if f"/{chat_command.name}" not in _OWN
             ],
         )
-        for group, commands in groupby(COMMANDS.values(), lambda one: one.group)
+        for group, commands in groupby(COMMANDS.values(), lambda item: item.group)
         if group is not None
     ]
     groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))

@@ -206,5 +206,5 @@ def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
 def test_a_stop_is_found_behind_what_is_held(db: Transaction) -> None:
     first = chat_message("[photo]", media=(AWAITED,))
     accept(db, first, chat_message("/status"))
-    claim = claims.claim_at_once(db, first.session_key, lambda one: one.content == "/status")
+    claim = claims.claim_at_once(db, first.session_key, lambda item: item.content == "/status")
     assert claim is not None

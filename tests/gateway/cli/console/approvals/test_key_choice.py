@@ -36,7 +36,7 @@ QUESTION = with_view(ApprovalAsked("n", REQUEST))
 )
 async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
     given: list[Answer] = []
-    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice = KeyChoice(lambda item: given.append(item.answer))
     choice.choices = choices_for(QUESTION)
     for key in keys:
         if not choice.press(key):
@@ -47,7 +47,7 @@ async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
 
 async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> None:
     given: list[Answer] = []
-    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice = KeyChoice(lambda item: given.append(item.answer))
     choice.choices = choices_for(QUESTION)
     choice.arm()
     assert not choice.press("y")
@@ -62,7 +62,7 @@ async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> N
 
 async def test_what_a_question_does_not_take_is_no_answer() -> None:
     given: list[Answer] = []
-    choice = KeyChoice(lambda one: given.append(one.answer))
+    choice = KeyChoice(lambda item: given.append(item.answer))
     choice.choices = choices_for(
         with_view(replace(QUESTION, request=replace(REQUEST, rule="hook-ask")))
     )
