@@ -109,8 +109,8 @@ class FormField:
         return self._label(value)
 
     def _label(self, value: Any) -> str:
-        for label, one in self.choices:
-            if type(one) is type(value) and one == value:
+        for label, choice in self.choices:
+            if type(choice) is type(value) and choice == value:
                 return label
         return _short(value)
 
@@ -118,7 +118,7 @@ class FormField:
         """Return the value of a person's text. Raises `ValueError` with a sentence."""
         if self.takes_several:
             values = [self._choice(part) for part in re.split(r"[,，、\n]", text) if part.strip()]
-            values = [one for n, one in enumerate(values) if one not in values[:n]]
+            values = [choice for n, choice in enumerate(values) if choice not in values[:n]]
             least, most = self.schema.get("minItems"), self.schema.get("maxItems")
             _check_bounds(len(values), least, most, t("The number of choices"))
             return values

@@ -33,7 +33,7 @@ def with_unique_call_ids(message: Message) -> Message:
             name = f"{call.id}_{number}"
         used_ids.add(name)
         calls.append(call if name == call.id else replace(call, id=name))
-    if all(one is call for one, call in zip(calls, message.tool_calls, strict=True)):
+    if all(checked is call for checked, call in zip(calls, message.tool_calls, strict=True)):
         return message
     return replace(message, tool_calls=tuple(calls))
 

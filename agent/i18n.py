@@ -26,9 +26,9 @@ def t(english: str, /, **values: object) -> str:
     return text.format(**values) if values else text
 
 
-def plural(n: int, one: str, many: str, /, **values: object) -> str:
+def plural(n: int, singular: str, many: str, /, **values: object) -> str:
     """Translate with the form for this number, which is also the field `{n}`."""
-    return t(one if n == 1 else many, n=n, **values)
+    return t(singular if n == 1 else many, n=n, **values)
 
 
 def mark_for_translation(english: str, /) -> str:

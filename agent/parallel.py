@@ -60,10 +60,10 @@ async def run_parallel(
 
     async def work() -> None:
         # Each worker takes the next input only when it is free: a long list waits in the iterator.
-        for place, one in numbered:
+        for place, argument in numbered:
             results[place] = None
             try:
-                results[place] = await run(one)
+                results[place] = await run(argument)
             except KoreError as exc:
                 errors[place] = exc
 

@@ -138,8 +138,8 @@ class _Replay:
         return FocusedMessages(
             remaining if self._evicted else self._messages,
             tuple(
-                FocusedFile(path, one.tokens, one.last_use + 1, one.is_evicted)
-                for path, one in files
+                FocusedFile(path, view.tokens, view.last_use + 1, view.is_evicted)
+                for path, view in files
             ),
             self._newly_evicted,
         )

@@ -42,7 +42,7 @@ def describe_progress(folder: Path) -> str:
         f"[{'x' if feature.passes else ' '}] {feature.description[:_LINE_CHARS]}"
         for feature in features
     ]
-    first_open = next((n for n, one in enumerate(features) if not one.passes), 0)
+    first_open = next((n for n, item in enumerate(features) if not item.passes), 0)
     # If the list is too long, completed features are omitted first: the next open ones matter.
     start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
     excerpt = lines[start : start + _LINES_SHOWN]

@@ -172,10 +172,10 @@ class _TrimHistory:
         texts = {number: _text_tokens(self._trimmed[number]) for number in indices}
         fixed = self._total - sum(texts.values())
         cap = level(texts.values(), self._goal - fixed)
-        for one, tokens in texts.items():
+        for name, tokens in texts.items():
             if tokens > cap:
-                self._trimmed[one] = _shorten_longest(self._messages[one], cap)
-                self._sizes[one] = estimate(self._trimmed[one])
+                self._trimmed[name] = _shorten_longest(self._messages[name], cap)
+                self._sizes[name] = estimate(self._trimmed[name])
         self._total = sum(self._sizes[number] for number in indices)
 
 

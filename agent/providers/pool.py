@@ -131,8 +131,8 @@ class ModelPool:
         ]
         candidates = [
             candidate
-            for rank, one in enumerate((config, *others))
-            for candidate in self._candidates(one, rank)
+            for rank, member in enumerate((config, *others))
+            for candidate in self._candidates(member, rank)
         ]
         deadlines = deadlines_of(config)
         return OpenModel(

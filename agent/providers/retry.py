@@ -182,8 +182,8 @@ class RetryingProvider:
             attempt.excluded.add(n)
             return 0.0
         # The other keys lead to the same server.
-        for other, one in enumerate(self._candidates):
-            if one.rank == candidate.rank:
+        for other, sibling in enumerate(self._candidates):
+            if sibling.rank == candidate.rank:
                 self._mark_failed(attempt, other, error)
                 attempt.excluded.add(other)
         return 0.0
@@ -220,7 +220,7 @@ class RetryingProvider:
             if notices and isinstance(error, KeyRefused):
                 notices.append(Notice("warning", t("{error}; trying another key", error=error)))
             return notices
-        before = next(n for n, one in enumerate(self._candidates) if one.rank == attempt.rank)
+        before = next(n for n, tried in enumerate(self._candidates) if tried.rank == attempt.rank)
         reason = str(error) if error else self._cause(attempt, before)[1]
         names = (self._candidates[before].name(attempt.request), candidate.name(attempt.request))
         attempt.rank = candidate.rank

@@ -123,16 +123,20 @@ class SubagentCatalog:
                 if cached is None or cached.key != key:
                     cached = _read(path, source, key)
                 files[path] = cached
-                one = cached.definition
-                if one is None:
+                definition = cached.definition
+                if definition is None:
                     continue
                 level = mark_level(path, opened=cached.mark)
                 if self._is_strange(path, level):
                     continue
                 # The file may contain untrusted text, even if a file tool asked before writing it.
-                one = replace(one, trusted=False) if one.trusted and level != "none" else one
-                if self._may_stand(one, by_name):
-                    by_name[one.name] = one
+                definition = (
+                    replace(definition, trusted=False)
+                    if definition.trusted and level != "none"
+                    else definition
+                )
+                if self._may_stand(definition, by_name):
+                    by_name[definition.name] = definition
             if files:
                 cache[source.folder] = files
         # Replaced as a whole, since loads may overlap in threads. Recently used folders remain.
@@ -189,7 +193,7 @@ class SubagentCatalog:
         by_name = self.load(root)
         if name in by_name:
             return by_name[name]
-        folded = {_fold(known_name): one for known_name, one in by_name.items()}
+        folded = {_fold(known_name): entry for known_name, entry in by_name.items()}
         return folded.get(_fold(name)) or by_name.get(_ALIASES.get(_fold(name), ""))
 
 

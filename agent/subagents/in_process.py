@@ -159,7 +159,7 @@ class InProcessSubagents:
         if request.resume is None:
             return None
         resumed = next(
-            (one for n, one in self._resumable.items() if str(n) == request.resume), None
+            (subagent for n, subagent in self._resumable.items() if str(n) == request.resume), None
         )
         if resumed is None or resumed.caller != session:
             raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")

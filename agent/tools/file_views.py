@@ -228,15 +228,15 @@ class FileViews:
         now = {path: stamp(path) for path in earlier}
         changed = {path: new_stamp for path, new_stamp in now.items() if new_stamp != earlier[path]}
         same = {
-            path: one
-            for path, one in changed.items()
-            if _is_same(path, one, earlier[path], digests)
+            path: state
+            for path, state in changed.items()
+            if _is_same(path, state, earlier[path], digests)
         }
         new_digests = {
-            path: (one, digest)
-            for path, one in now.items()
-            if path not in changed and digests.get(path, (None,))[0] != one
-            if (digest := _digest(path, one))
+            path: (state, digest)
+            for path, state in now.items()
+            if path not in changed and digests.get(path, (None,))[0] != state
+            if (digest := _digest(path, state))
         }
         with self._lock:
             views.digests |= new_digests

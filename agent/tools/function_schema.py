@@ -101,7 +101,7 @@ def _add_zone(value: Any) -> Any:
         case list():
             return [_add_zone(item) for item in value]
         case dict():
-            return {key: _add_zone(one) for key, one in value.items()}
+            return {key: _add_zone(entry) for key, entry in value.items()}
     return value
 
 

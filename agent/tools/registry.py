@@ -104,8 +104,8 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
             continue
         target = aliases.get(name, name)
         renamed.setdefault(target if target in properties else name, value)
-    if isinstance(one := renamed.get("paths"), str):
-        renamed["paths"] = [one]
+    if isinstance(paths := renamed.get("paths"), str):
+        renamed["paths"] = [paths]
     if isinstance(words := renamed.get("command"), list) and all(isinstance(w, str) for w in words):
         renamed["command"] = _line(words)
     return _window(renamed) if "line_start" in properties else renamed

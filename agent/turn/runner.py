@@ -377,8 +377,8 @@ class AgentTurn:
 def _without_answer(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with a note in place of the last reply."""
     note = assistant(load_prompt("withheld"))
-    last = max((n for n, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    return [note if n == last else one for n, one in enumerate(messages)]
+    last = max((n for n, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    return [note if n == last else message for n, message in enumerate(messages)]
 
 
 def _has_handed_over(messages: Sequence[Message], toolbox: ToolRegistry) -> bool:

@@ -70,7 +70,9 @@ class BareLanguageServer:
         self._number += 1
         number = self._number
         self._send({"id": number, "method": method, "params": params})
-        return self._receive(lambda item: item.get("id") == number and "method" not in item)["result"]
+        return self._receive(lambda item: item.get("id") == number and "method" not in item)[
+            "result"
+        ]
 
     def close(self) -> None:
         self._process.kill()

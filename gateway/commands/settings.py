@@ -382,7 +382,7 @@ def answer_verbose(call: CommandCall, tx: Transaction) -> str:
             level=session_level or default,
         )
         return "\n".join(
-            [head, *(f"- `{one}` {t(meaning)}" for one, meaning in _TRACE_MEANINGS.items())]
+            [head, *(f"- `{detail}` {t(meaning)}" for detail, meaning in _TRACE_MEANINGS.items())]
         )
     choices.put(tx, call.begun_session(tx), choices.TRACE, level)
     return t(

@@ -75,7 +75,8 @@ def trust(paths: Iterable[Path], home: Path) -> None:
 def remember(digests: Mapping[Path, str], home: Path) -> None:
     """Trust files as long as their content has this digest. Raises `ConfigError`."""
     _write(
-        {**_load_digests(home), **{str(path.resolve()): one for path, one in digests.items()}}, home
+        {**_load_digests(home), **{str(path.resolve()): item for path, item in digests.items()}},
+        home,
     )
 
 

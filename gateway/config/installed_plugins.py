@@ -223,7 +223,7 @@ def _word(text: str) -> str:
 
 
 def _variables(answers: Mapping[str, Any]) -> dict[str, str]:
-    return {f"CLAUDE_PLUGIN_OPTION_{key.upper()}": _text(one) for key, one in answers.items()}
+    return {f"CLAUDE_PLUGIN_OPTION_{key.upper()}": _text(answer) for key, answer in answers.items()}
 
 
 def _text(value: Any) -> str:
@@ -252,7 +252,7 @@ def _filled(value: Any, roots: Mapping[str, str]) -> Any:
             value = value.replace(name, folder)
         return value
     if isinstance(value, Mapping):
-        return {key: _filled(one, roots) for key, one in value.items()}
+        return {key: _filled(entry, roots) for key, entry in value.items()}
     if isinstance(value, Sequence):
         return [_filled(item, roots) for item in value]
     return value

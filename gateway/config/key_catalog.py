@@ -173,7 +173,7 @@ def environment_names() -> tuple[str, ...]:
 
 def guess_section(name: str, sections: tuple[str, ...]) -> str:
     """Return `guess`, or the full key where only its section was left out."""
-    owners = [one for one, keys in catalogue().items() if name in keys]
+    owners = [owner for owner, keys in catalogue().items() if name in keys]
     owners = ["agent"] if "agent" in owners else owners
     if len(owners) == 1:
         return t('; did you mean "{close}"?', close=f"{owners[0]}.{name}")

@@ -252,7 +252,7 @@ class ForeignLayer(Layer):
             return super().__call__()
         above = self.current_state.get(_SERVERS[0], {})
         entry = self.values[_SERVERS]
-        more = {name: one for name, one in entry.value.items() if name not in above}
+        more = {name: item for name, item in entry.value.items() if name not in above}
         self.values[_SERVERS] = ready = self._ready(_SERVERS, replace(entry, value=more))
         for name, server in ready.value.items():
             self.values[*_SERVERS, name] = replace(ready, value=server)

@@ -167,7 +167,7 @@ def _without_project_hooks(
         remaining[place] = file
         if place.kind != "file" or Path(place.name) != cwd / ".kore" / "config.json":
             continue
-        remaining[place] = {key: one for key, one in file.items() if key not in _HOOK_KEYS}
+        remaining[place] = {key: item for key, item in file.items() if key not in _HOOK_KEYS}
         if "python_hooks" in file:
             # They would run as a part of Kore, outside of the sandbox.
             notes.append(t("{path}: python_hooks: only your own config.json", path=place.name))

@@ -105,11 +105,11 @@ def extract_secret(
                 extract_secret((*path, str(n)), item, _entry_name(item) or entry_name)
                 for n, item in enumerate(value)
             ]
-            return [one for one, _ in pairs], _merge(secrets for _, secrets in pairs)
+            return [entry for entry, _ in pairs], _merge(secrets for _, secrets in pairs)
         case dict():
             entries = {key: extract_secret((*path, key), v, entry_name) for key, v in value.items()}
             return (
-                {key: one for key, (one, _) in entries.items()},
+                {key: entry for key, (entry, _) in entries.items()},
                 _merge(secrets for _, secrets in entries.values()),
             )
         case _:

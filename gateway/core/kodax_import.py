@@ -56,7 +56,7 @@ def messages_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     attachments = item.get("postCompactAttachments")
     messages = attachments if isinstance(attachments, list) else []
     summary_message = {"role": "user", "content": f"{_SUMMARIES[kind]}\n\n{summary}"}
-    return [summary_message, *(one for one in messages if isinstance(one, dict))]
+    return [summary_message, *(candidate for candidate in messages if isinstance(candidate, dict))]
 
 
 def _entries(records: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:

@@ -51,7 +51,7 @@ class ProbeResult:
 async def probe_model(config: ModelConfig) -> list[ProbeResult]:
     """Probe each key of a resolved model in sequence, without retries and fallbacks."""
     alone = config.by_key()
-    return [await _try_key(one, n, len(alone)) for n, one in enumerate(alone, 1)]
+    return [await _try_key(model, n, len(alone)) for n, model in enumerate(alone, 1)]
 
 
 async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:

@@ -234,7 +234,7 @@ class PluginInstaller:
 
     def audit(self) -> dict[str, str]:
         """Return for each plugin how its files differ from the approved ones, or ''."""
-        return {name: self._difference(one) for name, one in self.installed.load().items()}
+        return {name: self._difference(plugin) for name, plugin in self.installed.load().items()}
 
     def _difference(self, plugin: InstalledPlugin) -> str:
         folder = self._folder / plugin.folder

@@ -172,13 +172,13 @@ def _servers(folder: Path, key: str, value: Any, usual: str) -> dict[str, Any]:
     if value is None:
         value = usual if (folder / usual).is_file() else {}
     table: dict[str, Any] = {}
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, str):
-            one = read_object(folder / (_inside(folder, one, key) or one))
-        one = one.get(key, one) if isinstance(one, dict) else None
-        if not isinstance(one, dict):
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            item = read_object(folder / (_inside(folder, item, key) or item))
+        item = item.get(key, item) if isinstance(item, dict) else None
+        if not isinstance(item, dict):
             raise PluginError(t("{key}: expected an object", key=key))
-        table |= {str(name): server for name, server in one.items() if isinstance(server, dict)}
+        table |= {str(name): server for name, server in item.items() if isinstance(server, dict)}
     return table
 
 
@@ -188,13 +188,13 @@ def _hooks(folder: Path, value: Any) -> dict[str, Any]:
         usual = "hooks/hooks.json"
         value = usual if (folder / usual).is_file() else {}
     table: dict[str, Any] = {}
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, str):
-            one = read_object(folder / (_inside(folder, one, "hooks") or one))
-        one = one.get("hooks", one) if isinstance(one, dict) else None
-        if not isinstance(one, dict):
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            item = read_object(folder / (_inside(folder, item, "hooks") or item))
+        item = item.get("hooks", item) if isinstance(item, dict) else None
+        if not isinstance(item, dict):
             raise PluginError(t("{key}: expected an object", key="hooks"))
-        for event, matchers in one.items():
+        for event, matchers in item.items():
             if not isinstance(matchers, list):
                 continue
             table[event] = [*table.get(event, []), *matchers]

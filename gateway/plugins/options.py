@@ -93,27 +93,27 @@ def read_options(value: Any) -> tuple[PluginOption, ...]:
 
 
 def _options(value: Mapping[str, Any]) -> Iterator[PluginOption]:
-    for key, one in value.items():
+    for key, option in value.items():
         if not _KEY.fullmatch(key):
             raise PluginError(t("userConfig: {key!r} is no name of an option", key=key[:80]))
-        if not isinstance(one, dict):
+        if not isinstance(option, dict):
             raise PluginError(t("{key}: expected an object", key=f"userConfig.{key}"))
-        kind = one.get("type", "string")
+        kind = option.get("type", "string")
         if kind not in get_args(OptionType):
             raise PluginError(
                 t("userConfig.{key}: there is no type {kind!r}", key=key, kind=str(kind)[:40])
             )
-        default = one.get("default")
+        default = option.get("default")
         yield PluginOption(
             key,
             cast("OptionType", kind),
-            escape_line(str(one.get("title") or key)),
-            escape_line(" ".join(str(one.get("description") or "").split())),
+            escape_line(str(option.get("title") or key)),
+            escape_line(" ".join(str(option.get("description") or "").split())),
             default if isinstance(default, str | int | float | bool) else None,
-            one.get("required") is True,
-            one.get("sensitive") is True,
-            _limit(one.get("min")),
-            _limit(one.get("max")),
+            option.get("required") is True,
+            option.get("sensitive") is True,
+            _limit(option.get("min")),
+            _limit(option.get("max")),
         )
 
 

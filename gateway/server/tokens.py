@@ -190,7 +190,7 @@ class TokenFile:
             stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
             if stamp != self._stamp:
                 data = json.loads(self._path.read_bytes())
-                tokens = {key: _token(one) for key, one in data["tokens"].items()}
+                tokens = {key: _token(entry) for key, entry in data["tokens"].items()}
                 self._tokens = {
                     key: token for key, token in tokens.items() if not _is_of_old_login(token)
                 }

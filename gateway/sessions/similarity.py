@@ -64,7 +64,7 @@ class StoredSimilarity:
         missing = [digest for digest in texts_by_digest if digest not in vectors][:NEW_TEXTS]
         if missing:
             fresh = await _embed(config, [texts_by_digest[digest] for digest in missing])
-            new = {one: vector.tobytes() for one, vector in zip(missing, fresh, strict=True)}
+            new = {item: vector.tobytes() for item, vector in zip(missing, fresh, strict=True)}
             await self._database.transact(search.save_embeddings, new, time.time())
             vectors |= new
         digests = list(map(digest_of, texts))

@@ -129,8 +129,8 @@ def _compare(source: Transaction, target: Transaction, name: str, table: TableCo
     nothing: list[Row] = []
     pages = zip_longest(_pages(source, name, table), _pages(target, name, table), fillvalue=nothing)
     for ours, theirs in pages:
-        for one, other in zip_longest(ours, theirs):
-            if one != other:
+        for our_row, other in zip_longest(ours, theirs):
+            if our_row != other:
                 raise StoreError(
                     "row {n} of the table {table} is not the same in the copy; nothing was kept",
                     n=count + 1,

@@ -160,8 +160,8 @@ class TerminalRegistry:
                 t("{count} terminals are open, which is the limit", count=self._limits.running),
                 hint=t("close one first"),
             )
-        for id, one in tuple(self._terminals.items()):
-            if one.exit_code is not None and not one.is_followed:
+        for id, terminal in tuple(self._terminals.items()):
+            if terminal.exit_code is not None and not terminal.is_followed:
                 del self._terminals[id]
 
     async def _serve(self, terminal: Terminal) -> None:
@@ -193,9 +193,11 @@ class TerminalRegistry:
 
     def _end_unused(self) -> None:
         now = time.monotonic()
-        for id, one in tuple(self._terminals.items()):
-            is_left = not one.is_followed and now - one.left_at > self._limits.unfollowed_s
-            if is_left or now - one.used_at > self._limits.idle_s:
+        for id, terminal in tuple(self._terminals.items()):
+            is_left = (
+                not terminal.is_followed and now - terminal.left_at > self._limits.unfollowed_s
+            )
+            if is_left or now - terminal.used_at > self._limits.idle_s:
                 if id in self._tasks:
                     log.info("terminal %s ends: nobody uses it", id)
                     self._tasks[id].cancel()

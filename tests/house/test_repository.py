@@ -29,7 +29,7 @@ BROAD_EXCEPTS = {
     "gateway/store/sqlite/engine.py",
 }
 
-# Participles describe the origin of a value, not its meaning.
+# Participles describe the origin of a value, and `one` nothing; neither says what it is.
 VAGUE_NAMES = {
     "asked",
     "chosen",
@@ -44,6 +44,7 @@ VAGUE_NAMES = {
     "meant",
     "named",
     "noted",
+    "one",
     "said",
     "seen",
     "shown",

@@ -82,7 +82,7 @@ class SplitPoint:
         return [*front, *messages[self.place :]]
 
     def dropped_messages(self, messages: Sequence[Message]) -> list[Message]:
-        return [one for at, one in enumerate(messages[: self.place]) if at != self.request]
+        return [message for at, message in enumerate(messages[: self.place]) if at != self.request]
 
 
 def choose_split_point(

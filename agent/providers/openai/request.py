@@ -140,8 +140,8 @@ def _encode_messages(messages: Sequence[Message], dialect: Dialect, key: str) ->
             pictures = []
         yield message.wire.get(key) or _encode(message, dialect, key)
         # A plain result has one part, so most results need no search.
-        if message.role == "tool" and len(message.content) > 1 and (one := _pictures_of(message)):
-            pictures.append(one)
+        if message.role == "tool" and len(message.content) > 1 and (image := _pictures_of(message)):
+            pictures.append(image)
     if pictures:
         yield _pictures_message(pictures)
 

@@ -88,8 +88,8 @@ def _parse_tagged(text: str, tools: Mapping[str, ToolSpec], number: int) -> Dete
     if any(isinstance(piece, str) and piece.strip() for piece in pieces[first:]):
         return None
     calls = tuple(
-        parse_text_reply(f"call_{number + n}", one, tools[one.name].parameters)
-        for n, one in enumerate(parsed_calls)
+        parse_text_reply(f"call_{number + n}", parsed, tools[parsed.name].parameters)
+        for n, parsed in enumerate(parsed_calls)
     )
     return DetectedCalls(
         calls, "".join(piece for piece in pieces[:first] if isinstance(piece, str)).rstrip()
@@ -102,7 +102,9 @@ def _bare(text: str, tools: Mapping[str, ToolSpec], number: int) -> tuple[ToolCa
     except (ValueError, RecursionError):
         return ()
     values = value if isinstance(value, list) else [value]
-    calls = [_call(one, tools, f"call_{number + n}") for n, one in enumerate(values[:_CALLS_LIMIT])]
+    calls = [
+        _call(item, tools, f"call_{number + n}") for n, item in enumerate(values[:_CALLS_LIMIT])
+    ]
     return tuple(call for call in calls if call) if values and all(calls) else ()
 
 

@@ -86,7 +86,9 @@ class _ReplyRewriter:
             yield ToolCallDelta(call.id, call.name, call.raw)
 
     def _reply(self, reply: Reply, *, cut: bool) -> Reply:
-        calls = tuple(self._read(call_id, one, cut=cut) for call_id, one in self._parsed_calls)
+        calls = tuple(
+            self._read(call_id, parsed, cut=cut) for call_id, parsed in self._parsed_calls
+        )
         text = "".join(self._text_pieces)
         parts: list[Part] = [part for part in reply.message.content if not isinstance(part, Text)]
         parts += [Text(text)] if text else []

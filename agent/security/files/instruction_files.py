@@ -111,7 +111,7 @@ def _configures(path: str, root: str) -> bool:
         return False
     parts = [normalize_filename(part) for part in path[len(prefix) :].split("/")]
     return not CONFIGURATIONS.isdisjoint(parts) or any(
-        one == GIT and other in GIT_FILES for one, other in pairwise(parts)
+        folder == GIT and other in GIT_FILES for folder, other in pairwise(parts)
     )
 
 

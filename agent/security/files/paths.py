@@ -37,8 +37,8 @@ def folded_path(path: Path) -> Path:
 def same_names(names: Iterable[str], expected: Iterable[str]) -> bool:
     """Return whether the names equal the expected ones, also as short names such as `GIT~1`."""
     return all(
-        normalize_filename(one) == normalize_filename(other) or _is_short(one, other)
-        for one, other in zip(names, expected, strict=True)
+        normalize_filename(name) == normalize_filename(other) or _is_short(name, other)
+        for name, other in zip(names, expected, strict=True)
     )
 
 

@@ -43,12 +43,12 @@ def host_name(text: str) -> str:
 
 def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
     """Return the names that both lists allow; an invalid name allows nothing."""
-    one, other = _normalize_hosts(mine), _normalize_hosts(theirs)
+    ours, other = _normalize_hosts(mine), _normalize_hosts(theirs)
     return tuple(
         dict.fromkeys(
             [
-                *(name for name in one if in_hosts(name, other)),
-                *(name for name in other if in_hosts(name, one)),
+                *(name for name in ours if in_hosts(name, other)),
+                *(name for name in other if in_hosts(name, ours)),
             ]
         )
     )

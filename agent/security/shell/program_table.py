@@ -61,7 +61,7 @@ def options(text: str) -> Options:
             words.add(part)
         else:
             letters += part
-    valued = {letters[n - 1] for n, one in enumerate(letters) if one == ":"}
+    valued = {letters[n - 1] for n, character in enumerate(letters) if character == ":"}
     return Options(frozenset(letters) - {":"}, frozenset(valued), frozenset(words), text == "*")
 
 

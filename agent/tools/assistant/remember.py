@@ -143,8 +143,8 @@ def _listing(lines: Sequence[str], places: Sequence[int]) -> str:
     return "".join(f"\n- {_fact(lines[n])}" for n in places[:_LISTED])
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other, autojunk=False).ratio()
+def _likeness(left: str, right: str) -> float:
+    return SequenceMatcher(None, left, right, autojunk=False).ratio()
 
 
 def _one_line(text: str) -> str:

@@ -159,10 +159,10 @@ def _describe(what: str, before: str, after: str, tolerance: str) -> str:
     return f"{what} (line {start + 1} on{matched}). It reads now:\n{listing}".rstrip()
 
 
-def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
+def _equal_lines(before: Sequence[str], after: Sequence[str]) -> int:
     """Return the number of equal lines at the beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    least = min(len(one), len(other))
+    pairs = enumerate(zip(before, after, strict=False))
+    least = min(len(before), len(after))
     return next((n for n, (left, right) in pairs if left != right), least)
 
 
@@ -177,8 +177,10 @@ def _apply_edits(
             text, forgiven = apply(text, edit, str(path))
             tolerance = forgiven or tolerance
         except ToolError as exc:
-            one = len(edits) == 1
-            message = str(exc) if one else f"Edit {number} of {len(edits)}: {exc} No edit was made."
+            is_single = len(edits) == 1
+            message = (
+                str(exc) if is_single else f"Edit {number} of {len(edits)}: {exc} No edit was made."
+            )
             failure = ToolError(message)
             # The text quotes the closest lines of the file.
             failure.untrusted = is_marked(path)

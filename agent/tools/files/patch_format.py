@@ -373,9 +373,9 @@ class _Edits:
         return ending if ending == "\r\n" else "\n"
 
 
-def _refuse_both(one: int, other: int, position: int, name: str) -> None:
-    if one != other:
-        first, second = sorted((one, other))
+def _refuse_both(hunk: int, other: int, position: int, name: str) -> None:
+    if hunk != other:
+        first, second = sorted((hunk, other))
         raise ToolError(
             f"Hunks {first} and {second} change the same place in {name} (line {position + 1}); "
             "make one hunk of them. Nothing was changed."

@@ -172,10 +172,10 @@ class ProcessRegistry:
         return processes, number
 
 
-def _overlap(one: Path, other: Path) -> bool:
+def _overlap(left: Path, right: Path) -> bool:
     """Return whether one of two folders contains the other."""
-    one, other = one.resolve(), other.resolve()
-    return one.is_relative_to(other) or other.is_relative_to(one)
+    left, right = left.resolve(), right.resolve()
+    return left.is_relative_to(right) or right.is_relative_to(left)
 
 
 def _describe(process: BackgroundProcess) -> str:

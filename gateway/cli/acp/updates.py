@@ -220,7 +220,7 @@ def _kind(kind: tools.ToolKind) -> ToolKind:
 def _escaped(value: Any) -> Any:
     """Return the arguments of a call in question with every character visible."""
     if isinstance(value, Mapping):
-        return {escape_for_approval(str(key)): _escaped(one) for key, one in value.items()}
+        return {escape_for_approval(str(key)): _escaped(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_escaped(item) for item in value]
     return escape_for_approval(value) if isinstance(value, str) else value

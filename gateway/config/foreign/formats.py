@@ -95,7 +95,11 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
     notes: list[str] = []
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
-        profiles = [{"name": name, **one} for name, one in profiles.items() if _object(one)]
+        profiles = [
+            {"name": name, **candidate}
+            for name, candidate in profiles.items()
+            if _object(candidate)
+        ]
     entries: list[dict[str, Any]] = []
     called: dict[str, str] = {}
     for item in map(_flat, filter(_object, _list(profiles, "modelProfiles"))):
@@ -247,8 +251,8 @@ def _older(content: Mapping[str, Any]) -> ForeignConfig:
     notes: list[str] = []
     llm = content.get("llm")
     if _object(llm):
-        one = {**llm, "apiKey": llm.get("api_key"), "baseURL": llm.get("base_url")}
-        entry = _entry({"name": "llm", **one, "maxTokens": llm.get("max_tokens")}, notes)
+        fields = {**llm, "apiKey": llm.get("api_key"), "baseURL": llm.get("base_url")}
+        entry = _entry({"name": "llm", **fields, "maxTokens": llm.get("max_tokens")}, notes)
         if entry is not None:
             values["model_list",] = [entry]
             values["profiles", "default"] = entry["model_name"]
@@ -288,11 +292,11 @@ def _servers(servers: Any, values: dict[Key, Any], notes: list[str]) -> None:
     if isinstance(servers, list):
         servers = {str(item.get("name")): item for item in filter(_object, servers)}
     servers_by_name = {}
-    for name, one in _map(servers, "mcpServers").items():
-        if not _object(one) or one.get("type") == "ws":
+    for name, entry in _map(servers, "mcpServers").items():
+        if not _object(entry) or entry.get("type") == "ws":
             notes.append(t("server {name!r}: unknown server type", name=name))
             continue
-        server = {key: one[key] for key in _SERVER_KEYS if key in one}
+        server = {key: entry[key] for key in _SERVER_KEYS if key in entry}
         if server.get("type") in _HTTP_TYPES:
             server["type"] = "http"
         servers_by_name[name] = server

@@ -48,7 +48,8 @@ class ArgumentSummarizer:
                 return self.text(value)
             case Mapping():
                 return {
-                    self.text(str(name)): self._summarize_value(one) for name, one in value.items()
+                    self.text(str(name)): self._summarize_value(entry)
+                    for name, entry in value.items()
                 }
             case list() | tuple():
                 return [self._summarize_value(item) for item in value]

@@ -56,7 +56,7 @@ class AuditRelay:
                 while has_more:
                     rows = await self._database.transact(audit_outbox.waiting, BATCH)
                     if rows:
-                        await audit.append([_entry(audit, one) for _, one in rows])
+                        await audit.append([_entry(audit, item) for _, item in rows])
                         numbers = [number for number, _ in rows]
                         await self._database.transact(audit_outbox.forget, numbers)
                     has_more = len(rows) == BATCH

@@ -140,7 +140,7 @@ class EvalCase(_Strict):
 
     def replies(self) -> list[Message]:
         """Return the script as messages of the scripted model."""
-        return [_message(n, one) for n, one in enumerate(self.script)]
+        return [_message(n, step) for n, step in enumerate(self.script)]
 
     def lay_out(self, folder: Path) -> Path:
         """Write the initial files and return the folder's real path.

@@ -23,19 +23,19 @@ async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
     """Return the conversation in a request. Raises `ApiError`."""
     system: list[str] = []
     messages: list[Message] = []
-    for number, one in enumerate(objects_field(body, "messages")):
+    for number, item in enumerate(objects_field(body, "messages")):
         place = f"messages[{number}]"
-        role = one.get("role")
-        content = await read_content(one.get("content"), f"{place}.content")
+        role = item.get("role")
+        content = await read_content(item.get("content"), f"{place}.content")
         if role in _SYSTEM:
             system.append(_words(content))
         elif role == "user":
             messages.append(Message("user", content))
         elif role == "assistant":
-            calls = tuple(_tool_call(call) for call in objects_field(one, "tool_calls"))
+            calls = tuple(_tool_call(call) for call in objects_field(item, "tool_calls"))
             messages.append(Message("assistant", content, calls))
         elif role == "tool":
-            call = text_field(one, "tool_call_id") or ""
+            call = text_field(item, "tool_call_id") or ""
             messages.append(Message("tool", content, tool_call_id=call))
         else:
             raise bad_field(f"{place}.role", "system, developer, user, assistant, tool", role)
@@ -55,7 +55,7 @@ async def read_content(content: Any, place: str) -> tuple[Part, ...]:
         return (Text(safe_text(content)),)
     if not isinstance(content, list):
         raise bad_field(place, "a string or a list", content)
-    return tuple([await _part(one, f"{place}[{n}]") for n, one in enumerate(content)])
+    return tuple([await _part(item, f"{place}[{n}]") for n, item in enumerate(content)])
 
 
 async def _part(part: Any, place: str) -> Part:

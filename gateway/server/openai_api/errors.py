@@ -65,10 +65,15 @@ def with_status(error: KoreError, status: int) -> ApiError:
 
 
 def error_body(error: KoreError) -> dict[str, Any]:
-    one = api_error_of(error)
-    kind = "server_error" if one.status >= 500 else "invalid_request_error"
+    api_error = api_error_of(error)
+    kind = "server_error" if api_error.status >= 500 else "invalid_request_error"
     return {
-        "error": {"message": str(one), "type": kind, "param": one.param, "code": one.code},
+        "error": {
+            "message": str(api_error),
+            "type": kind,
+            "param": api_error.param,
+            "code": api_error.code,
+        },
     }
 
 

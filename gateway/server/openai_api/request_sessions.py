@@ -120,7 +120,9 @@ class RequestSessions:
 
     def _forget(self, session: str) -> None:
         """Forget the earlier fingerprints of a session that continues."""
-        for fingerprint in [key for key, one in self._by_fingerprint.items() if one == session]:
+        for fingerprint in [
+            key for key, holder in self._by_fingerprint.items() if holder == session
+        ]:
             del self._by_fingerprint[fingerprint]
 
     async def _bound(self, speaker: Speaker, conversation: str) -> tuple[str, bool]:

@@ -168,19 +168,19 @@ def metric_lines(logs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"kore_{name}{{{labels}}} {value}" if labels else f"kore_{name} {value}"
 
     def of_models(column: int, scale: int = 1) -> Iterator[tuple[str, float]]:
-        for label, one in logs.items():
-            for model, numbers in one["models"].items():
+        for label, item in logs.items():
+            for model, numbers in item["models"].items():
                 yield _labels(label, model=model), numbers[column] / scale
 
     yield "# TYPE kore_turn_seconds summary"
-    for label, one in logs.items():
+    for label, item in logs.items():
         labels = f"{{{label}}}" if label else ""
-        yield f"kore_turn_seconds_sum{labels} {one['seconds']}"
-        yield f"kore_turn_seconds_count{labels} {one['turns']}"
+        yield f"kore_turn_seconds_sum{labels} {item['seconds']}"
+        yield f"kore_turn_seconds_count{labels} {item['turns']}"
     failed = (
         (_labels(label, code=code), count)
-        for label, one in logs.items()
-        for code, count in one["failed"].items()
+        for label, item in logs.items()
+        for code, count in item["failed"].items()
     )
     yield from lines("turns_failed_total", "counter", failed)
     for column, name in enumerate(("calls", "input_tokens", "output_tokens", "cached_tokens")):

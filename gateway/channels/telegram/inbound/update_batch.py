@@ -84,7 +84,11 @@ def is_update_id(value: object) -> bool:
 def without_nulls(value: Any, depth: int = _DEPTH) -> Any:
     """Remove nulls: the Bot API omits missing fields, but some servers send them as null."""
     if depth and isinstance(value, dict):
-        return {key: without_nulls(one, depth - 1) for key, one in value.items() if one is not None}
+        return {
+            key: without_nulls(entry, depth - 1)
+            for key, entry in value.items()
+            if entry is not None
+        }
     if depth and isinstance(value, list):
         return [without_nulls(item, depth - 1) for item in value if item is not None]
     return value

@@ -51,7 +51,9 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         }
     elif question.scope == "network":
         hashes = network_fingerprints(request, root)
-        titles = {one: f"{request.tool} network to {host}" for host, one in hashes.items()}
+        titles = {
+            fingerprint: f"{request.tool} network to {host}" for host, fingerprint in hashes.items()
+        }
     else:
         titles, folder = {grant_hash: question.title}, str(request.folder or question.root)
     for bound, title in titles.items():

@@ -357,7 +357,7 @@ def recent(
     where, values = (scope or Scope()).where()
     # Sessions of sub-agents are shown only by id.
     which = "substr(s.principal, 1, 6) <> 'agent:'" if session is None else "s.id = ?"
-    one = () if session is None else (session,)
+    sessions = () if session is None else (session,)
     rows = tx.all(
         "SELECT s.id, s.name, EXISTS (SELECT 1 FROM turn t WHERE t.session = s.id"
         " AND t.state IN ('running', 'waiting')),"
@@ -366,7 +366,7 @@ def recent(
         " s.last_active_at, s.taint, s.parent, s.status, s.permission_mode"
         f" FROM session s WHERE {where} AND {which}"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
-        (*values, *one, limit),
+        (*values, *sessions, limit),
     )
     infos = []
     for row in rows:

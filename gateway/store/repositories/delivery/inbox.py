@@ -98,8 +98,8 @@ def unknown(tx: Transaction, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
     """Return the entries that the platform has not delivered before, each once."""
     by_key: dict[tuple[str, str, str], InboxEntry] = {}
     for entry in entries:
-        one = entry.message
-        by_key.setdefault((one.channel, one.account, one.event_id), entry)
+        message = entry.message
+        by_key.setdefault((message.channel, message.account, message.event_id), entry)
     return [entry for entry in by_key.values() if not _is_known(tx, entry.message)]
 
 

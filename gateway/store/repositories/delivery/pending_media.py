@@ -183,8 +183,8 @@ def begin_again(tx: Transaction, ready_at: float) -> None:
     )
 
 
-def _same(one: Media, other: Media) -> bool:
-    return (one.remote, one.quoted) == (other.remote, other.quoted)
+def _same(left: Media, right: Media) -> bool:
+    return (left.remote, left.quoted) == (right.remote, right.quoted)
 
 
 def _caption(message: InboundMessage) -> str:

@@ -57,4 +57,4 @@ def is_console(lane: str) -> bool:
 
 def pinned_sessions(tx: Transaction, worker: int) -> list[str]:
     """Return the conversations that have background commands in a worker."""
-    return [one for (one,) in tx.all("SELECT id FROM session WHERE worker = ?", (worker,))]
+    return [session for (session,) in tx.all("SELECT id FROM session WHERE worker = ?", (worker,))]
