@@ -29,7 +29,7 @@ BROAD_EXCEPTS = {
     "gateway/store/sqlite/engine.py",
 }
 
-# Participles describe the origin of a value, and `one` nothing; neither says what it is.
+# Participles describe the origin of a value, not its meaning.
 VAGUE_NAMES = {
     "asked",
     "chosen",
@@ -44,7 +44,6 @@ VAGUE_NAMES = {
     "meant",
     "named",
     "noted",
-    "one",
     "said",
     "seen",
     "shown",
@@ -53,6 +52,7 @@ VAGUE_NAMES = {
     "wanted",
     "written",
 }
+VAGUE_VALUES = VAGUE_NAMES | {"one"}
 # Fields of events are a public format; the others are pending renames.
 VAGUE_FIELDS_ALLOWED = {
     "Compacted.kept",
@@ -116,11 +116,11 @@ def vague_values(tree: ast.Module) -> Iterator[ast.expr | ast.stmt | ast.arg]:
         if not isinstance(function, ast.Lambda) and function.name.strip("_") in VAGUE_NAMES:
             yield function
         for node in ast.walk(function):
-            if isinstance(node, ast.arg) and node.arg.strip("_") in VAGUE_NAMES:
+            if isinstance(node, ast.arg) and node.arg.strip("_") in VAGUE_VALUES:
                 yield node
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Store):
                 continue
-            if node.id.strip("_") in VAGUE_NAMES:
+            if node.id.strip("_") in VAGUE_VALUES:
                 yield node
 
 
@@ -206,6 +206,8 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert list(vague_values(ast.parse("def f(): found = 1")))
     assert list(vague_values(ast.parse("def _told(): ...")))
     assert list(vague_values(ast.parse("lambda wanted: 1")))
+    assert list(vague_values(ast.parse("def f(items): return [one for one in items]")))
+    assert not list(vague_values(ast.parse("class Rows:\n def one(self): ...")))
     assert list(vague_functions(ast.parse("async def told(): ...")))
     assert list(vague_fields(ast.parse("class Event:\n kept: int")))
     assert list(vague_fields(ast.parse("class A:\n def f(self): self._told = 1")))
