@@ -11,12 +11,12 @@ from pathlib import Path
 
 from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import MODES
+from gateway.control.declaration import SCOPES
 from gateway.core.channel_table import CHANNELS, DEFAULT_CHANNEL
 from gateway.core.messages import CONSOLE
 
-_SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
+SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-_TOKEN_SCOPES = ("read", "chat", "approve", "admin")
 STORE_KEY_SETTING = "store.encryption_key_env"
 
 _LAST_PORT = 65_535
@@ -172,7 +172,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
-    add("--sandbox", choices=_SANDBOXES, help="sandbox for commands (default: security.sandbox)")
+    add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
     add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
     add("--max-iter", type=positive_count, metavar="N", help="at most N model calls in a turn")
     add(
@@ -587,7 +587,7 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     add_parser.add_argument(
         "--scope",
         action="append",
-        choices=_TOKEN_SCOPES,
+        choices=SCOPES,
         help="what it may do; may be given several times (default: chat)",
     )
     add_parser.add_argument(

@@ -245,10 +245,10 @@ def is_for_programs(args: argparse.Namespace) -> bool:
 
 def _dispatch(words: Sequence[str]) -> int:
     top = _top_parser()
-    args, rest = top.parse_known_args(_before_verb(words))
-    after = list(words[len(_before_verb(words)) :])
-    talks = not after and sys.stdin.isatty() and sys.stdout.isatty()
-    if args.help or not (words or talks):
+    args, rest = top.parse_known_args(_options_before_verb(words))
+    after = list(words[len(_options_before_verb(words)) :])
+    is_conversation = not after and sys.stdin.isatty() and sys.stdout.isatty()
+    if args.help or not (words or is_conversation):
         top.print_help(sys.stdout if args.help else sys.stderr)
         return DONE if args.help else USAGE
     if args.version:
@@ -256,7 +256,7 @@ def _dispatch(words: Sequence[str]) -> int:
         return DONE
     if rest and not _is_option_of_agent(rest[0]):
         top.error(t("unknown option {name}", name=rest[0]))
-    if rest or talks or (after and _is_text(after[0])):
+    if rest or is_conversation or (after and _is_text(after[0])):
         return _run_verb(_AGENT, [*rest, *after], args)
     if not after:
         top.error(t("no command given"))
@@ -384,7 +384,7 @@ def _columns(stream: int = 1) -> int:
         return 80
 
 
-def _before_verb(words: Sequence[str]) -> Sequence[str]:
+def _options_before_verb(words: Sequence[str]) -> Sequence[str]:
     """Return the options before the verb."""
     n = 0
     while n < len(words) and words[n].startswith("-"):
@@ -401,8 +401,8 @@ def _unknown(words: Sequence[str]) -> str:
     if close:
         return t('Unknown command "{word}"; did you mean "{close}"?', word=word, close=close[0])
     text = " ".join(words)
-    how = f'kore "{text}", or kore -p "{text}"' if words[1:] else f'kore -p "{text}"'
-    return t('Unknown command "{word}"; put a message in quotes: {how}', word=word, how=how)
+    command = f'kore "{text}", or kore -p "{text}"' if words[1:] else f'kore -p "{text}"'
+    return t('Unknown command "{word}"; put a message in quotes: {how}', word=word, how=command)
 
 
 def _examples(lines: Sequence[str]) -> str:

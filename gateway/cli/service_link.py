@@ -31,13 +31,13 @@ async def open_service(
     settings: Settings,
     home: DataDir,
     *,
-    own: bool = True,
+    may_own: bool = True,
     attended: Sequence[str] = (),
     full_access: str | None = None,
 ) -> AsyncIterator[Service]:
     """Yield the service of the running Kore, else of this process, until the block ends.
 
-    With `own` false, `NotRunning` is raised instead of opening the data. `attended` are lanes of
+    Without `may_own`, `NotRunning` is raised instead of opening the data. `attended` are lanes of
     one-shot runs that this process waits for. `full_access` applies to this process only: if Kore
     is running, it raises `ConfigError`.
     """
@@ -50,7 +50,7 @@ async def open_service(
     if client is not None:
         yield client
         return
-    if not own:
+    if not may_own:
         raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))
     from gateway.app import open_app
 

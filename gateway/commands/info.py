@@ -171,12 +171,12 @@ async def answer_skills(call: CommandCall) -> str:
     )
 
 
-_NO_EXIT = mark_for_translation(
+_NO_EXIT_NEEDED = mark_for_translation(
     "There is nothing to exit in a chat. /new starts a new conversation."
 )
-_ELSEWHERE = {
-    "exit": _NO_EXIT,
-    "quit": _NO_EXIT,
+_TERMINAL_ONLY = {
+    "exit": _NO_EXIT_NEEDED,
+    "quit": _NO_EXIT_NEEDED,
     "doctor": mark_for_translation(
         "Run `kore doctor` on the machine where Kore runs. /status shows the status here."
     ),
@@ -187,7 +187,7 @@ _ELSEWHERE = {
 @chat_command("quit", "say where to find it", audience="nobody", at_once=True)
 @chat_command("doctor", "say where to find it", audience="nobody", at_once=True)
 def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
-    return t(_ELSEWHERE[call.name])
+    return t(_TERMINAL_ONLY[call.name])
 
 
 def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:

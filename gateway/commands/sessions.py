@@ -82,7 +82,7 @@ def session_lines(call: CommandCall, infos: Sequence[SessionInfo]) -> list[str]:
     return [
         f"{n}. `{info.id}` {escape_markdown(info.name) or t('(empty)')}"
         + f", {_date_text(info.last_active_at)}"
-        + _state_text(info, here=info.id == call.session)
+        + _state_text(info, is_current=info.id == call.session)
         for n, info in enumerate(infos, 1)
     ]
 
@@ -102,8 +102,8 @@ def _search(call: CommandCall, tx: Transaction) -> str:
     return "\n".join(lines) or t("Nothing found in your conversations here.")
 
 
-def _state_text(info: SessionInfo, *, here: bool) -> str:
-    states = [t("this one")] if here else []
+def _state_text(info: SessionInfo, *, is_current: bool) -> str:
+    states = [t("this one")] if is_current else []
     states += [t(_STATES[info.status])] if info.status != "idle" else []
     return f" ({', '.join(states)})" if states else ""
 
@@ -201,10 +201,10 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
     replaces_window=True,
 )
 def answer_resume(call: CommandCall, tx: Transaction) -> str:
-    argument, here = call.argument, call.session
-    if not argument and here and session_admin.status_of(tx, here) == "paused":
-        session_admin.set_status(tx, here, "open")
-        return t("Continuing conversation `{here}`.", here=here)
+    argument, session = call.argument, call.session
+    if not argument and session and session_admin.status_of(tx, session) == "paused":
+        session_admin.set_status(tx, session, "open")
+        return t("Continuing conversation `{here}`.", here=session)
     infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not argument:
         lines = session_lines(call, infos) or [t("There are none yet.")]

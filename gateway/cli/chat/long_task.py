@@ -86,8 +86,8 @@ def reject_offline_model(options: MessageOptions, status: Mapping[str, Any]) -> 
 
     `options` apply to every session, `status` is the status of the service.
     """
-    own = (options.agent or {}).get("model")
-    model = options.model or own or status.get("model")
+    agent_model = (options.agent or {}).get("model")
+    model = options.model or agent_model or status.get("model")
     if model == OFFLINE:
         raise ConfigError(
             t("a long task needs a real model; the offline stand-in cannot do it"),

@@ -43,11 +43,11 @@ class ProgressFile:
         """Return the stored progress, or new progress if none is usable."""
         try:
             progress = LongTaskProgress(**json.loads(self.path.read_bytes()))
-            usable = min(progress.done, progress.cuts, progress.idle, progress.worked_s) >= 0
-            ours = progress.lane is None or progress.lane.startswith(ONCE)
+            is_usable = min(progress.done, progress.cuts, progress.idle, progress.worked_s) >= 0
+            is_one_shot = progress.lane is None or progress.lane.startswith(ONCE)
         except (OSError, ValueError, TypeError, AttributeError):
             return LongTaskProgress()
-        return progress if usable and ours else LongTaskProgress()
+        return progress if is_usable and is_one_shot else LongTaskProgress()
 
     def write(self, progress: LongTaskProgress) -> None:
         """Write durably and atomically: a kill leaves either the old or the new version."""

@@ -229,14 +229,14 @@ class OneShotTurn:
             await self._choose_session(lane)
             self._has_session = True
         failure: KoreError | None = None
-        async with self._service.watch(lane, None, self._delivered) as watched:
+        async with self._service.watch(lane, None, self._delivered) as watch_events:
             await self._service.submit(self._message)
             try:
                 async with asyncio.TaskGroup() as group:
                     stopper = group.create_task(self._stop_when(interrupted))
                     pulse = group.create_task(self._progress.run())
-                    async for event in watched:
-                        if await self._take(event):
+                    async for event in watch_events:
+                        if await self._handle(event):
                             break
                     else:
                         raise ConnectionLost(t(_CONNECTION_LOST))
@@ -254,9 +254,9 @@ class OneShotTurn:
         if self._request.latest:
             session = await self._service.last_session(console_principal())
         if session is not None:
-            await self._refuse_open_question(await self._service.bind_session(lane, session))
+            await self._reject_open_question(await self._service.bind_session(lane, session))
 
-    async def _refuse_open_question(self, session: str) -> None:
+    async def _reject_open_question(self, session: str) -> None:
         # A message after the question would wait for an answer that cannot come from here.
         for prompt in await self._service.list_approvals():
             if prompt.session == session:
@@ -269,7 +269,7 @@ class OneShotTurn:
         await interrupted.wait()
         self._is_stopping = not await self._service.stop_turn(self._builder.lane)
 
-    async def _take(self, event: WatchEvent) -> bool:
+    async def _handle(self, event: WatchEvent) -> bool:
         """Handle an event; return whether the turn is over."""
         if self._is_stopping and isinstance(event, events.SessionStart | events.IterationStart):
             # Ctrl-C was pressed before the turn started.
@@ -338,8 +338,8 @@ class OneShotTurn:
         if delivered.is_repeat(self._delivered):
             return False
         self._delivered = max(delivered.seq, self._delivered)
-        ours = delivered.event_id == self._message.event_id
-        if not ours or (delivered.kind == "notice" and not delivered.last):
+        is_ours = delivered.event_id == self._message.event_id
+        if not is_ours or (delivered.kind == "notice" and not delivered.last):
             self._note(escape_invisible(delivered.text))
             return False
         self._answer.append(delivered.text)

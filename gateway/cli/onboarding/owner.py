@@ -20,7 +20,7 @@ from gateway.core.errors import ConnectionLost
 from gateway.runtime.paths import DataDir
 
 _POLL_INTERVAL_S = 0.5
-_ENDED = ("refused", "stopped")
+_FAILED_STATES = ("refused", "stopped")
 Say = Callable[[str], None]
 
 
@@ -91,11 +91,11 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
         async with asyncio.timeout(CODE_LIFE_S):
             while True:
                 await asyncio.sleep(_POLL_INTERVAL_S)
-                await _look_at_the_bot(service, candidate, reported, say)
+                await _report_bot_state(service, candidate, reported, say)
                 people = await service.list_people()
                 if people["owner"] is not None:
                     return _describe_owner(people)
-                _name_who_asks(people, reported, say)
+                _report_requests(people, reported, say)
     except TimeoutError:
         raise KoreError(
             t("the link expired: nobody opened it within one hour"),
@@ -103,7 +103,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
         ) from None
 
 
-async def _look_at_the_bot(
+async def _report_bot_state(
     service: Service, candidate: Candidate, reported: set[str], say: Say
 ) -> None:
     """Report each error of the bot once. Raises `KoreError` if it stopped receiving."""
@@ -111,14 +111,14 @@ async def _look_at_the_bot(
     error = state.get("last_error")
     if not error or state.get("state") == "polling":
         return
-    if state.get("state") in _ENDED:
+    if state.get("state") in _FAILED_STATES:
         raise KoreError(str(error))
     if error not in reported:
         reported.add(error)
         say(f"  {error}")
 
 
-def _name_who_asks(people: Any, reported: set[str], say: Say) -> None:
+def _report_requests(people: Any, reported: set[str], say: Say) -> None:
     for person in people["asking"]:
         if person["id"] not in reported:
             reported.add(person["id"])

@@ -22,7 +22,7 @@ _MAX_MODELS_SHOWN = 15
 _COMPATIBLE_VENDOR = "openai"
 _OLLAMA = "ollama"
 _LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
-Further = Literal["again", "key", "model", "address", "keep"]
+NextStep = Literal["again", "key", "model", "address", "keep"]
 
 
 @frozen
@@ -71,7 +71,7 @@ def list_choices(
             t(
                 "{name} on this machine ({models})",
                 name=server.vendor,
-                models=_name_some(server.models),
+                models=_summarize_models(server.models),
             ),
             VENDORS[server.vendor],
             server.models,
@@ -125,7 +125,7 @@ def _details(
         if failure is None:
             break
         _explain(dialogue, failure, environ)
-        match _ask_further(dialogue, failure, choice):
+        match _ask_next_step(dialogue, failure, choice):
             case "key":
                 variable, key = None, _ask_key(dialogue, vendor, optional=choice.asks_address)
             case "model":
@@ -139,9 +139,9 @@ def _details(
     return _make_choice(config, vendor, variable, key)
 
 
-def _ask_further(dialogue: Dialogue, failure: KoreError, choice: ProviderChoice) -> Further:
+def _ask_next_step(dialogue: Dialogue, failure: KoreError, choice: ProviderChoice) -> NextStep:
     """Ask for the next step after a failed check; the likely fix comes first."""
-    ways: dict[Further, str] = {"again": t("try again")}
+    ways: dict[NextStep, str] = {"again": t("try again")}
     if choice.vendor is not None and choice.vendor.key_variables:
         ways["key"] = t("another key")
     ways["model"] = t("another model")
@@ -174,14 +174,14 @@ def _make_choice(
         entry["api_base"] = config.api_base
     if not key:
         return ProviderSetup(entry, {})
-    name = variable or _free(vendor, key, own=bool(config.api_base))
+    name = variable or _free_variable(vendor, key, is_custom=bool(config.api_base))
     return ProviderSetup(entry | {"api_key": f"${{{name}}}"}, {} if variable else {name: key})
 
 
-def _free(vendor: Vendor, key: str, *, own: bool) -> str:
+def _free_variable(vendor: Vendor, key: str, *, is_custom: bool) -> str:
     """Return a name for secrets.json that no exported variable overrides."""
     name = "KORE_SECRET_MODEL_LIST_DEFAULT_API_KEY"
-    if own or not vendor.key_variables:
+    if is_custom or not vendor.key_variables:
         return name
     usual = vendor.key_variables[0]
     return name if os.environ.get(usual, key) != key else usual
@@ -266,6 +266,6 @@ def _exported_variable(vendor: Vendor, environ: Mapping[str, str]) -> str | None
     return next((name for name in vendor.key_variables if environ.get(name)), None)
 
 
-def _name_some(models: Sequence[str]) -> str:
+def _summarize_models(models: Sequence[str]) -> str:
     names = ", ".join(models[:3]) or t("no model yet")
     return f"{names}, …" if len(models) > 3 else names

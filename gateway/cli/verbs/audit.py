@@ -91,12 +91,12 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(dumps(dict(entry)), flush=True)
         return
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["ts"]))
+    time_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["ts"]))
     verdict = "allowed" if entry["allowed"] else "DENIED "
-    who = " ".join(filter(None, (entry["role"], entry["session_id"])))
+    actor = " ".join(filter(None, (entry["role"], entry["session_id"])))
     params = dumps(entry["params"]) if entry["params"] else ""
-    why = ": ".join(filter(None, (who, entry["reason"])))
-    line = f"{when}  {verdict}  {entry['tool']} {params}  ({why})"
+    details = ": ".join(filter(None, (actor, entry["reason"])))
+    line = f"{time_text}  {verdict}  {entry['tool']} {params}  ({details})"
     print(clean(line), flush=True)
 
 

@@ -91,7 +91,7 @@ async def _backup(
     copy.unlink(missing_ok=True) if is_zip else None
     try:
         try:
-            async with open_service(settings, data_dir_of(args), own=is_whole) as service:
+            async with open_service(settings, data_dir_of(args), may_own=is_whole) as service:
                 await service.backup(copy)
         except NotRunning:
             await asyncio.to_thread(copy_unowned, settings.store.url, copy)

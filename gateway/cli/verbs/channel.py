@@ -175,8 +175,10 @@ def _list(args: argparse.Namespace) -> int:
     rows = []
     for channel, account in _accounts(settings):
         state = states.get(f"{channel}:{account}") if states is not None else None
-        now, trouble = (state["state"], state["last_error"]) if state else ("not running", None)
-        rows.append({"channel": channel, "account": account, "state": now, "trouble": trouble})
+        state_name, error = (
+            (state["state"], state["last_error"]) if state else ("not running", None)
+        )
+        rows.append({"channel": channel, "account": account, "state": state_name, "trouble": error})
     if args.json:
         print_json(rows)
     elif rows:
@@ -285,5 +287,7 @@ def write_skeleton(name: str, folder: Path) -> list[Path]:
 
 def _example_folder() -> Path:
     """Return the example folder: inside the package in a wheel, next to it in a checkout."""
-    shipped = Path(__file__).parents[2] / "channel_skeleton"
-    return shipped if shipped.is_dir() else Path(__file__).parents[3] / "examples" / "echo_channel"
+    packaged = Path(__file__).parents[2] / "channel_skeleton"
+    return (
+        packaged if packaged.is_dir() else Path(__file__).parents[3] / "examples" / "echo_channel"
+    )

@@ -69,9 +69,9 @@ def _summary(verdicts: list[Verdict]) -> str:
         runs[verdict.case].append(verdict)
         kinds[verdict.kind or "other"].append(verdict)
     table = [
-        f"{padded(kind, 10)}{sum(verdict.passed for verdict in some):>4} of {len(some):<4}"
-        f"{' ' * 14}{_usage_text(some)}"
-        for kind, some in sorted(kinds.items())
+        f"{padded(kind, 10)}{sum(verdict.passed for verdict in group):>4} of {len(group):<4}"
+        f"{' ' * 14}{_usage_text(group)}"
+        for kind, group in sorted(kinds.items())
         if len(kinds) > 1
     ]
     stable = sum(all(verdict.passed for verdict in results) for results in runs.values())

@@ -55,7 +55,7 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
     """Ask, write the answers, and offer to connect a channel."""
     args.live = False
     # A named file that does not exist is about to be created.
-    settings = settings_of(args) if path.exists() else _without_a_file(args)
+    settings = settings_of(args) if path.exists() else _settings_without_file(args)
     dialogue = Dialogue()
     dialogue.say(
         t("Kore {version}: a few questions; press Enter for the defaults.", version=VERSION)
@@ -122,7 +122,7 @@ def _print_next_steps(dialogue: Dialogue, args: argparse.Namespace) -> None:
     dialogue.say("  " + line)
 
 
-def _without_a_file(args: argparse.Namespace) -> Settings:
+def _settings_without_file(args: argparse.Namespace) -> Settings:
     config, args.config = args.config, None
     try:
         return settings_of(args)

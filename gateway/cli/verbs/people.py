@@ -105,7 +105,7 @@ def _counts_text(data: Mapping[str, Any]) -> str:
     return t(", ").join(counts)
 
 
-def _remaining_lines(who: str, data: Mapping[str, Any]) -> list[str]:
+def _remaining_lines(person: str, data: Mapping[str, Any]) -> list[str]:
     """Return notes about data that a deletion does not reach."""
     lines = [
         t(
@@ -124,7 +124,7 @@ def _remaining_lines(who: str, data: Mapping[str, Any]) -> list[str]:
         )
     if data["allowed"]:
         lines.append(
-            t("{who} is listed in the configuration (allow_from) and can still write.", who=who)
+            t("{who} is listed in the configuration (allow_from) and can still write.", who=person)
         )
     return lines
 

@@ -179,8 +179,8 @@ def _restore_database(copy: Path, settings: Settings, previous: list[str]) -> Ba
     The path of the previous database is added to `previous`. Raises `StoreError`.
     """
     if settings.store.path is not None:
-        if aside := put_in_place(copy, settings.store.path):
-            previous.append(str(aside))
+        if previous_path := put_in_place(copy, settings.store.path):
+            previous.append(str(previous_path))
         return read_back(settings.store.path)
 
     mark_restored(copy)
@@ -193,17 +193,17 @@ def _restore_database(copy: Path, settings: Settings, previous: list[str]) -> Ba
 def _restore_files(parts: Path, places: Mapping[str, Path], home: DataDir) -> list[str]:
     previous = []
     for name, path in places.items():
-        text, old = read_text(parts / name), read_text(path)
-        if text is None or text == old:
+        text, previous_text = read_text(parts / name), read_text(path)
+        if text is None or text == previous_text:
             continue
-        if old is not None:
+        if previous_text is not None:
             home.backups.mkdir(mode=0o700, exist_ok=True)
-            aside = home.backups / f"before-restore-{_timestamp()}-{name}"
-            write_atomic(aside, old)
-            previous.append(str(aside))
+            previous_path = home.backups / f"before-restore-{_timestamp()}-{name}"
+            write_atomic(previous_path, previous_text)
+            previous.append(str(previous_path))
             # Print it immediately, because a later step may fail.
             print(
-                t("the previous {path} is saved as {aside}", path=path, aside=aside),
+                t("the previous {path} is saved as {aside}", path=path, aside=previous_path),
                 file=sys.stderr,
             )
         write_atomic(path, text)
@@ -224,9 +224,9 @@ def _restore_workspace(
         if folder.exists() and not any(folder.iterdir()):
             folder.rmdir()
         elif folder.exists():
-            aside = folder.with_name(f"{folder.name}.before-restore-{_timestamp()}")
-            folder.rename(aside)
-            previous.append(str(aside))
+            previous_path = folder.with_name(f"{folder.name}.before-restore-{_timestamp()}")
+            folder.rename(previous_path)
+            previous.append(str(previous_path))
         new_folder.rename(folder)
         if marks is None:
             print(_unknown_marks(folder), file=sys.stderr)
@@ -262,8 +262,8 @@ def _unpack(file: Path, folder: Path) -> Mapping[str, MarkLevel] | None:
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             names = [info.filename for info in archive.infolist() if not info.is_dir()]
-            strange = [name for name in names if not _is_backup_entry(name)]
-            if strange or DATABASE not in names:
+            unknown_names = [name for name in names if not _is_backup_entry(name)]
+            if unknown_names or DATABASE not in names:
                 raise KoreError(t("{path} is not a Kore backup", path=file))
             _check_room(file, archive.infolist(), folder)
             with open_folder_beneath(folder.resolve()) as root, FolderCursor(root) as place:

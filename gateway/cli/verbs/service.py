@@ -70,8 +70,11 @@ def _exported_variables() -> list[str]:
     keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
     keys |= {vendor.address_variable for vendor in VENDORS.values() if vendor.address_variable}
     keys |= {name for key in all_keys() if (name := setting_at(key).stored_as)}
-    ours = {name for name in os.environ if name.startswith("KORE_")} - {"KORE_HOME", "KORE_CONFIG"}
-    return sorted(name for name in keys | ours if os.environ.get(name))
+    kore_variables = {name for name in os.environ if name.startswith("KORE_")} - {
+        "KORE_HOME",
+        "KORE_CONFIG",
+    }
+    return sorted(name for name in keys | kore_variables if os.environ.get(name))
 
 
 def _status(args: argparse.Namespace) -> int:

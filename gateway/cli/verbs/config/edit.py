@@ -90,23 +90,23 @@ def _edit(args: argparse.Namespace, sources: Sources) -> int:
     An invalid version is saved as a draft, and the file stays unchanged.
     """
     file = _file(args, sources)
-    aside = editing.draft_path(file)
+    draft = editing.draft_path(file)
     before = editing.text_of(file)
-    if aside.exists():
-        notice = t("{path}: continuing from this draft; delete it to start over", path=aside)
+    if draft.exists():
+        notice = t("{path}: continuing from this draft; delete it to start over", path=draft)
         print(notice, file=sys.stderr)
     else:
         with file_lock(file):  # also creates the folder
-            write_atomic(aside, before)
+            write_atomic(draft, before)
     try:
-        _run_editor(aside, before)
+        _run_editor(draft, before)
     except KoreError:
-        if read_text(aside) == before:  # no changes to continue with
-            aside.unlink()
+        if read_text(draft) == before:  # no changes to continue with
+            draft.unlink()
         raise
-    text = _read(aside)
+    text = _read(draft)
     if text == before:
-        aside.unlink()
+        draft.unlink()
         print(t("{path}: nothing was changed", path=file))
         return 0
     with file_lock(file):
@@ -115,44 +115,48 @@ def _edit(args: argparse.Namespace, sources: Sources) -> int:
                 t(
                     "{file} was changed in the meantime; your version is in {aside}",
                     file=file,
-                    aside=aside,
+                    aside=draft,
                 )
             )
         try:
             change = editing.rewriting(sources, file, text)
         except ConfigError as exc:
-            lines = str(exc).replace(str(aside), str(file))
+            lines = str(exc).replace(str(draft), str(file))
             hint = t(
                 "{file} is unchanged; your version is in {aside}, and the next edit "
                 "continues there",
                 file=file,
-                aside=aside,
+                aside=draft,
             )
             raise ConfigError(lines, hint=hint) from None
         change.write(sources)
-    aside.unlink()
+    draft.unlink()
     return _report(args, sources, change, t("changed"))
 
 
 def _revert(args: argparse.Namespace, sources: Sources) -> int:
     """Restore the last file that a gateway used; the current one becomes the draft for `edit`."""
-    file, good = sources.own_file, DataDir(sources.home).last_good_config
-    text = read_text(good)
+    file, last_valid_file = sources.own_file, DataDir(sources.home).last_good_config
+    text = read_text(last_valid_file)
     if text is None:
         raise KoreError(
-            t("{path} does not exist yet", path=good), hint=t("a running gateway saves it")
+            t("{path} does not exist yet", path=last_valid_file),
+            hint=t("a running gateway saves it"),
         )
     with file_lock(file):
-        now = read_text(file)
-        if now == text:
+        current_text = read_text(file)
+        if current_text == text:
             print(t("{file}: nothing to restore, the last gateway used this version", file=file))
             return 0
         change = editing.rewriting(sources, file, text)
-        if now is not None:
-            write_atomic(editing.draft_path(file), now)
+        if current_text is not None:
+            write_atomic(editing.draft_path(file), current_text)
         change.write(sources)
     return _report(
-        args, sources, change, t("now matches {good}; `edit` opens your other version", good=good)
+        args,
+        sources,
+        change,
+        t("now matches {good}; `edit` opens your other version", good=last_valid_file),
     )
 
 

@@ -52,8 +52,8 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
                 if addition is None:
                     notes.append(t("{where}: already set", where=f"{path}: {'.'.join(key)}"))
                     continue
-                stored, apart = extract_secret(key, addition)
-                text, secrets = set_value(text, key, stored), {**secrets, **apart}
+                stored, new_secrets = extract_secret(key, addition)
+                text, secrets = set_value(text, key, stored), {**secrets, **new_secrets}
                 imported.append(t("{key} from {path}", key=".".join(key), path=path))
         change = editing.validate(sources, ConfigEdit(file, text, secrets))
         change.write(sources)

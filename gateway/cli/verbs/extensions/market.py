@@ -34,11 +34,11 @@ def _add(args: argparse.Namespace, markets: Markets) -> int:
     if args.json:
         print_json(market_facts(market))
     else:
-        _say_added(market)
+        _print_added(market)
     return 0
 
 
-def _say_added(market: Market) -> None:
+def _print_added(market: Market) -> None:
     print(
         plural(
             len(market.entries),
@@ -98,7 +98,7 @@ def _pinned(entry: MarketEntry) -> str:
 def _update(args: argparse.Namespace, markets: Markets) -> int:
     names = [args.name] if args.name else [item.name for item in markets.load()]
     for name in names:
-        _say_added(markets.update(name))
+        _print_added(markets.update(name))
         record_change(args, "market", name)
     return 0
 

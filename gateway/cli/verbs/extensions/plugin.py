@@ -50,28 +50,28 @@ def _install_from(
     installer: PluginInstaller,
     source: Mapping[str, Any],
     more: Mapping[str, Any],
-    around: tuple[str, ...],
+    dependents: tuple[str, ...],
 ) -> None:
     """Install a plugin after its dependencies, with a separate confirmation for each.
 
-    `around` are the plugins that need it.
+    `dependents` are the plugins that need it.
     """
     with installer.fetched(source, **more) as review:
         name = review.manifest.name
-        for need in review.manifest.dependencies:
+        for dependency in review.manifest.dependencies:
             # An earlier dependency may have installed it.
-            is_missing = need in installer.missing(review.manifest)
-            if not is_missing or need.partition("@")[0] in (*around, name):
+            is_missing = dependency in installer.missing(review.manifest)
+            if not is_missing or dependency.partition("@")[0] in (*dependents, name):
                 continue
-            market = f"@{review.market}" if review.market and "@" not in need else ""
+            market = f"@{review.market}" if review.market and "@" not in dependency else ""
             try:
-                place = Markets(data_dir_of(args).plugins).locate(f"{need}{market}")
+                place = Markets(data_dir_of(args).plugins).locate(f"{dependency}{market}")
             except PluginError as exc:
-                reason = t("{name} needs {need}: {reason}", name=name, need=need, reason=exc)
+                reason = t("{name} needs {need}: {reason}", name=name, need=dependency, reason=exc)
                 raise PluginError(reason, hint=exc.hint) from None
-            tell(t("{name} needs {need}:", name=clean(name), need=clean(need)))
-            _install_from(args, installer, *place, (*around, name))
-        _decide(args, installer, review, is_need=bool(around))
+            tell(t("{name} needs {need}:", name=clean(name), need=clean(dependency)))
+            _install_from(args, installer, *place, (*dependents, name))
+        _decide(args, installer, review, is_dependency=bool(dependents))
 
 
 def _decide(
@@ -79,7 +79,7 @@ def _decide(
     installer: PluginInstaller,
     review: PluginReview,
     *,
-    is_need: bool = False,
+    is_dependency: bool = False,
 ) -> None:
     """Show a plugin, ask, and install it; JSON output covers only the requested plugin."""
     if not args.json:
@@ -95,7 +95,7 @@ def _decide(
     answers = ask_options(review.manifest.options, answers_before, only_required=args.yes)
     plugin = installer.install(review, answers)
     record_change(args, "plugin", plugin.name)
-    if args.json and is_need:
+    if args.json and is_dependency:
         return
     if args.json:
         print_json({"name": plugin.name, "version": plugin.version, "digest": plugin.digest})

@@ -82,7 +82,7 @@ def _list(args: argparse.Namespace) -> int:
                 "server": server.url or " ".join([server.command or "", *server.args]),
                 "enabled": server.enabled,
                 "tools": None if listing is None else len(listing.tools),
-                "from": _place_of(settings, name) if name in settings.mcp_servers else "plugin",
+                "from": _source_of(settings, name) if name in settings.mcp_servers else "plugin",
             }
         )
     if args.json:
@@ -336,7 +336,7 @@ def _print_part(name: str, description: str) -> None:
     print(shortened(text, max(columns or len(name) + _SHOWN_CHARS, len(name) + 5)))
 
 
-def _place_of(settings: Settings, name: str) -> str:
+def _source_of(settings: Settings, name: str) -> str:
     """Return the place where a server is configured."""
     place = settings.places.get(("mcp_servers",), "default")
     return settings.places.get(("mcp_servers", name), place)
@@ -346,7 +346,7 @@ def _find_own_server(args: argparse.Namespace, settings: Settings) -> McpServer:
     """Return a server of the owner's own configuration. Raises `ConfigError`."""
     server = settings.mcp_servers.get(args.name)
     if ("mcp_servers", args.name) in settings.places:
-        place = _place_of(settings, args.name)
+        place = _source_of(settings, args.name)
         raise ConfigError(
             t("the MCP server {name} comes from {file}", name=args.name, file=place),
             hint=t("change it there, or copy it into your own file with `kore config import`"),
