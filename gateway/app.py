@@ -261,7 +261,7 @@ async def _open_store(
 
         watch = ServerWatch(lease_s)
     async with AsyncExitStack() as stack:
-        is_told = False
+        is_announced = False
         while True:
             try:
                 return open_store(
@@ -276,9 +276,9 @@ async def _open_store(
             except StoreInUse as exc:
                 if not standby:
                     raise
-                if not is_told:
+                if not is_announced:
                     log.info("standing by: Kore on %s owns the database", exc.owner)
-                    is_told = True
+                    is_announced = True
                     await _serve_standby(settings, stack)
                 await asyncio.sleep(min(_STANDBY_S, lease_s / 5))
 

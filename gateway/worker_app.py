@@ -128,7 +128,7 @@ async def open_worker(
             turn_log=app.turn_log,
             say=database.say,
             refresh=app.people.refresh,
-            most_turns=CONCURRENT_TURNS,
+            max_turns=CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)
         if http_port is not None:

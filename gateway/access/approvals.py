@@ -43,7 +43,7 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply
 # Names in place of a person who decided.
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
-_MOST_WORDS_CHARS = 4_000
+_MAX_WORDS_CHARS = 4_000
 # Time that a server waits for an answer; meanwhile, its turn waits for the call.
 _SERVER_WAITS_S = 900.0
 
@@ -475,8 +475,8 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     if approval.request.server_question is not None:
         return replace(approval, value=reply.words if reply.answer == "once" else "")
     words = reply.words.strip() if reply.answer == "deny" else ""
-    if len(words) > _MOST_WORDS_CHARS:
-        words = f"{words[:_MOST_WORDS_CHARS]}…"
+    if len(words) > _MAX_WORDS_CHARS:
+        words = f"{words[:_MAX_WORDS_CHARS]}…"
     lasts = reply.answer in ("session", "always")
     scope: Scope = "call"
     if lasts and approval.request.network:

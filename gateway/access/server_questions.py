@@ -7,11 +7,11 @@ from agent.approvals import ServerQuestion
 from agent.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
 from agent.i18n import t
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.server_question import MOST_BUTTONS
+from gateway.core.server_question import MAX_BUTTONS
 
 # Longer forms are declined, because they are impractical in a chat.
-MOST_FIELDS = 15
-_MOST_TRIES = 3
+MAX_FIELDS = 15
+_MAX_TRIES = 3
 _MESSAGE_CHARS = 2_000
 _URL_CHARS = 1_500
 
@@ -27,7 +27,7 @@ async def ask_person(
     Only a person's own press, key or words accept anything. `learn` receives secret-looking values
     before the server does, because its result may repeat them.
     """
-    if len(elicitation.fields) > MOST_FIELDS:
+    if len(elicitation.fields) > MAX_FIELDS:
         return ElicitationAnswer("decline")
     if elicitation.url is not None:
         return await _ask_to_open(put, elicitation)
@@ -76,7 +76,7 @@ async def _ask_field(
     The value is absent when the person leaves an optional field out.
     """
     remark = ""
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         query = _field_question(elicitation, field, number, remark)
         ending = await put(query)
         if (refusal := _refusal(ending)) is not None:
@@ -95,7 +95,7 @@ def _field_question(
     elicitation: Elicitation, field: FormField, number: int, remark: str
 ) -> ServerQuestion:
     choices = tuple(label for label, _ in field.choices)
-    is_listed = field.takes_several or len(choices) > MOST_BUTTONS
+    is_listed = field.takes_several or len(choices) > MAX_BUTTONS
     is_secret = field.is_secret or (not choices and looks_secret(elicitation.message))
     lines = [*([f"⚠ {remark}"] if remark else []), _message(elicitation), ""]
     head = field.title

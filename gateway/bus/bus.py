@@ -102,7 +102,7 @@ class MessageBus:
         self._link = link or SoleProcess()
         self._scope = self._link.scope
         if self._link.is_shared:
-            self._scope = replace(self._scope, most_subagents=subagents.most_parallel)
+            self._scope = replace(self._scope, max_subagents=subagents.max_parallel)
         self._database = database
         self._ingestor = ingestor
         self._commands = commands

@@ -82,23 +82,23 @@ class BackpressureLimits:
 
 
 class InboxRoom:
-    """Check that fewer than `most` messages wait.
+    """Check that fewer than `limit` messages wait.
 
     Messages are counted only after enough new ones were accepted since the last count: counting
     reads all waiting messages, and so conflicts with every transaction that takes some of them.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._waiting_count = most  # at the last count
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting_count = limit  # at the last count
         self._accepted_count = 0  # since the last count
 
     def is_left(self, tx: Transaction) -> bool:
         accepted = self._accepted_count
-        if self._waiting_count + accepted < self._most:
+        if self._waiting_count + accepted < self._limit:
             return True
         waiting = inbox.waiting_count(tx)
-        if waiting >= self._most:
+        if waiting >= self._limit:
             return False
         tx.after_commit(lambda: self._note_count(waiting, accepted))
         return True

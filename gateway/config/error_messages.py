@@ -61,9 +61,9 @@ def _sentence(
     loc = details["loc"]
     if loc[-1] == "[key]":
         loc = loc[:-1]
-    for lack in missing:
-        if lack.loc == loc[: len(lack.loc)]:
-            return str(lack)
+    for variable in missing:
+        if variable.loc == loc[: len(variable.loc)]:
+            return str(variable)
     source = values.get(tuple(map(str, loc[:2]))) or values.get((str(loc[0]),))
     place = source.place if source else "default"
     if details["type"] == "missing":

@@ -69,7 +69,7 @@ class Layer(PydanticBaseSettingsSource):
     def _ready(self, key: Key, entry: Value) -> Value:
         if entry.place.kind != "project" and has_reference(entry.value):
             value = self.references.expand(entry.value, key, entry.place)
-            lacking = any(lack.loc[:2] == key for lack in self.references.missing)
+            lacking = any(variable.loc[:2] == key for variable in self.references.missing)
             if lacking and len(key) > 1 and (self.references.is_partial or is_deferred(key[0])):
                 value = default_of(key)
             elif isinstance(value, str) and not has_reference(value) and len(key) > 1:

@@ -59,9 +59,9 @@ def check_models(settings: Settings, environ: Mapping[str, str]) -> None:
 
 def _config(settings: Settings, n: int, entry: ModelEntry) -> ModelConfig:
     unset = {
-        lack.loc[2]: f"${{{lack.name}}}"
-        for lack in settings.missing
-        if lack.loc[:2] == ("model_list", n)
+        variable.loc[2]: f"${{{variable.name}}}"
+        for variable in settings.missing
+        if variable.loc[:2] == ("model_list", n)
     }
     key = entry.api_key.get_secret_value() if entry.api_key else None
     keys = tuple(api_key.get_secret_value() for api_key in entry.api_keys)

@@ -7,7 +7,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 
 # The kernel's limit.
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 def real_folder(where: str, name: str) -> Path:
@@ -39,7 +39,7 @@ def _has_changeable_link(path: Path, links: int = 0) -> bool:
             place = link
             continue
         target = Path(os.path.normpath(place / os.readlink(link)))
-        if links >= _MOST_LINKS or _is_changeable(place):
+        if links >= _MAX_LINKS or _is_changeable(place):
             return True
         if _has_changeable_link(target, links + 1):
             return True

@@ -58,7 +58,9 @@ class References:
                 return [self.expand(item, (*loc, n), place) for n, item in enumerate(value)]
             case dict():
                 filled = {key: self.expand(v, (*loc, key), place) for key, v in value.items()}
-                missing_keys = {lack.loc[-1] for lack in self.missing if lack.loc[:-1] == loc}
+                missing_keys = {
+                    variable.loc[-1] for variable in self.missing if variable.loc[:-1] == loc
+                }
                 return {
                     k: v for k, v in filled.items() if k not in missing_keys or k not in _DROPPED
                 }
@@ -99,9 +101,9 @@ class References:
             if not value and default_mark:
                 return default
             if not value:
-                self.missing.append(lack := MissingVariable(loc, name, place))
+                self.missing.append(variable := MissingVariable(loc, name, place))
                 if not is_deferred(loc[0]) and not self.is_partial:
-                    self.complaints.append(str(lack))
+                    self.complaints.append(str(variable))
             elif holds_secret(name, value):
                 self.hidden.append(value)
             return value or match[0]

@@ -71,11 +71,11 @@ def require_model(settings: Settings) -> None:
     """Raise `ConfigError` if the model or its fallback refers to a variable that is not set."""
     used = {settings.agent.model, *fallbacks(settings)}
     used |= {model for name, model in settings.profiles if name in used}
-    for lack in settings.missing:
-        if lack.loc[0] != "model_list" or not isinstance(lack.loc[1], int):
+    for variable in settings.missing:
+        if variable.loc[0] != "model_list" or not isinstance(variable.loc[1], int):
             continue
-        if settings.model_list[lack.loc[1]].model_name in used:
-            raise ConfigError(str(lack))
+        if settings.model_list[variable.loc[1]].model_name in used:
+            raise ConfigError(str(variable))
 
 
 def _unknown_channels(settings: Settings, values: Mapping[Key, Value]) -> Iterator[str]:

@@ -109,7 +109,7 @@ def _listen(text: str) -> str:
 
 
 _PATTERN_CHARS = 1_000
-_MOST_REPEATS = 3
+_MAX_REPEATS = 3
 # A group that is repeated, or a reference to one.
 _GROUP_REPEATS = re.compile(r"\)[*+{]|\\[0-9]")
 
@@ -141,8 +141,8 @@ def _is_quick(text: str) -> bool:
         plain = plain[1:-1]
     has_groups = "(" in plain
     parts = [plain] if has_groups else plain.split("|")
-    is_narrow = not has_groups or plain.count("|") <= _MOST_REPEATS
-    return is_narrow and all(sum(map(part.count, "*+?{")) <= _MOST_REPEATS for part in parts)
+    is_narrow = not has_groups or plain.count("|") <= _MAX_REPEATS
+    return is_narrow and all(sum(map(part.count, "*+?{")) <= _MAX_REPEATS for part in parts)
 
 
 Flag = Annotated[bool, Strict()]

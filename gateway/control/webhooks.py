@@ -72,9 +72,9 @@ async def serve_webhooks(
                     "Choose another port (KORE_HTTP_PORT), and update the proxy in front of Kore."
                 ),
             ) from None
-        taken: int = runner.addresses[0][1]
+        bound_port: int = runner.addresses[0][1]
         for path in channels:
-            _log.info("listening for webhooks at http://%s:%d%s", host, taken, path)
-        yield taken
+            _log.info("listening for webhooks at http://%s:%d%s", host, bound_port, path)
+        yield bound_port
     finally:
         await runner.cleanup()

@@ -5,7 +5,7 @@ from agent.i18n import t
 from gateway.core.messages import Button
 
 # More choices are numbered in the text, and a reply names a number.
-MOST_BUTTONS = 10
+MAX_BUTTONS = 10
 _KIND = "e"
 _OTHERWISE = "-"
 

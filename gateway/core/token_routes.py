@@ -10,7 +10,7 @@ API = "api"
 ACCOUNT = "local"
 
 # Limit of waiting and running messages per token, to leave room for all others.
-MOST_UNFINISHED = 16
+MAX_UNFINISHED = 16
 
 
 def token_route(token: str, conversation: str) -> Route:

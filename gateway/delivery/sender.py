@@ -196,10 +196,10 @@ class OutboxSender:
             self._begin_route(lane, wake, direct.part)
 
     def _begin_route(
-        self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
+        self, lane: str, wake: asyncio.Event, admitted_part: PendingPart | None = None
     ) -> None:
         if self._group is not None:
-            self._group.create_task(self._drain(lane, wake, taken), name=f"route {lane}")
+            self._group.create_task(self._drain(lane, wake, admitted_part), name=f"route {lane}")
         else:
             del self._routes[lane]
             self._mark_idle(lane)
@@ -209,7 +209,7 @@ class OutboxSender:
         channel, lane = self._renderer.channel(reply.route), reply.route.lane
         if channel is None or lane in self._routes or lane in self._broken_lanes:
             return False
-        if not reply.parts or reply.shown.get(0) == reply.parts[0]:
+        if not reply.parts or reply.preview_parts.get(0) == reply.parts[0]:
             return False
         admission = ability(channel, SupportsAdmission)
         return admission is None or admission.try_admit(reply.route)
@@ -241,16 +241,16 @@ class OutboxSender:
         return len(self._routes) + len(self._broken_lanes) + self._is_resuming
 
     async def _drain(
-        self, lane: str, wake: asyncio.Event, taken: PendingPart | None = None
+        self, lane: str, wake: asyncio.Event, admitted_part: PendingPart | None = None
     ) -> None:
-        """Send the route's messages, first `taken`, which is admitted and marked as in flight."""
+        """Send the route's messages, first `admitted_part`, which is marked as in flight."""
         try:
             while True:
                 wake.clear()
                 self._mark_busy(lane)
-                if taken is not None:
-                    due = await self._send(lane, taken, is_taken=True)
-                    taken = None
+                if admitted_part is not None:
+                    due = await self._send(lane, admitted_part, is_admitted=True)
+                    admitted_part = None
                 else:
                     due = await self._reader.next_part(lane)
                 while isinstance(due, PendingPart):
@@ -278,7 +278,7 @@ class OutboxSender:
             self._idle.set()
 
     async def _send(
-        self, lane: str, due: PendingPart, *, is_taken: bool = False
+        self, lane: str, due: PendingPart, *, is_admitted: bool = False
     ) -> PendingPart | float | None:
         """Send one part; return the next part or its due time."""
         route = due.message.route
@@ -288,8 +288,8 @@ class OutboxSender:
             return None
         try:
             provider_message_id = due.message.provider_message_id
-            if not due.shown or provider_message_id is None:
-                provider_message_id = await self._record_sent(channel, due, is_taken)
+            if not due.is_previewed or provider_message_id is None:
+                provider_message_id = await self._record_sent(channel, due, is_admitted)
         except SendError as exc:
             await self._settle(channel, due, exc)
         except Exception as exc:
@@ -313,12 +313,12 @@ class OutboxSender:
             return following
         return await self._reader.next_part(lane)
 
-    async def _record_sent(self, channel: Channel, due: PendingPart, is_taken: bool) -> str:
+    async def _record_sent(self, channel: Channel, due: PendingPart, is_admitted: bool) -> str:
         """Send the part when the platform has capacity; return the platform's id."""
         route = due.message.route
         # Copy files before the part counts as in flight: until then, nothing can have arrived.
         message = await self.outgoing.bring_here(due.message)
-        if not is_taken:
+        if not is_admitted:
             await self._take(channel, due)
         await self._database.until_held()
         with use_locale(self._languages.of_route(route)):

@@ -31,9 +31,9 @@ _FIRST, _LAST = 1, 2
 _TAG_BYTES = 16
 _NONCE_BYTES = 12
 # Longest message; a longer announced length would be an attempt to fill the memory.
-_MOST_BYTES = 64_000_000
+_MAX_BYTES = 64_000_000
 # Senders remembered; processes come and go, and the least recent is forgotten.
-_MOST_SENDERS = 1_000
+_MAX_SENDERS = 1_000
 
 
 class KeySource(Protocol):
@@ -160,7 +160,7 @@ class FrameReader:
         if state.partial is None:
             # The beginning of this message was lost.
             return
-        if len(state.partial) + len(piece) > _MOST_BYTES:
+        if len(state.partial) + len(piece) > _MAX_BYTES:
             state.partial = None
             raise FrameError("a message is too long")
         state.partial += piece
@@ -173,7 +173,7 @@ class FrameReader:
 
     def _remember(self, sender: bytes, state: _SenderState) -> _SenderState:
         self._senders[sender] = state
-        if len(self._senders) > _MOST_SENDERS:
+        if len(self._senders) > _MAX_SENDERS:
             self._senders.popitem(last=False)
         return state
 

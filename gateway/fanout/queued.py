@@ -25,7 +25,7 @@ _MESSAGE_BYTES = 100
 # Limit on messages framed together and on frames that the server confirms together; the event loop
 # is busy for that long.
 _BATCH_BYTES = 256_000
-_FIRST_PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 5.0
 # A connection that lasted this long counts as good.
 _STEADY_S = 5.0
 
@@ -135,7 +135,7 @@ class QueuedFanout(ABC):
             if loop.time() - opened_at > _STEADY_S:
                 pause_s = _FIRST_PAUSE_S
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
     def _connected(self) -> None:
         if self._is_warned:
@@ -182,12 +182,12 @@ class QueuedFanout(ABC):
 
     def _take_batch(self) -> dict[Topic, list[bytes]]:
         batch: dict[Topic, list[bytes]] = {}
-        taken = 0
-        while self._queue and taken < _BATCH_BYTES:
+        batch_bytes = 0
+        while self._queue and batch_bytes < _BATCH_BYTES:
             topic, message = self._queue.popleft()
             batch.setdefault(topic, []).append(message)
-            taken += _cost(message)
-        self._queue_bytes -= taken
+            batch_bytes += _cost(message)
+        self._queue_bytes -= batch_bytes
         if not self._queue:
             self._filled.clear()
         return batch

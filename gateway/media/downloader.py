@@ -202,7 +202,7 @@ class MediaDownloader:
             if not media.quoted:
                 with use_locale(self._languages.of(row.message)):
                     text = _failure_notice(media, exc)
-                replies.append(self._letter(row.message, media, text))
+                replies.append(self._failure_reply(row.message, media, text))
         await self._transact(pending_media.settle, row.seq, outcome, replies, time.time())
         if replies:
             self._sender.wake(replies[0].route.lane)
@@ -310,7 +310,7 @@ class MediaDownloader:
                 log.error("downloads are delayed: %s", exc)
                 await asyncio.sleep(_STORE_PAUSE_S)
 
-    def _letter(self, message: InboundMessage, media: Media, text: str) -> OutgoingReply:
+    def _failure_reply(self, message: InboundMessage, media: Media, text: str) -> OutgoingReply:
         return OutgoingReply(
             delivery_id=f"media:{message.route.lane}:{message.event_id}:{media.unique}",
             route=message.route,

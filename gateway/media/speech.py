@@ -30,9 +30,9 @@ from gateway.store.repositories.execution.claims import TurnClaim
 log = logging.getLogger(__name__)
 
 # Limit of the service.
-MOST_CHARS = 4_096
+MAX_CHARS = 4_096
 ANSWER_S = 60.0
-_MOST_BYTES = 20_000_000
+_MAX_BYTES = 20_000_000
 _WAITING = 32
 _SPOKEN = frozenset({"voice", "video_note"})
 _ENDS = (". ", "! ", "? ", "。", "！", "？", "\n")
@@ -96,7 +96,7 @@ class SpeechService:
         data = await self._speak(reply.text)
         file = await self.sender.outgoing.write(t("Answer.ogg"), data, "voice")
         part = OutboundPart("", files=(file,))
-        letter = OutgoingReply(
+        outgoing = OutgoingReply(
             delivery_id=reply.delivery_id,
             route=reply.route,
             parts=(part,),
@@ -104,7 +104,7 @@ class SpeechService:
             is_read=True,
         )
         try:
-            await self.database.transact(outbox.put, None, [letter], time.time())
+            await self.database.transact(outbox.put, None, [outgoing], time.time())
         except BaseException:
             await self.sender.outgoing.delete([file])
             raise
@@ -134,7 +134,7 @@ class SpeechService:
                 data = bytearray()
                 async for piece in answer.content.iter_any():
                     data += piece
-                    if len(data) > _MOST_BYTES:
+                    if len(data) > _MAX_BYTES:
                         raise SpeechFailed("the speech service returned too much")
         except TimeoutError as exc:
             raise SpeechFailed(f"the speech service timed out after {self.answer_s:g} s") from exc
@@ -153,8 +153,8 @@ class SpeechService:
 
 def shortened(text: str) -> str:
     """Return the part of a text to read aloud, ending with a sentence where possible."""
-    if len(text) <= MOST_CHARS:
+    if len(text) <= MAX_CHARS:
         return text
-    head = text[:MOST_CHARS]
+    head = text[:MAX_CHARS]
     end = max(head.rfind(mark) + len(mark) for mark in _ENDS)
-    return head[:end].rstrip() if end > MOST_CHARS // 2 else head
+    return head[:end].rstrip() if end > MAX_CHARS // 2 else head

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 # Screens show no larger files, and editors are slow with them.
 _FILE_BYTES = 1_000_000
-_MOST_ENTRIES = 2_000
+_MAX_ENTRIES = 2_000
 _PICTURE_BYTES = 5_000_000
 
 
@@ -74,7 +74,7 @@ class ProjectFiles:
         def look() -> None:
             with open_folder_beneath(folder, flags=LISTED) as fd, os.scandir(fd) as listed:
                 for entry in listed:
-                    if len(entries) == _MOST_ENTRIES:
+                    if len(entries) == _MAX_ENTRIES:
                         return
                     if not is_hidden(folder, entry):
                         is_folder = entry.is_dir()

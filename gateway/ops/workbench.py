@@ -29,7 +29,7 @@ NOTES = (
 _NOTE_BYTES = 256_000
 _TAIL_BYTES = 512_000
 _LEVELS = ("debug", "info", "warning", "error")
-_MOST_DAYS, _MOST_LINES = 366, 1_000
+_MAX_DAYS, _MAX_LINES = 366, 1_000
 
 
 class Workbench:
@@ -45,8 +45,8 @@ class Workbench:
 
     async def list_costs(self, days: int) -> Sequence[Mapping[str, Any]]:
         """Return the costs of each of the last days, today last."""
-        if not 1 <= days <= _MOST_DAYS:
-            raise KoreError(t("expected 1 to {most} days", most=_MOST_DAYS))
+        if not 1 <= days <= _MAX_DAYS:
+            raise KoreError(t("expected 1 to {most} days", most=_MAX_DAYS))
         today = datetime.now().astimezone().date()
         spans = [_span(today - timedelta(days=n)) for n in reversed(range(days))]
         sums = await self._database.transact(usage.of_spans, [(a, b) for _, a, b in spans])
@@ -73,12 +73,12 @@ class Workbench:
         file = self._settings.logging.file or self._home.logs / "kore.log"
         levels = _LEVELS[_LEVELS.index(level) :]
         entries = [entry for entry in _json_lines(Path(file)) if entry.get("level") in levels]
-        return [self._clean(entry) for entry in entries[-min(lines, _MOST_LINES) :]]
+        return [self._clean(entry) for entry in entries[-min(lines, _MAX_LINES) :]]
 
     def list_audit(self, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the newest entries, newest first. Blocks."""
         entries = _json_lines(self._home.audit / CURRENT)
-        return [self._clean(entry) for entry in entries[: -min(limit, _MOST_LINES) - 1 : -1]]
+        return [self._clean(entry) for entry in entries[: -min(limit, _MAX_LINES) - 1 : -1]]
 
     def read_note(self, name: str) -> Mapping[str, Any]:
         """Return the `text` of a note ('' if it is missing) and its `digest`. Blocks."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from agent.i18n import t
 from gateway.plugins.errors import PluginError
 
-_MOST_FILES = 10_000
-_MOST_BYTES = 256 * 2**20
+_MAX_FILES = 10_000
+_MAX_BYTES = 256 * 2**20
 
 
 def copy_plugin(source: Path, target: Path) -> tuple[str, ...]:
@@ -61,11 +61,11 @@ class _Copying:
 
     def _add(self, size_bytes: int) -> None:
         self._count, self._size = self._count + 1, self._size + size_bytes
-        if self._count > _MOST_FILES or self._size > _MOST_BYTES:
+        if self._count > _MAX_FILES or self._size > _MAX_BYTES:
             raise PluginError(
                 t(
                     "the plugin is too large: {most:,} files and 256 MB are the most",
-                    most=_MOST_FILES,
+                    most=_MAX_FILES,
                 )
             )
 

@@ -30,7 +30,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def download(url: str, path: Path, most_bytes: int) -> None:
+def download(url: str, path: Path, max_bytes: int) -> None:
     """Save the content of an https address. Raises `PluginError`."""
     _require_https(url)
     opener = urllib.request.build_opener(_HttpsOnly)
@@ -39,7 +39,7 @@ def download(url: str, path: Path, most_bytes: int) -> None:
             size = 0
             while chunk := response.read(_PIECE_BYTES):
                 size += len(chunk)
-                if size > most_bytes:
+                if size > max_bytes:
                     raise PluginError(t("{path} is too large", path=url[:200]))
                 file.write(chunk)
     except (OSError, http.client.HTTPException, ValueError) as exc:

@@ -28,8 +28,8 @@ from gateway.plugins.page import (
 )
 from gateway.plugins.sources import is_pinned, source_of
 
-_MOST_FILES = 500
-_MOST_ENTRIES = 500
+_MAX_FILES = 500
+_MAX_ENTRIES = 500
 
 
 class PluginManager:
@@ -54,7 +54,7 @@ class PluginManager:
     def search(self, words: str, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return entries of all markets that match the words; all entries for no words."""
         installed = self._installer.installed.load()
-        entries = self._markets.search(words)[: max(0, min(limit, _MOST_ENTRIES))]
+        entries = self._markets.search(words)[: max(0, min(limit, _MAX_ENTRIES))]
         return [_entry(entry, installed) for entry in entries]
 
     def look_at(self, source: str, ref: str, *, is_update: bool) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class PluginManager:
             "digest": review.digest,
             "review": review.fingerprint,
             "rows": [list(row) for row in review_rows(review)],
-            "files": [escape_line(name) for name in list(review.files)[:_MOST_FILES]],
+            "files": [escape_line(name) for name in list(review.files)[:_MAX_FILES]],
             "is_update": review.is_update,
             "is_current": before is not None and before.digest == review.digest,
             "needs": self._needs(review),

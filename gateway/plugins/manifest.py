@@ -16,7 +16,7 @@ from gateway.plugins.options import PluginOption, read_options
 
 MANIFEST = Path(".claude-plugin", "plugin.json")
 _LIMIT_BYTES = 1_000_000
-_MOST_NAME_BYTES = 120
+_MAX_NAME_BYTES = 120
 
 
 @frozen
@@ -90,7 +90,7 @@ def read_manifest(
 def is_name(name: str) -> bool:
     """Return whether a plugin or a market may have this name, which names a folder, too."""
     is_plain = name.isprintable() and not set(name) & {"/", "\\"} and name not in ("", ".", "..")
-    return is_plain and len(name.encode("utf-8", "surrogatepass")) <= _MOST_NAME_BYTES
+    return is_plain and len(name.encode("utf-8", "surrogatepass")) <= _MAX_NAME_BYTES
 
 
 def read_object(path: Path) -> dict[str, Any]:

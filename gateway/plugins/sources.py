@@ -20,11 +20,11 @@ from gateway.plugins.download import download, hash_file
 from gateway.plugins.errors import PluginError
 
 Source = Mapping[str, Any]
-MOST_ARCHIVE_BYTES = 256 * 2**20
+MAX_ARCHIVE_BYTES = 256 * 2**20
 # Limits of a checkout; every entry counts, however well it compresses.
-_REPOSITORY_LIMITS = ArchiveLimits(entries=50_000, total_bytes=MOST_ARCHIVE_BYTES)
+_REPOSITORY_LIMITS = ArchiveLimits(entries=50_000, total_bytes=MAX_ARCHIVE_BYTES)
 # Limit of the list of entries: trees that contain each other can make it endless.
-_MOST_LIST_BYTES = 20_000_000
+_MAX_LIST_BYTES = 20_000_000
 _TIMEOUT_S = 300
 _GIT = ("url", "git", "git-subdir")
 _REMOTE = ("https://", "ssh://", "git@")
@@ -223,7 +223,7 @@ def _has_entries(git: Sequence[str], part: str, target: Path) -> bool:
         *([part] if part != "." else []),
     ]
     with tempfile.TemporaryFile(dir=target) as output:
-        _run([*git, *listing], target, _WITHOUT_SETTINGS, output, _MOST_LIST_BYTES)
+        _run([*git, *listing], target, _WITHOUT_SETTINGS, output, _MAX_LIST_BYTES)
         output.seek(0)
         entries = output.read().split(b"\0")[:-1]
     # Mode, kind, object and size, then a tab and the path. A folder has no size.
@@ -250,9 +250,9 @@ def _unpack(source: Source, target: Path) -> Path:
     archive = Path(url)
     if "://" in url:
         archive = target.with_suffix(".download")
-        download(url, archive, MOST_ARCHIVE_BYTES)
+        download(url, archive, MAX_ARCHIVE_BYTES)
     try:
-        if archive.stat().st_size > MOST_ARCHIVE_BYTES:
+        if archive.stat().st_size > MAX_ARCHIVE_BYTES:
             raise PluginError(t("{path} is too large", path=url[:200]))
         expected = source.get("sha256")
         if expected and hash_file(archive) != str(expected).lower():
@@ -261,7 +261,7 @@ def _unpack(source: Source, target: Path) -> Path:
             )
     except OSError as exc:
         raise PluginError(f"{url[:200]}: {exc.strerror}") from None
-    extract(archive, target, ArchiveLimits(total_bytes=MOST_ARCHIVE_BYTES))
+    extract(archive, target, ArchiveLimits(total_bytes=MAX_ARCHIVE_BYTES))
     return target
 
 
@@ -311,9 +311,9 @@ def _run(
     folder: Path,
     variables: Mapping[str, str] = MappingProxyType({}),
     output: IO[bytes] | None = None,
-    most_bytes: int = MOST_ARCHIVE_BYTES,
+    max_bytes: int = MAX_ARCHIVE_BYTES,
 ) -> None:
-    """Run a program whose files, including `output`, are limited to `most_bytes` each."""
+    """Run a program whose files, including `output`, are limited to `max_bytes` each."""
     program = find_trusted_program(words[0])
     if program is None:
         raise PluginError(t("There is no program {name} on this machine.", name=words[0]))
@@ -326,7 +326,7 @@ def _run(
     # Forbid changes of the protocol.
     environ |= {"GIT_ALLOW_PROTOCOL": "https:ssh:file", **variables}
     # A lower limit of the system stays in effect.
-    limit = f'ulimit -f {most_bytes // 512} 2>/dev/null; exec "$@"'
+    limit = f'ulimit -f {max_bytes // 512} 2>/dev/null; exec "$@"'
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", limit, "sh", str(program), *words[1:]],

@@ -78,13 +78,13 @@ class Recurrence:
         slots = self._cron(instant) if self.kind == "cron" else self._days(instant)
         return next((slot for slot in slots if slot > instant), None)
 
-    def slots(self, first: int, until: float, anchor: int, most: int) -> list[int]:
-        """Return the newest `most` slots from `first`, which is a slot, to `until`."""
+    def slots(self, first: int, until: float, anchor: int, limit: int) -> list[int]:
+        """Return the newest `limit` slots from `first`, which is a slot, to `until`."""
         if self.kind == "every":
             # Counting is too slow after a month of downtime with a slot each minute.
             length = int(self.spec)
             last = first + max(0, int(until - first) // length) * length
-            return list(range(max(first, last - (most - 1) * length), last + 1, length))
+            return list(range(max(first, last - (limit - 1) * length), last + 1, length))
         slots = [first]
         while (slot := self.after(slots[-1], anchor)) is not None and slot <= until:
             slots.append(slot)
@@ -92,7 +92,7 @@ class Recurrence:
                 # Skip close to the end instead of counting.
                 slot = self.after(until - 86_400, anchor) or slot
                 slots = [slot]
-        return slots[-most:]
+        return slots[-limit:]
 
     def shortest_s(self, now: float) -> float:
         """Return the shortest time between two upcoming slots; infinite for a single slot."""

@@ -38,7 +38,7 @@ from gateway.server.tokens import AccessToken, TokenFile
 log = logging.getLogger(__name__)
 
 WINDOW = 256
-MOST_CALLS = 64
+MAX_CALLS = 64
 
 
 class Connections:
@@ -172,8 +172,8 @@ class _Connection:
     def _obstacle(self, number: int) -> KoreError | None:
         if number in self._tasks:
             return KoreError(t("the id {number} is in use", number=number))
-        if len(self._tasks) >= MOST_CALLS:
-            return KoreError(t("at most {count} calls at a time", count=MOST_CALLS))
+        if len(self._tasks) >= MAX_CALLS:
+            return KoreError(t("at most {count} calls at a time", count=MAX_CALLS))
         try:
             self._budgets.check_call(self._access)
         except BudgetExceeded as exc:

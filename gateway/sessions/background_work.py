@@ -15,7 +15,7 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import subagent_tasks
 
-_MOST_AGENTS = 20
+_MAX_AGENTS = 20
 _STEP_CHARS = 200
 
 
@@ -100,7 +100,7 @@ class BackgroundWork:
                 subagent_task.agent,
                 subagent_task.session,
             )
-            for subagent_task in subagent_tasks.of_session(tx, session, _MOST_AGENTS)
+            for subagent_task in subagent_tasks.of_session(tx, session, _MAX_AGENTS)
         ]
 
     def lane_of_agent(self, tx: Transaction, session: str, number: str) -> str | None:

@@ -52,7 +52,7 @@ class ConversationSearch:
     claim: TurnClaim
     similarity: Similarity | None = None
 
-    async def __call__(self, words: str, most: int) -> Sequence[MemoryHit]:
+    async def __call__(self, words: str, limit: int) -> Sequence[MemoryHit]:
         """Return the best hits first.
 
         Raises `KoreError` when search is forbidden or impossible here.
@@ -60,12 +60,12 @@ class ConversationSearch:
         try:
             while not await self.database.transact(search.enter_older):
                 pass
-            hits = await self.database.transact(self._search, words, most)
+            hits = await self.database.transact(self._search, words, limit)
         except SearchRefused as refused:
             raise lookup.search_error(words, refused) from None
         if self.similarity is not None:
             hits = _fused(hits, await self._similar(words, self.similarity))
-        return await self.database.transact(self._with_taint, hits[:most])
+        return await self.database.transact(self._with_taint, hits[:limit])
 
     async def _similar(self, words: str, similarity: Similarity) -> list[SearchHit]:
         """Return recent messages that are similar in meaning, the most similar first."""
@@ -116,16 +116,16 @@ class ConversationSearch:
         chat = Route(message.channel, message.account, message.chat_id).lane
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
-    def _search(self, tx: Transaction, words: str, most: int) -> list[SearchHit]:
+    def _search(self, tx: Transaction, words: str, limit: int) -> list[SearchHit]:
         # Checked only now: another speaker may have joined while the index was updated.
         scope = self._scope()
         own_messages = self._own_messages(tx)
 
         def find(words: str) -> list[SearchHit]:
-            hits = search.find(tx, words, scope, most + len(own_messages), _AROUND_CHARS)
+            hits = search.find(tx, words, scope, limit + len(own_messages), _AROUND_CHARS)
             return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
 
-        return _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:most]
+        return _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:limit]
 
     def _newest(self, tx: Transaction) -> list[SearchHit]:
         own_messages = self._own_messages(tx)
@@ -181,5 +181,7 @@ def _place(session: str, n: int, role: str, at: float) -> str:
     return f"{session}:{n}, {time.strftime('%Y-%m-%d', time.localtime(at))}, {who}"
 
 
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
+def _shortened(text: str, limit: int) -> str:
+    return (
+        text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+    )

@@ -14,7 +14,7 @@ from gateway.sessions.session_servers import SessionServers
 
 # A person may look at a dialog of the editor, but the turn does not wait for that.
 READ_S, WRITE_S = 5.0, 10.0
-_MOST_REQUESTS = 16
+_MAX_REQUESTS = 16
 TEXT_LIMIT_BYTES = 1_000_000
 
 
@@ -33,7 +33,7 @@ class _Editor:
     can_read: bool
     can_write: bool
     requests: asyncio.Queue[EditorRequest] = field(
-        default_factory=lambda: asyncio.Queue(_MOST_REQUESTS)
+        default_factory=lambda: asyncio.Queue(_MAX_REQUESTS)
     )
     answers: dict[str, asyncio.Future[str]] = field(default_factory=dict)
     is_silent: bool = False

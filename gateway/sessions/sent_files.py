@@ -22,7 +22,7 @@ from gateway.store.repositories.conversations import sessions
 
 PART_BYTES = 2**20
 # Limit of results that follow a reply.
-_MOST_RESULTS = 256
+_MAX_RESULTS = 256
 
 
 class OwnersFiles(Protocol):
@@ -68,7 +68,7 @@ class SentFiles:
 def _sent_paths(tx: Transaction, session: str, seq: int, call: str) -> Sequence[str]:
     """Return the paths of a successful call; none for any other."""
     session = lookup.find(tx, session)
-    rows = sessions.load_after(tx, session, seq - 1, _MOST_RESULTS)
+    rows = sessions.load_after(tx, session, seq - 1, _MAX_RESULTS)
     if not rows or rows[0][0] != seq:
         return ()
     reply, *others = (message for _, _, message in rows)

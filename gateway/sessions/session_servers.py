@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.mcp.servers import McpServers
     from agent.tools.registry import JoinSource
 
-_MOST_SERVERS = 50
+_MAX_SERVERS = 50
 
 
 class SessionServers:
@@ -62,8 +62,8 @@ class SessionServers:
         all_settings = tuple(map(_settings_of, servers))
         settings = tuple(setting for setting in all_settings if setting.name not in names)
         clashes = [_clash(setting.name) for setting in all_settings if setting.name in names]
-        if len(all_settings) > _MOST_SERVERS:
-            text = t("an editor may name {most} MCP servers at most", most=_MOST_SERVERS)
+        if len(all_settings) > _MAX_SERVERS:
+            text = t("an editor may name {most} MCP servers at most", most=_MAX_SERVERS)
             raise KoreError(text)
         for server in servers:
             self._learn((*secrets_in_map(server.env), *secrets_in_map(server.headers)))

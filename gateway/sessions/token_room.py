@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from agent.i18n import t
 from gateway.core.errors import QueueFull
 from gateway.core.messages import InboundMessage
-from gateway.core.token_routes import API, MOST_UNFINISHED
+from gateway.core.token_routes import API, MAX_UNFINISHED
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import inbox
 
 
 def check_room(tx: Transaction, principal: str) -> None:
     """Raise `QueueFull` if too many messages of the token are unfinished."""
-    if inbox.unfinished_count(tx, principal) >= MOST_UNFINISHED:
+    if inbox.unfinished_count(tx, principal) >= MAX_UNFINISHED:
         raise QueueFull(
             t(
                 "too many messages of this token are not answered yet (the most: {n})",
-                n=MOST_UNFINISHED,
+                n=MAX_UNFINISHED,
             ),
             hint=t("It was not stored. Send it again later."),
         )

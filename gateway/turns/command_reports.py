@@ -30,7 +30,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 # Delay before a report, in which other commands may finish and `process output` may read the end.
 REPORT_AFTER_S = 2.0
 # Limit on the turns per conversation that reports start before a person sends another message.
-MOST_IN_A_ROW = 10
+MAX_IN_A_ROW = 10
 _OUTPUT_CHARS = 1_500
 
 
@@ -100,7 +100,7 @@ class CommandReports:
     async def _tell(self, ended: _Ended) -> None:
         commands = [command for command in ended.commands if command.is_news]
         in_a_row = self._in_a_row.get(ended.session, 0)
-        if not commands or in_a_row >= MOST_IN_A_ROW:
+        if not commands or in_a_row >= MAX_IN_A_ROW:
             return
         self._in_a_row[ended.session] = in_a_row + 1
         self._number += 1

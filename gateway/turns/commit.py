@@ -98,15 +98,15 @@ class TurnCommitter:
         new = outcome.result.messages[ended.journal.stored_messages :]
         rows = [*new, *closing_messages(outcome)]
         dropped = whole_rounds(outcome.dropped_messages, window.messages)
-        is_told = not tasks and not self._jobs.is_silent(claim, outcome)
+        is_sent = not tasks and not self._jobs.is_silent(claim, outcome)
         reply = self._final_reply(ended, outcome)
-        replies = [reply] if is_told else []
+        replies = [reply] if is_sent else []
         turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
 
         lane = claim.messages[-1].route.lane
         is_once = lane.startswith(ONCE)
         file_views = self._agent.toolbox.views.take_stored_form(claim.session)
-        with self._sender.direct_send(reply if is_told else None) as direct:
+        with self._sender.direct_send(reply if is_sent else None) as direct:
 
             def store(tx: Transaction) -> tuple[bool, list[str], PendingPart | None]:
                 now = time.time()
@@ -131,7 +131,7 @@ class TurnCommitter:
                 window.drop(dropped)
             is_left = is_once and await self.background.close_if_abandoned(claim.session, lane)
         self._wake([] if part else replies, lanes)
-        if is_told and outcome.error is None and outcome.result.stopped is None:
+        if is_sent and outcome.error is None and outcome.result.stopped is None:
             self._on_answer(claim, self._jobs.clean(claim, outcome.result.text))
         if tasks or is_left:
             await self._agent.toolbox.end(claim.session)
@@ -166,7 +166,7 @@ class TurnCommitter:
             self._reply(ended.claim, self._jobs.clean(ended.claim, text)),
             taint=exposure.taint,
             is_read=True,
-            shown=outcome.preview_parts,
+            preview_parts=outcome.preview_parts,
         )
 
     def _reply(self, claim: TurnClaim, markdown: str) -> OutgoingReply:

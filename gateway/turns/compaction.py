@@ -121,11 +121,11 @@ class CompactionService:
             return
         if self._has_room(window, model) or self._jobs.full():
             return
-        speaking = replace(self.audience(claim.messages[-1]), model=model)
-        if not self._is_full(window, speaking):
+        audience = replace(self.audience(claim.messages[-1]), model=model)
+        if not self._is_full(window, audience):
             return
         self._under_way.add(session)
-        self._jobs.put_nowait(CompactionJob(claim, speaking))
+        self._jobs.put_nowait(CompactionJob(claim, audience))
 
     async def run(self) -> None:
         """Process jobs until cancelled."""
@@ -144,14 +144,14 @@ class CompactionService:
         if not session or not turn:
             return t("There is nothing to summarize yet.")
         session_choices = await self.database.transact(choices.load, session)
-        speaking = self.audience(claim.message)
-        speaking = with_model(
-            speaking, claim.message, session_choices.get(choices.MODEL), self.agent.models
+        audience = self.audience(claim.message)
+        audience = with_model(
+            audience, claim.message, session_choices.get(choices.MODEL), self.agent.models
         )
         payer = TurnClaim(turn, claim.seq, session, [claim.message], resumed=True)
         made = await self._join_for_answer(session)
         if made is None or focus or not made.result.summarised_count:
-            made = (await self._run(CompactionJob(payer, speaking, focus))).result() or made
+            made = (await self._run(CompactionJob(payer, audience, focus))).result() or made
         if made is None:
             return t("There is nothing to summarize: the newest messages stay as they are.")
         return sentence(made.result)
@@ -271,18 +271,18 @@ class CompactionService:
 
         All are part of one transaction. Return False if the stored window has changed.
         """
-        letter = (
+        reply = (
             None
             if answered or not shorter.summarised_count
-            else self._letter(claim, window, shorter)
+            else self._notice_reply(claim, window, shorter)
         )
-        stored = StoredSummary.of(claim.session, window, shorter, letter)
+        stored = StoredSummary.of(claim.session, window, shorter, reply)
         done = await self.database.transact(windows.keep, stored, time.time())
-        if done and letter is not None:
-            self.sender.wake(letter.route.lane)
+        if done and reply is not None:
+            self.sender.wake(reply.route.lane)
         return done
 
-    def _letter(
+    def _notice_reply(
         self, claim: TurnClaim, window: SessionWindow, shorter: "CompactionResult"
     ) -> OutgoingReply | None:
         """Return the notice for the chat; None for a terminal, which receives an event."""
@@ -303,14 +303,14 @@ class CompactionService:
         except ConfigError:
             return True
 
-    def _is_full(self, window: SessionWindow, speaking: PromptAudience) -> bool:
-        if self._has_room(window, speaking.model):
+    def _is_full(self, window: SessionWindow, audience: PromptAudience) -> bool:
+        if self._has_room(window, audience.model):
             return False
         try:
-            room = measure_context(self.agent, speaking)
+            room = measure_context(self.agent, audience)
         except ConfigError:
             return False
-        tokens = tokens_of(self.agent, speaking, window.conversation, room)
+        tokens = tokens_of(self.agent, audience, window.conversation, room)
         return room.is_full(tokens, len(window.messages))
 
 

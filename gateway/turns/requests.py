@@ -82,7 +82,7 @@ class TurnRequests:
         Raise `FolderReplaced` if the session's folder was replaced by another one.
         """
         folder = await take_folder(self._database, claim, self._permissions)
-        conversation = await store.begin(claim.asked)
+        conversation = await store.begin(claim.user_message)
         message = claim.messages[-1]
         audience = self._permissions.audience(message)
         model = message.model or claim.choices.get(MODEL)

@@ -84,7 +84,10 @@ class TurnStore:
         """Store changes of the message, the taint and the memory in one transaction."""
         claim = self._claim
         is_changed = draft.message is not self._message
-        renews_bits, self._may_renew_bits = self._may_renew_bits and self._is_heard(), False
+        renews_bits, self._may_renew_bits = (
+            self._may_renew_bits and self._answers_trusted_person(),
+            False,
+        )
         memory = self._new_memory(draft)
 
         def store(tx: Transaction) -> None:
@@ -140,7 +143,7 @@ class TurnStore:
         self._stores.windows.count(self._claim.session)
         return has_more
 
-    def _is_heard(self) -> bool:
+    def _answers_trusted_person(self) -> bool:
         """Return whether a trusted person sent one of the messages."""
         is_untrusted = self._stores.permissions.is_untrusted
         return any(

@@ -9,7 +9,7 @@ from contextlib import suppress
 log = logging.getLogger(__name__)
 
 # A worker that ends right after its start is restarted with growing pauses.
-_FIRST_PAUSE_S, _MOST_PAUSE_S = 0.2, 30.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.2, 30.0
 _STEADY_S = 30.0
 # Time that a worker has to suspend its turns before it is killed.
 STOP_S = 20.0
@@ -40,7 +40,7 @@ async def _keep(command: Sequence[str], slot: int) -> None:
         if status is not None:
             log.warning("worker process %d ended with status %d; another begins", slot, status)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+        pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
 
 async def _run(command: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 # Pieces of an answer that follow within this time are sent together.
 _GATHER_S = 0.03
-_MOST = 200
+_MAX_EVENTS = 200
 
 
 class RelayedEvents(EventHub):
@@ -71,7 +71,7 @@ class RelayedEvents(EventHub):
 
     def _add(self, lane: str, what: WatchEvent | Mapping[str, Any]) -> None:
         self._gathered.append((lane, what))
-        if len(self._gathered) >= _MOST:
+        if len(self._gathered) >= _MAX_EVENTS:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER_S, self.flush)

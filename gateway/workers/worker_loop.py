@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 # Interval between searches for work whose hint was lost.
 LOOK_S = 2.0
 # Limits on waiting lanes read at a time, and on lanes taken at a time.
-_MOST_READ, _MOST = 200, 50
+_MAX_LANES_READ, _MAX_LANES_SERVED = 200, 50
 # Looks between reloads of facts that commands change, in case a hint was lost.
 _REFRESH_LOOKS = 15
 # Looks for which a lane is left to the worker that its name maps to.
@@ -66,7 +66,7 @@ class WorkerLoop:
         turn_log: TurnLog,
         say: Callable[[Mapping[str, Any]], None],
         refresh: Callable[[], Awaitable[None]],
-        most_turns: int,
+        max_turns: int,
     ) -> None:
         self._fanout = fanout
         self._number = number
@@ -78,7 +78,7 @@ class WorkerLoop:
         self._turn_log = turn_log
         self._say = say
         self._refresh = refresh
-        self._most_turns = most_turns
+        self._max_turns = max_turns
         self._group: asyncio.TaskGroup | None = None
         self._look_now = asyncio.Event()
         self._has_front: bool | None = None
@@ -116,7 +116,7 @@ class WorkerLoop:
             "pid": os.getpid(),
             "state": self.state,
             "lanes": lanes_here,
-            "room": 0 if self._is_stopping else max(0, self._most_turns - lanes_here),
+            "room": 0 if self._is_stopping else max(0, self._max_turns - lanes_here),
             "handled": self._bus.handled_count,
             "dropped": self._fanout.dropped_count,
             "log": self._turn_log.facts(),
@@ -158,7 +158,7 @@ class WorkerLoop:
         await self._bus.isolate()
         self._looks = {lane: self._looks.get(lane, 0) + 1 for lane in lanes}
         random.shuffle(lanes)
-        for lane in [text for text in lanes if self._is_due(text, workers)][:_MOST]:
+        for lane in [text for text in lanes if self._is_due(text, workers)][:_MAX_LANES_SERVED]:
             self._take(lane)
 
     def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
@@ -175,7 +175,9 @@ class WorkerLoop:
         if workers is None:
             return None, [], []
         # The front passes on the lanes beyond the limit, and these make room for them.
-        lanes = [lane for lane in open_work.lanes(tx, _MOST_READ) if not open_work.is_console(lane)]
+        lanes = [
+            lane for lane in open_work.lanes(tx, _MAX_LANES_READ) if not open_work.is_console(lane)
+        ]
         return workers, lanes, open_work.stopped_lanes(tx, self._number)
 
     def _receive(self, message: bytes) -> None:
@@ -198,7 +200,7 @@ class WorkerLoop:
                 self._note_gap()
 
     def _take(self, lane: str) -> None:
-        has_room = not self._is_stopping and self._bus.lanes < self._most_turns
+        has_room = not self._is_stopping and self._bus.lanes < self._max_turns
         if has_room or self._bus.is_at_work(lane):
             self._bus.wake(lane)
 

@@ -61,10 +61,6 @@ VAGUE_FIELDS_ALLOWED = {
     "Twin.seen",
     "ModelPool.known",
     "TurnRequest.known",
-    "InboxBatch.heard",
-    "OutgoingReply.shown",
-    "PendingPart.shown",
-    "TurnClaim.asked",
 }
 
 # Split in halves, so that this file does not contain the forbidden text.

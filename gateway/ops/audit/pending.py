@@ -15,7 +15,7 @@ from agent.serialization import dumps
 from gateway.store.repositories.audit_outbox import AuditNote
 
 # Limit for one take-over.
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 
 
 def leave_note(path: Path, note: AuditNote) -> None:
@@ -35,7 +35,7 @@ def waiting_notes(path: Path) -> Sequence[AuditNote]:
         return ()
     fd = _locked(path)
     try:
-        rows = os.pread(fd, _MOST_BYTES, 0).splitlines()
+        rows = os.pread(fd, _MAX_BYTES, 0).splitlines()
     finally:
         os.close(fd)
     return [note for row in rows if (note := _decode(row)) is not None]

@@ -21,7 +21,7 @@ from gateway.ops.audit.trail import (
     read_head,
 )
 
-_MOST_FAULTS = 100
+_MAX_FAULTS = 100
 
 
 @frozen
@@ -52,7 +52,7 @@ class AuditReport:
     faults: list[AuditFault] = field(default_factory=list)
 
     def add_fault(self, path: Path, line: int, what: str) -> None:
-        if len(self.faults) < _MOST_FAULTS:
+        if len(self.faults) < _MAX_FAULTS:
             self.faults.append(AuditFault(path.name, line, what))
 
 

@@ -15,7 +15,7 @@ from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, bad_field
 from gateway.server.openai_api.fields import objects_field, text_field
 
-MOST_PICTURES = 20
+MAX_PICTURES = 20
 _SYSTEM = frozenset({"system", "developer"})
 
 
@@ -42,8 +42,8 @@ async def read_messages(body: Mapping[str, Any]) -> ClientConversation:
     if not messages or messages[-1].role not in ("user", "tool"):
         raise bad_field("messages", "a message of the user at the end")
     pictures = sum(isinstance(part, Image) for message in messages for part in message.content)
-    if pictures > MOST_PICTURES:
-        raise bad_field("messages", f"at most {MOST_PICTURES} pictures")
+    if pictures > MAX_PICTURES:
+        raise bad_field("messages", f"at most {MAX_PICTURES} pictures")
     return ClientConversation("\n\n".join(text for text in system if text), tuple(messages))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.types import Image, Message, Part, ToolCall
-from gateway.server.openai_api.chat_messages import MOST_PICTURES, arguments_of, read_content
+from gateway.server.openai_api.chat_messages import MAX_PICTURES, arguments_of, read_content
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import bad_field
 from gateway.server.openai_api.fields import objects_field, text_field
@@ -27,9 +27,9 @@ async def read_input(
         raise bad_field("input", "a message of the user or the result of a call at the end")
     if (
         sum(isinstance(part, Image) for message in messages for part in message.content)
-        > MOST_PICTURES
+        > MAX_PICTURES
     ):
-        raise bad_field("input", f"at most {MOST_PICTURES} pictures")
+        raise bad_field("input", f"at most {MAX_PICTURES} pictures")
     return ClientConversation("\n\n".join(text for text in system if text), tuple(messages))
 
 

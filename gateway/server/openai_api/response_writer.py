@@ -85,8 +85,8 @@ class ResponseWriter:
         return {**self._fields, "output": list(self.output)}
 
     def take(self) -> list[dict[str, Any]]:
-        taken, self._events = self._events, []
-        return taken
+        events, self._events = self._events, []
+        return events
 
     def begin(self) -> None:
         self._tell("response.created", response=self.snapshot())

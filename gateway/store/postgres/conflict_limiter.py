@@ -15,16 +15,16 @@ _SHRINK, _GROW = 0.5, 0.1
 
 
 class ConflictLimiter:
-    """Limiter for at most `most` concurrent transactions.
+    """Limiter for at most `max_count` concurrent transactions.
 
     The limit is halved after each conflict and grows slowly after each success (additive increase,
     multiplicative decrease). A transaction that takes longer than `long_s` no longer counts: no
     other waits for a search or a backup.
     """
 
-    def __init__(self, most: int, long_s: float = 0.1) -> None:
-        self._most, self._long_s = most, long_s
-        self._limit = float(most)
+    def __init__(self, max_count: int, long_s: float = 0.1) -> None:
+        self._max_count, self._long_s = max_count, long_s
+        self._limit = float(max_count)
         self._numbers = count()
         # Start time of each running transaction.
         self._began: dict[int, float] = {}
@@ -51,7 +51,7 @@ class ConflictLimiter:
 
     def note_success(self) -> None:
         with self._changed:
-            self._limit = min(self._most, self._limit + _GROW / self._limit)
+            self._limit = min(self._max_count, self._limit + _GROW / self._limit)
 
     def note_conflict(self) -> None:
         with self._changed:

@@ -373,8 +373,8 @@ class PostgresStore:
                 return
             # Other transactions take about as long as this one: a sooner retry would meet them
             # again.
-            taken_s = max(_RERUN_S, time.monotonic() - began)
-            pause_s = min(_LONGEST_RERUN_S, taken_s * 2 ** min(attempt, 6))
+            elapsed_s = max(_RERUN_S, time.monotonic() - began)
+            pause_s = min(_LONGEST_RERUN_S, elapsed_s * 2 ** min(attempt, 6))
             self._closing.wait(random.uniform(0, pause_s))  # noqa: S311 - jitter
 
     def _report(

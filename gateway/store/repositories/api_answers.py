@@ -13,8 +13,8 @@ from gateway.store.port import Transaction
 
 # Limits per answer and token: age, number of answers and characters; the newest are retained.
 KEEP_S = 30 * 86_400
-MOST = 1_000
-MOST_CHARS = 64_000_000
+MAX_ANSWERS = 1_000
+MAX_CHARS = 64_000_000
 _REQUEST = "api_answer.request"
 _ANSWER = "api_answer.answer"
 _CONVERSATION = "api_answer.conversation"
@@ -112,5 +112,5 @@ def _forget_surplus(tx: Transaction, token: str) -> None:
     chars = 0
     for number, (id_, size) in enumerate(rows):
         chars += size
-        if number >= MOST or (chars > MOST_CHARS and number > 0):
+        if number >= MAX_ANSWERS or (chars > MAX_CHARS and number > 0):
             tx.run("DELETE FROM api_answer WHERE token = ? AND id = ?", (token, id_))

@@ -194,7 +194,7 @@ def hold(tx: Transaction, job: int, until: float) -> None:
 
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
     """Take a slot; returns False when it was taken before, so that no slot runs twice."""
-    taken = tx.run(
+    row_count = tx.run(
         "INSERT INTO job_run (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.id, slot, now, state),
     )
@@ -203,7 +203,7 @@ def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
         f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
         (job.id, job.id),
     )
-    return bool(taken)
+    return bool(row_count)
 
 
 def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:

@@ -127,7 +127,7 @@ def of_turn(tx: Transaction, turn: int) -> UsageTotals:
     return _sum(tx, "turn_id = ?", turn)
 
 
-def of_errand(tx: Transaction, turn: int) -> UsageTotals:
+def of_subagent_task(tx: Transaction, turn: int) -> UsageTotals:
     """Return the usage of a sub-agent's turn, as a part of its task's total."""
     return _sum(tx, "by_turn = ? AND by_turn <> turn_id", turn)
 

@@ -108,7 +108,7 @@ def profile_for(message: InboundMessage) -> SubagentDefinition | None:
 
 
 def with_model(
-    speaking: "PromptAudience",
+    audience: "PromptAudience",
     message: InboundMessage,
     session_model: str | None,
     models: "ModelPool",
@@ -117,10 +117,10 @@ def with_model(
 
     The model comes from the terminal's `--model`, the conversation, the chat settings or the agent.
     """
-    model = message.model or session_model or speaking.model
+    model = message.model or session_model or audience.model
     if model is None and (agent := profile_for(message)) is not None:
         model, _ = model_for(models, None, agent, None)
-    return replace(speaking, model=model)
+    return replace(audience, model=model)
 
 
 def limits_of(settings: "Settings") -> SubagentLimits:

@@ -11,9 +11,9 @@ from gateway.config.installed_plugins import InstalledPlugins
 from gateway.runtime.paths import DataDir
 
 FOLDER = "output-styles"
-_MOST_BYTES = 100_000
-_MOST_CHARS = 8_000
-_MOST_FILES = 200
+_MAX_BYTES = 100_000
+_MAX_CHARS = 8_000
+_MAX_FILES = 200
 
 
 @frozen
@@ -40,11 +40,11 @@ def find_style(home: DataDir, name: str) -> OutputStyle | None:
 
 def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
     for place in places:
-        files = sorted(place.glob("*.md"))[:_MOST_FILES] if place.is_dir() else [place]
+        files = sorted(place.glob("*.md"))[:_MAX_FILES] if place.is_dir() else [place]
         for path in files:
             try:
                 with open_regular(path) as file:
-                    raw = file.read(_MOST_BYTES)
+                    raw = file.read(_MAX_BYTES)
             except OSError:
                 # A missing file, or a path that is not a file, is ignored.
                 continue
@@ -53,5 +53,5 @@ def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
             name = escape_line(str(content.fields.get("name") or path.stem).strip())
             description = " ".join(str(content.fields.get("description") or "").split())
             # The final line break distinguishes the text from a file name.
-            body = f"{content.body.strip()[:_MOST_CHARS]}\n"
+            body = f"{content.body.strip()[:_MAX_CHARS]}\n"
             yield OutputStyle(name, escape_line(description), body, is_own)

@@ -23,7 +23,7 @@ from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 
-RUNNING_MOST = 32
+MAX_RUNNING = 32
 
 
 @frozen
@@ -52,10 +52,14 @@ def find_task_of_call(tx: Transaction, claim: TurnClaim, call: CallContext) -> S
 
     The turn waits while a foreground task is running.
     """
-    _, errand = subagent_tasks.of_call(tx, claim.turn, call.call.id)
-    if errand is not None and errand.state == "running" and not errand.is_background:
+    _, subagent_task = subagent_tasks.of_call(tx, claim.turn, call.call.id)
+    if (
+        subagent_task is not None
+        and subagent_task.state == "running"
+        and not subagent_task.is_background
+    ):
         approvals.wait(tx, claim.turn)
-    return errand
+    return subagent_task
 
 
 def earlier(
@@ -85,7 +89,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     assert task_before is None, "a turn makes each call once at a time"
     root_session = caller.root_session if caller else claim.session
     working = len(subagent_tasks.running(tx, root_session))
-    if working >= RUNNING_MOST:
+    if working >= MAX_RUNNING:
         raise ToolError(
             f"{working} sub-agents are already running for this conversation: wait for them."
         )
@@ -98,7 +102,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
         if earlier is not None
         else sessions.create_session(tx, f"agent:{definition.name}", now)
     )
-    errand = subagent_tasks.put(
+    subagent_task = subagent_tasks.put(
         tx,
         SubagentTask(
             id=0,
@@ -126,57 +130,61 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             ended_at=None,
         ),
     )
-    sessions.bind(tx, errand.lane, session)
+    sessions.bind(tx, subagent_task.lane, session)
     sessions.add_taint(tx, session, order.call.taint | profile.taint_of(definition))
-    enqueue_task(tx, claim.messages[-1], errand, request.prompt, now)
-    if not errand.is_background:
+    enqueue_task(tx, claim.messages[-1], subagent_task, request.prompt, now)
+    if not subagent_task.is_background:
         approvals.wait(tx, claim.turn)
-    return errand
+    return subagent_task
 
 
 def enqueue_task(
-    tx: Transaction, cause: InboundMessage, errand: SubagentTask, prompt: str, now: float
+    tx: Transaction, cause: InboundMessage, subagent_task: SubagentTask, prompt: str, now: float
 ) -> None:
     """Store the message that the sub-agent's turn answers."""
     message = cause.derive(
         "subagent_task",
-        f"task:{errand.id}",
+        f"task:{subagent_task.id}",
         prompt,
         now,
         options=replace(cause.options.lasting, agent=None),
-        task=errand.id,
-        lane=errand.lane,
+        task=subagent_task.id,
+        lane=subagent_task.lane,
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
-def enqueue_report(tx: Transaction, errand: SubagentTask, outcome: TaskOutcome, now: float) -> None:
+def enqueue_report(
+    tx: Transaction, subagent_task: SubagentTask, outcome: TaskOutcome, now: float
+) -> None:
     """Store the report for the caller's conversation; its key is derived from the task."""
     text = render_prompt(
         "subagent_report",
-        agent=errand.agent,
-        number=errand.id,
-        title=errand.title,
+        agent=subagent_task.agent,
+        number=subagent_task.id,
+        title=subagent_task.title,
         outcome="has finished" if outcome.state == "done" else "has failed",
         text=profile.shorten_result(outcome.text),
     )
     message = derive_report(
-        inbox.of_turn(tx, errand.root_turn),
+        inbox.of_turn(tx, subagent_task.root_turn),
         "subagent_report",
-        f"report:{errand.id}",
+        f"report:{subagent_task.id}",
         text,
         now,
-        session=errand.caller,
+        session=subagent_task.caller,
         taint=tuple(sorted(outcome.taint)),
-        task=errand.id,
+        task=subagent_task.id,
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
 
 
-def speakers(tx: Transaction, errand: SubagentTask) -> tuple[list[InboundMessage], str | None]:
+def speakers(
+    tx: Transaction, subagent_task: SubagentTask
+) -> tuple[list[InboundMessage], str | None]:
     """Return the messages that the task works for and the current mode of their conversation."""
-    messages = inbox.of_turn(tx, errand.root_turn)
-    mode = sessions.chosen_mode(tx, errand.root_session)
-    return [replace(message, lane=errand.lane) for message in messages], mode
+    messages = inbox.of_turn(tx, subagent_task.root_turn)
+    mode = sessions.chosen_mode(tx, subagent_task.root_session)
+    return [replace(message, lane=subagent_task.lane) for message in messages], mode

@@ -81,27 +81,33 @@ class SubagentCoordinator:
             return []
         return await self._database.transact(subagent_launch.get_all, numbers)
 
-    def most_parallel(self) -> int:
+    def max_parallel(self) -> int:
         """Return the maximum number of parallel sub-agents per conversation."""
         return self._limits.max_parallel
 
     async def slot(self, claim: TurnClaim) -> AbstractAsyncContextManager[object]:
         """Return a context manager that limits the parallel sub-agents of a conversation."""
-        errands = [] if self._is_shared else await self.of(claim)
-        if not errands:
+        tasks = [] if self._is_shared else await self.of(claim)
+        if not tasks:
             return nullcontext()
-        return _Slot(self._slots, errands[0].root_session, self._limits.max_parallel)
+        return _Slot(self._slots, tasks[0].root_session, self._limits.max_parallel)
 
-    async def user_request(self, claim: TurnClaim, task: TurnRequest) -> TurnRequest:
+    async def user_request(self, claim: TurnClaim, turn_request: TurnRequest) -> TurnRequest:
         """Return the request for a person's turn: its agent, file sending and sub-agents."""
-        send = file_sender(self._database, self._renderer, self._sender, claim, task.exposure)
-        task = replace(task, environment=replace(task.environment, send=send))
+        send = file_sender(
+            self._database, self._renderer, self._sender, claim, turn_request.exposure
+        )
+        turn_request = replace(
+            turn_request, environment=replace(turn_request.environment, send=send)
+        )
         if (agent := await self._speaker(claim)) is not None:
-            task = profile.as_profile(task, agent, self._agent)
-            await self._database.transact(sessions.add_taint, claim.session, task.exposure.taint)
+            turn_request = profile.as_profile(turn_request, agent, self._agent)
+            await self._database.transact(
+                sessions.add_taint, claim.session, turn_request.exposure.taint
+            )
         if self._limits.max_depth < 1:
-            return task
-        return self._sending(claim, task, None)
+            return turn_request
+        return self._sending(claim, turn_request, None)
 
     async def _speaker(self, claim: TurnClaim) -> SubagentDefinition | None:
         """Return the agent that answers, or None for the main agent.
@@ -122,116 +128,131 @@ class SubagentCoordinator:
         return agent
 
     async def subagent_request(
-        self, claim: TurnClaim, task: TurnRequest, errand: SubagentTask
+        self, claim: TurnClaim, turn_request: TurnRequest, subagent_task: SubagentTask
     ) -> TurnRequest:
         """Return the request for a sub-agent's turn.
 
         Its definition applies, limited to the permissions of its caller.
         """
-        speakers, mode = await self._database.transact(subagent_launch.speakers, errand)
+        speakers, mode = await self._database.transact(subagent_launch.speakers, subagent_task)
         permissions = self._permissions.permissions(
-            speakers, errand.root_session, mode, turn=claim.turn
+            speakers, subagent_task.root_session, mode, turn=claim.turn
         )
-        who = f"sub-agent {errand.agent} ({errand.id})"
-        definition, may_send = errand.definition, errand.depth < self._limits.max_depth
-        most = [item for item in (definition.max_turns, task.max_iterations) if item is not None]
-        environment = task.environment
+        who = f"sub-agent {subagent_task.agent} ({subagent_task.id})"
+        definition, may_send = (
+            subagent_task.definition,
+            subagent_task.depth < self._limits.max_depth,
+        )
+        limit = [
+            item for item in (definition.max_turns, turn_request.max_iterations) if item is not None
+        ]
+        environment = turn_request.environment
         recording = replace(
             environment.recording,
-            turn=errand.root_turn,
-            session=errand.root_session,
-            prefix=f"{errand.id}:",
+            turn=subagent_task.root_turn,
+            session=subagent_task.root_session,
+            prefix=f"{subagent_task.id}:",
         )
-        task = replace(
-            task,
+        turn_request = replace(
+            turn_request,
             permissions=profile.permissions_of(permissions, definition, who),
             character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
-            model=errand.model,
+            model=subagent_task.model,
             is_prompted=False,
-            max_iterations=min(most, default=None),
+            max_iterations=min(limit, default=None),
             exposure=TaintState(
                 claim.taint,
                 from_person=False,
-                budget=StoredDisclosureBudget(self._database, errand.root_session),
+                budget=StoredDisclosureBudget(self._database, subagent_task.root_session),
             ),
             environment=environment.for_subagent(
                 environment.session, definition.name, recording, send=nowhere
             ),
         )
-        return self._sending(claim, task, errand) if may_send else task
+        return self._sending(claim, turn_request, subagent_task) if may_send else turn_request
 
     def _sending(
-        self, claim: TurnClaim, task: TurnRequest, caller: SubagentTask | None
+        self, claim: TurnClaim, turn_request: TurnRequest, caller: SubagentTask | None
     ) -> TurnRequest:
         """Return the request with permission to start sub-agents.
 
         `caller` is the task of the turn, if it is a sub-agent's.
         """
-        spawn = _StoreSpawner(self, claim, caller, task.model)
-        return replace(task, environment=replace(task.environment, spawn=spawn))
+        spawn = _StoreSpawner(self, claim, caller, turn_request.model)
+        return replace(turn_request, environment=replace(turn_request.environment, spawn=spawn))
 
     def end(
         self,
         tx: Transaction,
-        errands: Sequence[SubagentTask],
+        tasks: Sequence[SubagentTask],
         outcome: TaskOutcome,
         now: float,
     ) -> list[str]:
         """Store the outcome of the tasks and their reports; return the lanes to wake."""
         lanes = []
-        for errand in errands:
-            if subagent_tasks.end(tx, errand.id, outcome, now):
-                lanes.append(errand.caller_lane)
-                if errand.is_background and outcome.state != "stopped":
-                    subagent_launch.enqueue_report(tx, errand, outcome, now)
-        return [*lanes, *self._lanes_with_room(tx, errands)]
+        for subagent_task in tasks:
+            if subagent_tasks.end(tx, subagent_task.id, outcome, now):
+                lanes.append(subagent_task.caller_lane)
+                if subagent_task.is_background and outcome.state != "stopped":
+                    subagent_launch.enqueue_report(tx, subagent_task, outcome, now)
+        return [*lanes, *self._lanes_with_room(tx, tasks)]
 
     async def wake_next(self, claim: TurnClaim) -> None:
         """Wake the lanes of waiting sub-agents if the suspended turn belonged to a sub-agent."""
-        if self._is_shared and (errands := await self.of(claim)):
-            for lane in await self._database.transact(self._lanes_with_room, errands):
+        if self._is_shared and (tasks := await self.of(claim)):
+            for lane in await self._database.transact(self._lanes_with_room, tasks):
                 self.wake(lane)
 
-    def _lanes_with_room(self, tx: Transaction, errands: Sequence[SubagentTask]) -> list[str]:
+    def _lanes_with_room(self, tx: Transaction, tasks: Sequence[SubagentTask]) -> list[str]:
         """Return lanes of sub-agents that waited for one of these tasks to end or to suspend."""
-        if not (self._is_shared and errands):
+        if not (self._is_shared and tasks):
             return []
-        most = self._limits.max_parallel
-        return subagent_tasks.lanes_without_room(tx, errands[0].root_session, most)
+        limit = self._limits.max_parallel
+        return subagent_tasks.lanes_without_room(tx, tasks[0].root_session, limit)
 
     async def send(
-        self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
+        self, claim: TurnClaim, caller_task: SubagentTask | None, order: "SpawnRequest"
     ) -> ToolResult:
         """Return the result of a task.
 
         Raise `AwaitingAnswer` while the task is running, or `ToolError`.
         """
         call, request = order.call, order.request
-        task = await self._database.transact(subagent_launch.find_task_of_call, claim, call)
-        if task is None:
-            task = await self._begin(claim, errand, order)
+        subagent_task = await self._database.transact(
+            subagent_launch.find_task_of_call, claim, call
+        )
+        if subagent_task is None:
+            subagent_task = await self._begin(claim, caller_task, order)
         models = self._agent.models
-        _, note = profile.model_for(models, request.model, task.definition, order.model)
-        if task.state == "running" and not task.is_background:
-            sentence = t("Waiting for a sub-agent: {what}", what=f"`{task.agent}`")
-            raise AwaitingAnswer(f"sub-agent {task.agent} ({task.id}) works", sentence)
-        failed = task.state in ("failed", "stopped")
-        if task.state == "running":
-            text = render_prompt("subagent_begun", agent=task.agent, number=task.id)
+        _, note = profile.model_for(models, request.model, subagent_task.definition, order.model)
+        if subagent_task.state == "running" and not subagent_task.is_background:
+            sentence = t("Waiting for a sub-agent: {what}", what=f"`{subagent_task.agent}`")
+            raise AwaitingAnswer(
+                f"sub-agent {subagent_task.agent} ({subagent_task.id}) works", sentence
+            )
+        failed = subagent_task.state in ("failed", "stopped")
+        if subagent_task.state == "running":
+            text = render_prompt(
+                "subagent_begun", agent=subagent_task.agent, number=subagent_task.id
+            )
         else:
-            text = profile.result_text(task.agent, task.id, task.result or "")
+            text = profile.result_text(
+                subagent_task.agent, subagent_task.id, subagent_task.result or ""
+            )
         for_model = f"{text}\n({note})" if note else text
-        return ToolResult(for_model, is_error=failed, taint=task.taint)
+        return ToolResult(for_model, is_error=failed, taint=subagent_task.taint)
 
     async def _begin(
-        self, claim: TurnClaim, errand: SubagentTask | None, order: "SpawnRequest"
+        self, claim: TurnClaim, caller_task: SubagentTask | None, order: "SpawnRequest"
     ) -> SubagentTask:
         """Start a new task and return it.
 
         A continued task retains its definition, and its model unless another one is requested.
         """
         request = order.request
-        earlier = await self._database.transact(subagent_launch.earlier, claim, errand, request)
+        earlier = await self._database.transact(
+            subagent_launch.earlier, claim, caller_task, request
+        )
         definition = (
             earlier.definition if earlier else await self._definition(request, order.call.workspace)
         )
@@ -240,13 +261,13 @@ class SubagentCoordinator:
             model = earlier.model
         new = subagent_launch.SubagentLaunch(
             claim=claim,
-            caller_task=errand,
+            caller_task=caller_task,
             call=order.call,
             request=request,
             definition=definition,
             model=model,
             earlier_task=earlier,
-            speaker=await self._speaker(claim) if errand is None else None,
+            speaker=await self._speaker(claim) if caller_task is None else None,
         )
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
@@ -285,9 +306,9 @@ class _Slot:
     """Semaphore per conversation, which exists only while it is in use."""
 
     def __init__(
-        self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, most: int
+        self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, limit: int
     ) -> None:
-        self._slots, self._name, self._limit = slots, name, most
+        self._slots, self._name, self._limit = slots, name, limit
 
     async def __aenter__(self) -> None:
         semaphore, users = self._slots.get(self._name, (asyncio.Semaphore(self._limit), 0))

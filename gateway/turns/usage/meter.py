@@ -48,7 +48,7 @@ class StoreUsageMeter:
 
     @asynccontextmanager
     async def meter(
-        self, claim: TurnClaim, errand: SubagentTask | None = None
+        self, claim: TurnClaim, subagent_task: SubagentTask | None = None
     ) -> AsyncIterator["TurnMeter"]:
         """Yield the meter of a turn; release its remaining reservation at the end.
 
@@ -56,16 +56,16 @@ class StoreUsageMeter:
         """
         message = claim.messages[-1]
         turn, session = claim.turn, claim.session
-        if errand is not None:
-            turn, session = errand.root_turn, errand.root_session
+        if subagent_task is not None:
+            turn, session = subagent_task.root_turn, subagent_task.root_session
         payer = store.payer(turn, session, message, claim.turn)
         route = None if message.channel == CONSOLE else message.route
         own = message.options.max_cost_usd
-        spent = store.of_turn if errand is None else store.of_errand
+        spent = store.of_turn if subagent_task is None else store.of_subagent_task
         has_record = claim.resumed
         if (
             not has_record
-            and errand is None
+            and subagent_task is None
             and any(inbound_message.media for inbound_message in claim.messages)
         ):
             # A resumed turn has a record already.
@@ -73,7 +73,7 @@ class StoreUsageMeter:
                 store.record_heard, payer, claim.messages, self.clock()
             )
         before = await self.database.transact(spent, claim.turn) if has_record else UsageTotals()
-        kind = TurnMeter if errand is None else SubagentMeter
+        kind = TurnMeter if subagent_task is None else SubagentMeter
         try:
             yield kind(self, payer, route, own, before)
         finally:

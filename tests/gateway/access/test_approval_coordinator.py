@@ -337,8 +337,8 @@ async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> N
 
     async def let_in(parts: Parts, heard: int) -> None:
         await accept_messages(parts, chat_message("hello?", **other))
-        letters = await parts.platform.answers("8", heard)
-        await parts.service.approve_pairing(letters[-1].split("`")[1])
+        replies = await parts.platform.answers("8", heard)
+        await parts.service.approve_pairing(replies[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:
         parts.app.access.roles = {"chat:8": "build"}

@@ -74,13 +74,13 @@ def outgoing_reply(text: str, chat: str = "1", *more: str) -> OutgoingReply:
 
 
 async def sent(
-    folder: Path, clock: Jumping, platform: Platform, *letters: OutgoingReply
+    folder: Path, clock: Jumping, platform: Platform, *replies: OutgoingReply
 ) -> list[tuple[str, str | None]]:
     """Post the replies, work until all are sent or dead, and return their states and reasons."""
     timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)
     async with opened(folder, Gated(), platform=platform, timing=timing) as parts:
-        for letter in letters:
-            await parts.sender.post(letter)
+        for reply in replies:
+            await parts.sender.post(reply)
         async with at_work(parts):
             async with asyncio.timeout(30):
                 while await parts.database.transact(outbox.lanes_with_mail):
@@ -91,8 +91,8 @@ async def sent(
 async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", NotSent("dns"), ChannelRateLimited(3), NotSent("dns"))
-    letters = [outgoing_reply("a", "1", "b", "c"), outgoing_reply("d")]
-    assert {state for state, _ in await sent(tmp_path, clock, platform, *letters)} == {"sent"}
+    replies = [outgoing_reply("a", "1", "b", "c"), outgoing_reply("d")]
+    assert {state for state, _ in await sent(tmp_path, clock, platform, *replies)} == {"sent"}
     assert platform.texts("1") == ["a", "b", "c", "d"]
     assert not any(shown.repeat for shown in platform.chats["1"])
 
@@ -144,8 +144,8 @@ async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
 ) -> None:
     platform = Platform()
     platform.fail("1", ChatUnreachable("blocked"))
-    letters = [outgoing_reply("a"), outgoing_reply("b"), outgoing_reply("c", "2")]
-    states = await sent(tmp_path, clock, platform, *letters)
+    replies = [outgoing_reply("a"), outgoing_reply("b"), outgoing_reply("c", "2")]
+    states = await sent(tmp_path, clock, platform, *replies)
     assert states == [("dead", "blocked"), ("dead", "blocked"), ("sent", None)]
     assert [call for call in platform.calls if call[1] == "1"] == [("send", "1", "a")]
 
@@ -677,10 +677,8 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
     many = MAX_TASKS + 3
     async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
         for n in range(many):
-            letter = OutgoingReply(
-                f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")]
-            )
-            await parts.sender.post(letter)
+            reply = OutgoingReply(f"d{n}", Route("chat", "bot", "1"), [OutboundPart(f"answer {n}")])
+            await parts.sender.post(reply)
         assert await platform.answers("1", many) == [f"answer {n}" for n in range(many)]
         await parts.sender.flush()
         await wait_until(lambda: platform.answering >= min(many, MAX_TASKS))

@@ -103,11 +103,11 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
     async with alone:
         await alone.answers_to(OWNER, "I am here")
         code = await code_for(alone, 77)
-        (letter,) = await wait_for_questions(alone)
-        assert code in letter.text
-        approve = button(letter, "Approve")
+        (reply,) = await wait_for_questions(alone)
+        assert code in reply.text
+        approve = button(reply, "Approve")
         # A press by another person or in another chat does not count.
-        assert await push(alone, letter, approve, user_id=77) == "Only my owner can do that."
+        assert await push(alone, reply, approve, user_id=77) == "Only my owner can do that."
         await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=OWNER)
         (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
         told = await push(alone, group, approve, user_id=OWNER)
@@ -115,16 +115,16 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         assert await alone.answers_to(77, "hello?") == alone.api.answers(77)
         assert "echo: hello?" not in alone.api.answers(77)
 
-        told = await press(alone, letter, "Approve")
+        told = await press(alone, reply, "Approve")
         assert told == "Person 77 (telegram:77) is approved."
         assert (await alone.answers_to(77, "hi"))[-1] == "echo: hi"
         assert "You're approved. Send me a message anytime." in alone.api.answers(77)
         assert not questions(alone)
-        after = alone.api.chats.get(OWNER, letter.message_id)
+        after = alone.api.chats.get(OWNER, reply.message_id)
         assert after is not None
         assert after.text.endswith("✅ Approved by telegram:1.")
         assert code not in after.text
-        assert (await push(alone, letter, approve)).startswith("Too late")
+        assert (await push(alone, reply, approve)).startswith("Too late")
     assert code not in database_text(alone)
     assert code.replace("-", "") not in database_text(alone)
 
@@ -160,8 +160,8 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
     async with alone:
         await alone.answers_to(OWNER, "I am here")
         await code_for(alone, 77)
-        (letter,) = await wait_for_questions(alone)
-        told = await press(alone, letter, "Deny")
+        (reply,) = await wait_for_questions(alone)
+        told = await press(alone, reply, "Deny")
         assert told == "Person 77 (telegram:77) was denied."
         await alone.until(lambda: not questions(alone))
         assert await alone.answers_to(77, "hi") == alone.api.answers(77)
@@ -170,7 +170,7 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         assert (await alone.kore("pair", "approve", typed)).code == 0
         await alone.until(lambda: not questions(alone))
         await alone.until(lambda: any("Approved by cli:" in t for t in alone.api.answers(OWNER)))
-        assert (await push(alone, letter, "pair:y:77:1")).startswith("This button no longer works")
+        assert (await push(alone, reply, "pair:y:77:1")).startswith("This button no longer works")
 
 
 async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:

@@ -37,8 +37,8 @@ async def queue_file(parts: Parts, who: str) -> Path:
         inbox.accept, InboxBatch("chat", "bot", 0.0), [InboxEntry(message, "read")]
     )
     content = OutboundPart("", files=(OutboundFile("a.txt", str(copy), size_bytes=6),))
-    letter = OutgoingReply(f"file:{who}", Route("chat", "bot", who), [content])
-    await parts.database.transact(outbox.put, None, [letter], 0.0)
+    reply = OutgoingReply(f"file:{who}", Route("chat", "bot", who), [content])
+    await parts.database.transact(outbox.put, None, [reply], 0.0)
     return copy
 
 

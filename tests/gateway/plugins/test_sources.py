@@ -100,7 +100,7 @@ def test_a_download_follows_redirects_to_https_and_to_nothing_else(
 def test_an_archive_that_is_too_large_is_not_read(
     tmp_path: Path, serve: Any, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "MOST_ARCHIVE_BYTES", 100)
+    monkeypatch.setattr(sources, "MAX_ARCHIVE_BYTES", 100)
     (tmp_path / "p.zip").write_bytes(archive)
     for address in (str(tmp_path / "p.zip"), serve({"/p.zip": archive}) + "/p.zip"):
         with pytest.raises(PluginError, match="too large"):

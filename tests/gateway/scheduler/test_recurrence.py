@@ -125,15 +125,15 @@ def test_interval_stays_aligned_with_its_anchor() -> None:
     assert rule.after(1_000, anchor=1_000) == 1_600
     assert rule.after(1_599.5, anchor=1_000) == 1_600
     assert rule.after(5_000, anchor=1_000) == 5_200
-    assert rule.slots(1_600, 5_000, 1_000, most=3) == [3_400, 4_000, 4_600]
+    assert rule.slots(1_600, 5_000, 1_000, limit=3) == [3_400, 4_000, 4_600]
 
 
 def test_newest_missed_slots_are_returned() -> None:
     rule = Recurrence("cron", "0 * * * *", "UTC")
-    assert rule.slots(3_600, 5 * 3_600 + 10, 0, most=2) == [4 * 3_600, 5 * 3_600]
-    assert Recurrence("at", "3600", "UTC").slots(3_600, 9_999, 0, most=10) == [3_600]
+    assert rule.slots(3_600, 5 * 3_600 + 10, 0, limit=2) == [4 * 3_600, 5 * 3_600]
+    assert Recurrence("at", "3600", "UTC").slots(3_600, 9_999, 0, limit=10) == [3_600]
     minutely = Recurrence("cron", "* * * * *", "UTC")
-    assert len(minutely.slots(0, 400 * 86_400, 0, most=10)) == 10
+    assert len(minutely.slots(0, 400 * 86_400, 0, limit=10)) == 10
 
 
 def test_shortest_interval_of_a_rule() -> None:

@@ -11,7 +11,7 @@ import pytest
 from agent.events import ToolResulted
 from agent.types import assistant
 from gateway.server import revocation
-from gateway.server.websocket import MOST_CALLS, WINDOW
+from gateway.server.websocket import MAX_CALLS, WINDOW
 from tests.gateway.parts import console_message, tool_call
 from tests.gateway.server.served import Served, served
 
@@ -94,9 +94,9 @@ async def test_a_stream_that_is_not_acknowledged_holds_up_no_other(server: Serve
 
 async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
     async with server.session() as session, session.ws_connect("/v1/connect") as socket:
-        for n in range(MOST_CALLS + 1):
+        for n in range(MAX_CALLS + 1):
             await socket.send_json({"id": n, "call": "watch", "arguments": {"lane": f"x{n}"}})
-        assert "error" in await answer(socket, MOST_CALLS)
+        assert "error" in await answer(socket, MAX_CALLS)
         await socket.send_json({"id": 0, "call": "status"})
         assert "error" in await answer(socket, 0)
 

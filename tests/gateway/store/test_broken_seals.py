@@ -51,8 +51,8 @@ async def test_a_row_that_is_passed_over_is_audited_once(tmp_path: Path) -> None
 @pytest.mark.usefixtures("engine")
 async def test_work_that_is_refused_leaves_an_audit_entry_all_the_same(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        letter = OutgoingReply("t1", MESSAGE.route, [OutboundPart("the answer")])
-        await store.transact(outbox.put, None, [letter], 1.0)
+        reply = OutgoingReply("t1", MESSAGE.route, [OutboundPart("the answer")])
+        await store.transact(outbox.put, None, [reply], 1.0)
         await store.transact(stored.change, "outbox", {"chat": "2"}, delivery_id="t1")
         for _ in range(2):
             with pytest.raises(SealBroken):

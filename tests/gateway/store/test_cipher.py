@@ -47,8 +47,8 @@ def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     turns.add_reply(tx, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
     turns.start_call(tx, claim.turn, call)
     turns.finish_call(tx, claim.turn, call, ToolResult(f"found {CANARY}"))
-    letter = OutgoingReply(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
-    outbox.put(tx, claim.turn, [letter], 1.0)
+    outgoing = OutgoingReply(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
+    outbox.put(tx, claim.turn, [outgoing], 1.0)
     return claim, asked.session_key
 
 
@@ -111,10 +111,10 @@ def _sent_text(tx: Transaction) -> str:
 def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     with open_transaction(path, cipher=_cipher()) as tx:
-        letter = OutgoingReply(
+        reply = OutgoingReply(
             "pair:1", chat_message("x").route, [OutboundPart("your code is ABCD")]
         )
-        outbox.put(tx, None, [letter], 1.0)
+        outbox.put(tx, None, [reply], 1.0)
         due = outbox.head(tx, chat_message("x").session_key, 9.0)
         assert isinstance(due, PendingPart)
         outbox.sent(tx, due.seq, "77", "lane", 9.0)

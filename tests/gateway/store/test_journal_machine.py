@@ -254,8 +254,8 @@ class JournalMachine(RuleBasedStateMachine):
         sessions.create_session(
             tx, claim.message.principal, self.now, lane=claim.message.session_key
         )
-        letter = self._letter(f"c{claim.seq}", claim.message.route, "new")
-        turns.finish_command(tx, claim.seq, letter, self.now)
+        reply = self._reply(f"c{claim.seq}", claim.message.route, "new")
+        turns.finish_command(tx, claim.seq, reply, self.now)
 
     def _take_up(self, lane: str, claim: TurnClaim) -> None:
         running = self.running[lane] = Running(claim)
@@ -408,13 +408,13 @@ class JournalMachine(RuleBasedStateMachine):
     def a_turn_ends(self, data: st.DataObject, parts: int, streamed: bool) -> None:
         lane, running = self.turn(data)
         claim = running.claim
-        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
+        reply = self._reply(f"t{claim.turn}", claim.messages[-1].route, "answer", parts)
         if streamed:
-            begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
+            begun = self.do(outbox.begin_stream, claim.turn, reply, 0, self.now)
             if begun is not None and begun.provider_message_id is None and not begun.lost:
-                self.do(outbox.set_preview, letter.delivery_id, 0, f"m{claim.turn}")
+                self.do(outbox.set_preview, reply.delivery_id, 0, f"m{claim.turn}")
         rows = [*self._answers(running), assistant("answer")]
-        self.do(turns.finish, claim.turn, claim.session, FinishedTurn(rows, [letter]), self.now)
+        self.do(turns.finish, claim.turn, claim.session, FinishedTurn(rows, [reply]), self.now)
         seqs = self.ask("SELECT seq FROM inbox WHERE turn_id = ? ORDER BY seq", claim.turn)
         self.finished.append(tuple(seq for (seq,) in seqs))
         del self.running[lane]
@@ -426,28 +426,26 @@ class JournalMachine(RuleBasedStateMachine):
         claim = running.claim
         route = claim.messages[-1].route
         waits = route.lane in outbox.lanes_with_mail(self.tx)
-        letter = self._letter(f"t{claim.turn}", route, "")
-        begun = self.do(outbox.begin_stream, claim.turn, letter, 0, self.now)
+        reply = self._reply(f"t{claim.turn}", route, "")
+        begun = self.do(outbox.begin_stream, claim.turn, reply, 0, self.now)
         if begun is None:
             assert waits
         elif begun.provider_message_id is None and not begun.lost:
             assert not waits
             if end == "unclear":
-                (seq,) = self.ask(
-                    "SELECT seq FROM outbox WHERE delivery_id = ?", letter.delivery_id
-                )
+                (seq,) = self.ask("SELECT seq FROM outbox WHERE delivery_id = ?", reply.delivery_id)
                 self.unclear.add(seq[0])
             else:
                 shown = f"m{claim.turn}" if end == "shown" else None
-                self.do(outbox.set_preview, letter.delivery_id, 0, shown)
+                self.do(outbox.set_preview, reply.delivery_id, 0, shown)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def a_turn_breaks(self, data: st.DataObject) -> None:
         lane, running = self.turn(data)
         claim = running.claim
-        letter = self._letter(f"t{claim.turn}", claim.messages[-1].route, "sorry")
-        self.do(turns.give_up, claim.turn, [letter], "a bug", self.now)
+        reply = self._reply(f"t{claim.turn}", claim.messages[-1].route, "sorry")
+        self.do(turns.give_up, claim.turn, [reply], "a bug", self.now)
         del self.running[lane]
 
     @precondition(lambda self: self.finished)
@@ -462,7 +460,7 @@ class JournalMachine(RuleBasedStateMachine):
         if not live:
             self.do(turns.replay, seq)
 
-    def _letter(self, id_: str, route: Route, text: str, parts: int = 1) -> OutgoingReply:
+    def _reply(self, id_: str, route: Route, text: str, parts: int = 1) -> OutgoingReply:
         return OutgoingReply(id_, route, [OutboundPart(f"{text} {n}") for n in range(parts)])
 
     # Outgoing messages

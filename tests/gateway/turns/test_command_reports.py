@@ -149,7 +149,7 @@ async def test_ends_that_come_together_are_one_message(tmp_path: Path) -> None:
 async def test_commands_do_not_keep_a_conversation_busy_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_reports, "MOST_IN_A_ROW", 1)
+    monkeypatch.setattr(command_reports, "MAX_IN_A_ROW", 1)
     gates = [Gate(tmp_path, name) for name in ("one", "two", "three")]
     model = ScriptedProvider(
         [

@@ -415,7 +415,7 @@ async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) ->
         talk = [m for n in range(1_500) for m in (user(f"q{n}"), assistant(f"a{n}"))]
         await run(sessions.append_messages, session, None, talk, 1.0)
         window = await run(windows.load, session)
-        assert len(window.messages) == windows.MOST // 2
+        assert len(window.messages) == windows.MAX_MESSAGES // 2
         assert window.messages[0].text == "q1000"
         assert window.trimmed
         assert await run(windows.load, session) == window

@@ -20,8 +20,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
 ]
-MOST = 2
-SECTIONS = {"subagents": {"max_parallel": MOST}}
+MAX_PARALLEL = 2
+SECTIONS = {"subagents": {"max_parallel": MAX_PARALLEL}}
 
 
 def background(command: str) -> ReplyScript:
@@ -127,13 +127,13 @@ def sharing(body: Mapping[str, Any]) -> ReplyScript:
 
 
 async def let_all_work(group: WorkerGroup, count: int) -> None:
-    """Let `count` sub-agents finish one after another, with at most `MOST` at a time."""
+    """Let `count` sub-agents finish one after another, with at most `MAX_PARALLEL` at a time."""
     for done in range(count):
-        room = min(MOST, count - done)
+        room = min(MAX_PARALLEL, count - done)
         await group.front.until(lambda room=room: group.model.waiting >= room)
         assert group.model.waiting == room
         group.model.let_one_go()
-        await group.front.until(lambda: group.model.waiting < MOST)
+        await group.front.until(lambda: group.model.waiting < MAX_PARALLEL)
 
 
 async def test_sub_agents_work_in_turns_and_wake_who_waits_for_them(group: WorkerGroup) -> None:

@@ -220,9 +220,9 @@ def around(
     if row is None or not _is_known(tx, scope, *row):
         return []
 
-    def texts(rows: Iterable[Row], most: int) -> list[tuple[int, str, float, str]]:
+    def texts(rows: Iterable[Row], limit: int) -> list[tuple[int, str, float, str]]:
         messages = ((row[3], row[0], row[1], message_from_row(tx, *row[2:]).text) for row in rows)
-        return list(islice((message for message in messages if message[3].strip()), most))
+        return list(islice((message for message in messages if message[3].strip()), limit))
 
     place = (session, n)
     middle = texts(

@@ -125,8 +125,8 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
     if len(stem) > _STEM_CHARS:
         stem = f"{stem[: _STEM_CHARS - 1]}…"
     rows = tx.all("SELECT id, name FROM session WHERE principal = ?", (principal,))
-    taken = {sessions.opened_name(tx, id_, name) for id_, name in rows}
-    return next(name for n in counted(2) if (name := f"{stem} ({n})") not in taken) if stem else ""
+    names = {sessions.opened_name(tx, id_, name) for id_, name in rows}
+    return next(name for n in counted(2) if (name := f"{stem} ({n})") not in names) if stem else ""
 
 
 def rename(tx: Transaction, session: str, line: str) -> None:

@@ -44,9 +44,9 @@ def create_session(tx: Transaction, principal: str, now: float, *, lane: str | N
     """Create a session named by its second (`20250218_001946`) and bind the lane to it."""
     stem = datetime.fromtimestamp(now).strftime("%Y%m%d_%H%M%S")
     rows = tx.all("SELECT id FROM session WHERE id >= ? AND id < ?", beginning(stem))
-    taken = {id_ for (id_,) in rows}
+    ids = {id_ for (id_,) in rows}
     session, n = stem, 1
-    while session in taken:
+    while session in ids:
         n += 1
         session = f"{stem}_{n}"
     taint = session_marks.sealed_taint(tx, session, principal, None, "")

@@ -117,8 +117,8 @@ def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float)
     session = sessions.create_session(tx, owner.principal, now)
     if not isinstance(requested_id, str) or not _ID.fullmatch(requested_id):
         return session
-    taken = tx.first("SELECT 1 FROM session WHERE id = ?", (requested_id,))
-    if taken is not None:
+    existing_row = tx.first("SELECT 1 FROM session WHERE id = ?", (requested_id,))
+    if existing_row is not None:
         return session
     tx.run("UPDATE session SET id = ? WHERE id = ?", (requested_id, session))
     sessions.put_name(tx, requested_id, "")

@@ -38,7 +38,7 @@ class InboxEntry:
 class InboxBatch:
     """Contents of a batch besides messages: see `Batch`.
 
-    `heard` are messages to others; `now` is in Unix seconds.
+    `group_context` are messages to others; `now` is in Unix seconds.
     """
 
     channel: str
@@ -46,7 +46,7 @@ class InboxBatch:
     now: float
     cursors: Mapping[str, str] = field(default_factory=dict)
     moves: Sequence[tuple[str, str]] = ()
-    heard: Sequence[InboundMessage] = ()
+    group_context: Sequence[InboundMessage] = ()
     standings: Sequence[MembershipChange] = ()
 
 
@@ -83,7 +83,7 @@ def accept(
             pending_media.gather_album(tx, message, arrival.now)
             lanes.add(message.session_key)
     chats.add_alias(tx, arrival.channel, arrival.moves)
-    chats.add_group_context(tx, arrival.heard)
+    chats.add_group_context(tx, arrival.group_context)
     for name, value in arrival.cursors.items():
         tx.run(
             "INSERT INTO cursor (channel, account, name, value, seen_at) VALUES (?, ?, ?, ?, ?)"

@@ -29,8 +29,8 @@ class OutgoingReply:
     `delivery_id` identifies the delivery: a turn's reply has the same id in every attempt. With
     `edits` it replaces that delivery's message, once the platform shows that message. `taint` is
     the taint of conversations whose words it contains, apart from the conversation of its own chat;
-    `is_read` means that links were removed from its text, except allowed ones. `shown` has the
-    contents of its preview's messages, by part number; `page_end` replaces the text of preview
+    `is_read` means that links were removed from its text, except allowed ones. `preview_parts` has
+    the contents of its preview's messages, by part number; `page_end` replaces the text of preview
     messages beyond the end of the reply.
     """
 
@@ -43,7 +43,7 @@ class OutgoingReply:
     edits: str | None = None
     taint: frozenset[Taint] = NOTHING
     is_read: bool = False
-    shown: Mapping[int, OutboundPart] = field(default_factory=dict)
+    preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
     page_end: str = "↑"
 
 
@@ -51,7 +51,7 @@ class OutgoingReply:
 class PendingPart:
     """First waiting part of a route. It waited `waited_s` between its attempts.
 
-    `shown` means that its message has this content already.
+    `is_previewed` means that its message has this content already.
     """
 
     seq: int
@@ -59,7 +59,7 @@ class PendingPart:
     attempts: int
     ambiguous: int
     waited_s: float
-    shown: bool = False
+    is_previewed: bool = False
 
 
 _COLUMNS = (
@@ -82,51 +82,51 @@ _EDITED = (
 )
 
 
-def put(tx: Transaction, turn: int | None, letters: Sequence[OutgoingReply], now: float) -> None:
+def put(tx: Transaction, turn: int | None, replies: Sequence[OutgoingReply], now: float) -> None:
     """Queue replies. A part that is streaming already becomes an edit of its preview."""
-    for letter in letters:
+    for reply in replies:
         is_longer, session, principal, mode, taint = tx.one(
             "SELECT EXISTS (SELECT 1 FROM outbox WHERE delivery_id = ? AND part >= ?"
             " AND state = 'streaming'), session.id, session.principal, session.permission_mode,"
             " session.taint FROM (SELECT 1) AS single"
             " LEFT JOIN binding ON binding.lane = ?"
             " LEFT JOIN session ON session.id = binding.session",
-            (letter.delivery_id, len(letter.parts), letter.route.lane),
+            (reply.delivery_id, len(reply.parts), reply.route.lane),
         )
         here = NOTHING
         if session is not None:
             _, here = session_marks.of_row(tx, session, principal, mode, taint)
-        for number, part in enumerate(_inert(letter, here)):
-            last = number + 1 == len(letter.parts)
-            _put_part(tx, turn, letter, (number, part, last), now)
+        for number, part in enumerate(_inert(reply, here)):
+            last = number + 1 == len(reply.parts)
+            _put_part(tx, turn, reply, (number, part, last), now)
         if turn is not None and is_longer:
-            _close_pages(tx, letter)
+            _close_pages(tx, reply)
 
 
-def _inert(letter: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPart]:
+def _inert(reply: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPart]:
     """Return the parts, with links defused if the taint requires it, before they become rows.
 
     `here` is the taint of the conversation that its chat is in.
     """
-    if not (letter.taint | here) >= BOTH:
-        return letter.parts
-    is_markdown = letter.route.channel in (CONSOLE, API)
+    if not (reply.taint | here) >= BOTH:
+        return reply.parts
+    is_markdown = reply.route.channel in (CONSOLE, API)
     return [
-        defuse_part(part, is_markdown=is_markdown, is_read=letter.is_read) for part in letter.parts
+        defuse_part(part, is_markdown=is_markdown, is_read=reply.is_read) for part in reply.parts
     ]
 
 
 def _put_part(
     tx: Transaction,
     turn: int | None,
-    letter: OutgoingReply,
+    reply: OutgoingReply,
     numbered: tuple[int, OutboundPart, bool],
     now: float,
 ) -> None:
     number, part, last = numbered
-    route = letter.route
+    route = reply.route
     address = (route.lane, route.channel, route.account, route.chat_id, route.thread_id)
-    place = (letter.delivery_id, number, *address)
+    place = (reply.delivery_id, number, *address)
     tx.run(
         "INSERT INTO outbox (delivery_id, part, is_last, turn_id, lane, channel, account, chat,"
         f" thread, reply_to, event_id, kind, {codecs.PART}, edits, is_shown, state, created_at)"
@@ -139,19 +139,19 @@ def _put_part(
         " is_shown = excluded.is_shown,"
         " state = 'pending', next_at = 0 WHERE outbox.state = 'streaming'",
         (
-            *(letter.delivery_id, number, last, turn),
+            *(reply.delivery_id, number, last, turn),
             *address,
-            letter.reply_to if number == 0 else None,
-            *(letter.event_id, letter.kind),
-            *codecs.columns_of_part(tx, place, letter.kind, part).values(),
-            *(letter.edits, letter.shown.get(number) == part, now),
+            reply.reply_to if number == 0 else None,
+            *(reply.event_id, reply.kind),
+            *codecs.columns_of_part(tx, place, reply.kind, part).values(),
+            *(reply.edits, reply.preview_parts.get(number) == part, now),
         ),
     )
 
 
-def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
+def _close_pages(tx: Transaction, reply: OutgoingReply) -> None:
     """Replace the text of preview pages beyond the end of the answer, or delete unsent ones."""
-    over = (letter.delivery_id, len(letter.parts))
+    over = (reply.delivery_id, len(reply.parts))
     tx.run(
         "DELETE FROM outbox WHERE delivery_id = ? AND part >= ? AND state = 'streaming'"
         " AND provider_message_id IS NULL AND preview_lost = 0",
@@ -162,11 +162,11 @@ def _close_pages(tx: Transaction, letter: OutgoingReply) -> None:
         " WHERE delivery_id = ? AND part >= ? AND state = 'streaming'",
         over,
     ):
-        body = tx.seal(letter.page_end, "outbox.body", letter.delivery_id, part, *rest)
+        body = tx.seal(reply.page_end, "outbox.body", reply.delivery_id, part, *rest)
         tx.run(
             "UPDATE outbox SET body = ?, is_last = 0, state = 'pending', next_at = 0"
             " WHERE delivery_id = ? AND part = ?",
-            (body, letter.delivery_id, part),
+            (body, reply.delivery_id, part),
         )
 
 
@@ -179,23 +179,23 @@ class PreviewRow:
 
 
 def begin_stream(
-    tx: Transaction, turn: int, letter: OutgoingReply, part: int, now: float
+    tx: Transaction, turn: int, reply: OutgoingReply, part: int, now: float
 ) -> PreviewRow | None:
     """Create the part of the reply for a preview's page, before its first send.
 
     The part counts as lost until that send is known to have ended. Returns None while earlier
     messages wait on its route.
     """
-    page = (letter.delivery_id, part)
+    page = (reply.delivery_id, part)
     row = tx.first(
         "SELECT provider_message_id, preview_lost FROM outbox WHERE delivery_id = ? AND part = ?",
         page,
     )
     if row is not None and (row[0] is not None or row[1]):
         return PreviewRow(row[0], row[0] is None)
-    if has_mail(tx, letter.route.lane):
+    if has_mail(tx, reply.route.lane):
         return None
-    _put_part(tx, turn, letter, (part, OutboundPart(""), True), now)
+    _put_part(tx, turn, reply, (part, OutboundPart(""), True), now)
     tx.run(
         "UPDATE outbox SET state = 'streaming', preview_lost = 1, maybe_duplicate = 1"
         " WHERE delivery_id = ? AND part = ? AND state = 'pending'",

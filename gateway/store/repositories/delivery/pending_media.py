@@ -146,7 +146,7 @@ def is_forgotten(tx: Transaction, seq: int) -> bool:
 
 
 def settle(
-    tx: Transaction, seq: int, media: Media, letters: Sequence[OutgoingReply], now: float
+    tx: Transaction, seq: int, media: Media, replies: Sequence[OutgoingReply], now: float
 ) -> None:
     """Store the result of fetching a file, and queue messages about it for the person.
 
@@ -154,7 +154,7 @@ def settle(
     """
     row = find(tx, seq)
     if row is not None:
-        outbox.put(tx, None, letters, now)
+        outbox.put(tx, None, replies, now)
         new_media = tuple(
             media if attachment.is_awaited and _same(attachment, media) else attachment
             for attachment in row.message.media

@@ -43,8 +43,8 @@ class TurnClaim:
 
     `messages` grows when a person steers the turn. `stored` counts the turn's messages in the
     history, starting with the request. `resumed` means that the turn continues; `exhausted` that it
-    ended the process `ATTEMPTS` times without progress. `asked` is the user message that was stored
-    for a new turn; `begins` is the title of a session whose first turn it is. `memory` is the
+    ended the process `ATTEMPTS` times without progress. `user_message` is what was stored for a new
+    turn; `begins` is the title of a session whose first turn it is. `memory` is the
     memory snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
     `folder` the identity of the folder of its last turn.
     """
@@ -62,7 +62,7 @@ class TurnClaim:
     # Bits that choices have revealed to strangers since a person's last message there.
     bits: float = 0
     stored: int = 1
-    asked: Message | None = None
+    user_message: Message | None = None
     begins: str | None = None
     memory: MemorySnapshot | None = None
     file_views: str | None = None
@@ -111,14 +111,14 @@ class ClaimScope:
 
     `worker` is its number; None: it is the owner of the data. `takes` returns whether the turn that
     answers a message is run here; `is_isolated` whether a turn that may have ended a process can be
-    run on this lane now; `most_subagents` how many sub-agents of a conversation may work at a time
+    run on this lane now; `max_subagents` how many sub-agents of a conversation may work at a time
     over all processes, None where there is only one process.
     """
 
     worker: int | None = None
     takes: Callable[[InboundMessage], bool] = lambda message: True
     is_isolated: Callable[[str], bool] = lambda lane: True
-    most_subagents: Callable[[], int] | None = None
+    max_subagents: Callable[[], int] | None = None
 
     @property
     def number(self) -> int:
@@ -137,9 +137,9 @@ class ClaimScope:
 
     def has_room(self, tx: Transaction, message: InboundMessage, lane: str) -> bool:
         """Return whether the sub-agent for a message may begin; true without one."""
-        if self.most_subagents is None or message.task is None or not message.lane:
+        if self.max_subagents is None or message.task is None or not message.lane:
             return True
-        return subagent_tasks.has_room(tx, message.task, lane, self.most_subagents())
+        return subagent_tasks.has_room(tx, message.task, lane, self.max_subagents())
 
 
 # Turns of a process, by its number.
@@ -259,7 +259,7 @@ def _begin(
         seq,
         session,
         messages,
-        asked=user_message,
+        user_message=user_message,
         begins=begins,
         choices=row.choices,
         mode=row.mode,

@@ -22,16 +22,16 @@ _OLDEST_FREE = (
 )
 
 
-def lanes(tx: Transaction, most: int | None = None) -> list[str]:
+def lanes(tx: Transaction, limit: int | None = None) -> list[str]:
     """Return lanes with an unclaimed turn to continue, or with messages and no turn.
 
-    Of the latter, at most `most`, in the order of their names.
+    Of the latter, at most `limit`, in the order of their names.
     """
     free = [lane for (lane,) in tx.all(_FREE)]
-    if most is None:
+    if limit is None:
         rows = tx.all(_WAITING)
     else:
-        rows = tx.all(f"{_WAITING} ORDER BY lane LIMIT ?", (most,))
+        rows = tx.all(f"{_WAITING} ORDER BY lane LIMIT ?", (limit,))
     # None of these has a turn.
     return [*free, *(lane for (lane,) in rows)]
 

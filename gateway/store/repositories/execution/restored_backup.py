@@ -52,8 +52,8 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
             (turn,),
         )
         event_id = rows[-1][1].event_id
-        letter = _letter(rows, f"t{turn}", notice, event_id=event_id)
-        turns.give_up(tx, turn, [letter], REASON, now, has_failed=False)
+        reply = _notice_reply(rows, f"t{turn}", notice, event_id=event_id)
+        turns.give_up(tx, turn, [reply], REASON, now, has_failed=False)
         closed += len(rows)
     return closed + _withdraw(tx, now, notice)
 
@@ -67,7 +67,7 @@ def _withdraw(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str
         by_lane.setdefault(message.session_key, []).append((seq, message))
     for lane, waiting in by_lane.items():
         name = f"restored:{lane}:{waiting[0][0]}"
-        outbox.put(tx, None, [_letter(waiting, name, notice)], now)
+        outbox.put(tx, None, [_notice_reply(waiting, name, notice)], now)
     tx.run(f"UPDATE inbox SET dead_reason = ? WHERE {WAITING}", (REASON,))
     return len(rows)
 
@@ -77,7 +77,7 @@ def _of_turn(tx: Transaction, turn: int) -> list[tuple[int, InboundMessage]]:
     return [(seq, inbound_from_row(tx, *columns)) for seq, *columns in rows]
 
 
-def _letter(
+def _notice_reply(
     rows: Sequence[tuple[int, InboundMessage]],
     name: str,
     notice: Callable[[Sequence[int]], str],

@@ -67,17 +67,17 @@ class TaskOutcome:
     taint: frozenset[Taint] = frozenset()
 
 
-def put(tx: Transaction, errand: SubagentTask) -> SubagentTask:
+def put(tx: Transaction, subagent_task: SubagentTask) -> SubagentTask:
     """Store a new task; returns it with its number."""
 
     def seal(text: str, name: str) -> str | None:
-        return tx.seal(text, f"task.{name}", errand.turn_id, errand.step)
+        return tx.seal(text, f"task.{name}", subagent_task.turn_id, subagent_task.step)
 
-    row = asdict(errand) | {
-        "definition": seal(dumps(asdict(errand.definition)), "definition"),
-        "title": seal(errand.title, "title"),
-        "taint": ",".join(sorted(errand.taint)),
-        "is_background": int(errand.is_background),
+    row = asdict(subagent_task) | {
+        "definition": seal(dumps(asdict(subagent_task.definition)), "definition"),
+        "title": seal(subagent_task.title, "title"),
+        "taint": ",".join(sorted(subagent_task.taint)),
+        "is_background": int(subagent_task.is_background),
     }
     columns = [
         field.name
@@ -102,7 +102,7 @@ def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask
 
 
 def get(tx: Transaction, number: int) -> SubagentTask:
-    return _errand(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
+    return _from_row(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
 
 
 def find(tx: Transaction, number: str, root_session: str) -> SubagentTask | None:
@@ -168,27 +168,27 @@ def is_awaited(tx: Transaction, turn: int) -> bool:
     return bool(exists)
 
 
-def has_room(tx: Transaction, number: int, lane: str, most: int) -> bool:
-    """Return whether fewer than `most` other sub-agents of its conversation work on other lanes."""
+def has_room(tx: Transaction, number: int, lane: str, limit: int) -> bool:
+    """Return whether fewer than `limit` other sub-agents of its root session work elsewhere."""
     (count,) = tx.one(
         f"SELECT count(*) FROM turn WHERE {RUNNING} AND is_claimed = 1 AND lane <> ? AND lane IN"
         " (SELECT lane FROM task WHERE state = 'running' AND root_session ="
         " (SELECT root_session FROM task WHERE id = ?))",
         (lane, number),
     )
-    return bool(count < most)
+    return bool(count < limit)
 
 
-def lanes_without_room(tx: Transaction, root_session: str, most: int) -> list[str]:
+def lanes_without_room(tx: Transaction, root_session: str, limit: int) -> list[str]:
     """Return lanes of a conversation's tasks that have not begun, or that no process works on.
 
-    The oldest first, at most `most`.
+    The oldest first, at most `limit`.
     """
     rows = tx.all(
         "SELECT lane FROM task WHERE root_session = ? AND state = 'running' AND NOT EXISTS"
         f" (SELECT 1 FROM turn WHERE turn.lane = task.lane AND {LIVE}"
         " AND (turn.state = 'waiting' OR is_claimed = 1)) ORDER BY id LIMIT ?",
-        (root_session, most),
+        (root_session, limit),
     )
     return [lane for (lane,) in rows]
 
@@ -231,9 +231,9 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
     where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
     where += f" AND {none_of('root_lane', attended)}"
     tasks = _all(tx, where, *beginning(lanes), *attended)
-    for errand in tasks:
-        turns.abandon_lane(tx, errand.lane, now)
-        end(tx, errand.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
+    for subagent_task in tasks:
+        turns.abandon_lane(tx, subagent_task.lane, now)
+        end(tx, subagent_task.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
     return len(tasks)
 
 
@@ -245,11 +245,11 @@ def _all(tx: Transaction, where: str, *values: object) -> list[SubagentTask]:
     tasks = []
     for row in tx.all(f"{_SELECT} WHERE {where}", values):
         with suppress(SealBroken):
-            tasks.append(_errand(tx, row))
+            tasks.append(_from_row(tx, row))
     return tasks
 
 
-def _errand(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
+def _from_row(tx: Transaction, row: Sequence[Any]) -> SubagentTask:
     data = dict(zip((field.name for field in fields(SubagentTask)), row, strict=True))
     key = data["turn_id"], data["step"]
     for name in ("definition", "title"):

@@ -119,7 +119,7 @@ class FinishedTurn:
     """
 
     messages: Sequence[Message]
-    letters: Sequence[OutgoingReply]
+    replies: Sequence[OutgoingReply]
     head: int = 0
     state: str = "done"
 
@@ -143,7 +143,7 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
     tx.run("UPDATE turn SET state = ?, ended_at = ? WHERE id = ?", (outcome.state, now, turn))
     if is_asking:
         codecs.withdraw_questions(tx, turn, now)
-    outbox.put(tx, turn, outcome.letters, now)
+    outbox.put(tx, turn, outcome.replies, now)
     return bool(has_more)
 
 
@@ -177,7 +177,7 @@ def last_of(tx: Transaction, session: str) -> int | None:
     return row[0] if row else None
 
 
-def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float) -> None:
+def finish_command(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> None:
     """Finish a command; its answer is queued in this transaction.
 
     The delivery gets a new name each time, so that a replayed command is answered again.
@@ -188,7 +188,7 @@ def finish_command(tx: Transaction, seq: int, letter: OutgoingReply, now: float)
         (now, now, seq),
     )
     tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
-    outbox.put(tx, turn, [replace(letter, delivery_id=f"t{turn}")], now)
+    outbox.put(tx, turn, [replace(reply, delivery_id=f"t{turn}")], now)
 
 
 def add_model_call(tx: Transaction, lane: str, now: float) -> int:
@@ -204,7 +204,7 @@ def add_model_call(tx: Transaction, lane: str, now: float) -> int:
 def give_up(
     tx: Transaction,
     turn: int,
-    letters: Sequence[OutgoingReply],
+    replies: Sequence[OutgoingReply],
     reason: str,
     now: float,
     *,
@@ -223,7 +223,7 @@ def give_up(
     history = windows.load(tx, session).messages
     note = load_prompt("given_up") if has_failed else load_prompt("ended_early")
     closing = [*close_unanswered_calls(history, results), assistant(note)]
-    outcome = FinishedTurn(closing, letters, state="dead")
+    outcome = FinishedTurn(closing, replies, state="dead")
     finish(tx, turn, session, outcome, now)
     tx.run("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
 
@@ -281,7 +281,7 @@ def replay(tx: Transaction, seq: int) -> str:
         raise ReplayRefused("one-shot")
     if state in ("running", "waiting"):
         raise ReplayRefused("at-work")
-    _refuse_errand(tx, seq)
+    _reject_subagent_task(tx, seq)
     (worked_for,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task JOIN inbox ON inbox.turn_id = task.root_turn"
         " WHERE inbox.seq = ? AND task.state = 'running')",
@@ -294,7 +294,7 @@ def replay(tx: Transaction, seq: int) -> str:
     return str(lane)
 
 
-def _refuse_errand(tx: Transaction, seq: int) -> None:
+def _reject_subagent_task(tx: Transaction, seq: int) -> None:
     """Raise `ReplayRefused` for the task of a sub-agent.
 
     The agent that started it has its result already, and would not get another.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOLD_EVERY_S = 3600.0
 # Maximum number of messages in a window, however short they are, for an imported session, or a
 # session whose summaries have failed for long. Twice the number that makes a window full.
-MOST = 2 * MANY
+MAX_MESSAGES = 2 * MANY
 
 
 @dataclass(slots=True)
@@ -103,13 +103,13 @@ def load(tx: Transaction, session: str) -> SessionWindow:
 def _bounded(tx: Transaction, session: str, head: int) -> int:
     """Return a beginning of the window that limits its number of messages."""
     (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
-    if last - head <= MOST:
+    if last - head <= MAX_MESSAGES:
         return head
     mine = "FROM message WHERE session = ? AND role = 'user' AND n > ?"
     (begins,) = tx.one(
         # If a single round is longer than that, all of it.
         f"SELECT coalesce((SELECT min(n) {mine} AND n > ?), (SELECT max(n) {mine}), 0)",
-        (session, head, last - MOST // 2, session, head),
+        (session, head, last - MAX_MESSAGES // 2, session, head),
     )
     head = max(head, begins - 1)
     tx.run("UPDATE session SET head = ? WHERE id = ?", (head, session))
@@ -118,14 +118,14 @@ def _bounded(tx: Transaction, session: str, head: int) -> int:
 
 @frozen
 class StoredSummary:
-    """Compaction of a window to store; `letter` announces it unless that happened recently."""
+    """Compaction of a window to store; `reply` announces it unless that happened recently."""
 
     session: str
     head: int
     upto: int
     request: int | None
     shorter: "CompactionResult"
-    letter: OutgoingReply | None = None
+    reply: OutgoingReply | None = None
 
     @classmethod
     def of(
@@ -133,13 +133,13 @@ class StoredSummary:
         session: str,
         window: SessionWindow,
         shorter: "CompactionResult",
-        letter: OutgoingReply | None = None,
+        reply: OutgoingReply | None = None,
     ) -> "StoredSummary":
         cut = shorter.split
         place = cut.place if cut else shorter.shortened_count
         upto = max(window.head, window.number(place - 1))
         request = None if cut is None or cut.request is None else window.number(cut.request)
-        return cls(session, window.head, upto, request, shorter, letter)
+        return cls(session, window.head, upto, request, shorter, reply)
 
 
 def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
@@ -154,11 +154,11 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
             (stored.upto, stored.session, stored.upto),
         )
         return True
-    (told_at,) = tx.one(
+    (announced_at,) = tx.one(
         "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND is_announced = 1",
         (stored.session,),
     )
-    letter = stored.letter if now - told_at >= TOLD_EVERY_S else None
+    reply = stored.reply if now - announced_at >= TOLD_EVERY_S else None
     content = dumps(summary_to_json(summary))
     taint = ",".join(sorted(summary.taint))
     tx.run(
@@ -170,13 +170,13 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         (
             *(stored.session, stored.upto, stored.request),
             tx.seal(content, "summary.content", stored.session, stored.upto, taint),
-            *(taint, letter is not None, now),
+            *(taint, reply is not None, now),
         ),
     )
     # The next request has a new prefix anyway, so it can read the current memory.
     tx.run("UPDATE session SET head = ?, memory = NULL WHERE id = ?", (stored.upto, stored.session))
-    if letter is not None:
-        outbox.put(tx, None, [letter], now)
+    if reply is not None:
+        outbox.put(tx, None, [reply], now)
     return True
 
 

@@ -37,8 +37,8 @@ def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
 
 async def code_for(parts: Parts, person: str) -> str:
     await accept_messages(parts, chat_message("hello?", person, sender=Sender(person, "Bob")))
-    (letter,) = await parts.platform.answers(person, 1)
-    (code,) = CODE.findall(letter)
+    (reply,) = await parts.platform.answers(person, 1)
+    (code,) = CODE.findall(reply)
     return str(code)
 
 

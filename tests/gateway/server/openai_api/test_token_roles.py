@@ -40,7 +40,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def speaking(
+async def api_client(
     server: Served, name: str = "kiosk", role: str = "guest"
 ) -> AsyncIterator[openai.AsyncOpenAI]:
     """Yield OpenAI's client with a new token of this role."""
@@ -61,7 +61,7 @@ async def say(client: openai.AsyncOpenAI, text: str, **options: Any) -> tuple[st
 
 
 async def test_a_token_with_a_role_is_a_person_of_its_own(server: Served) -> None:
-    async with speaking(server) as client:
+    async with api_client(server) as client:
         answer, session = await say(client, "hi", user="ann")
         again, same = await say(client, "hello", user="ann")
         assert [model.id async for model in client.models.list()] == ["kore"]
@@ -74,7 +74,7 @@ async def test_a_token_with_a_role_is_a_person_of_its_own(server: Served) -> Non
 
 
 async def test_a_stream_and_a_response_that_goes_on(server: Served) -> None:
-    async with speaking(server) as client:
+    async with api_client(server) as client:
         stream = await client.chat.completions.create(
             model="kore", messages=says("hi"), stream=True
         )
@@ -97,7 +97,7 @@ async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
         assistant("", (tool_call("3", "exec", command="cat memory/MEMORY.md"),)),
         "done",
     ]
-    async with served(tmp_path, ScriptedProvider(steps)) as server, speaking(server) as client:
+    async with served(tmp_path, ScriptedProvider(steps)) as server, api_client(server) as client:
         (server.parts.workspace / "memory").mkdir()
         (server.parts.workspace / "memory" / "MEMORY.md").write_text("SECRET")
         _, session = await say(client, "do")
@@ -113,7 +113,7 @@ async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
     platform = Asking()
     async with (
         served(tmp_path, script, platform=platform, owner=OWNER) as server,
-        speaking(server, role="build") as client,
+        api_client(server, role="build") as client,
     ):
         (server.parts.workspace / "a.txt").write_text("old\n")
         await accept_messages(server.parts, chat_message("hi", "7"))
@@ -132,7 +132,7 @@ async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
 
 async def test_without_an_owner_to_ask_it_is_not_done(tmp_path: Path) -> None:
     script = ScriptedProvider([assistant("", (change("1"),)), "not written"])
-    async with served(tmp_path, script) as server, speaking(server, role="build") as client:
+    async with served(tmp_path, script) as server, api_client(server, role="build") as client:
         target = server.parts.workspace / "a.txt"
         target.write_text("old\n")
         answer, _ = await say(client, "write")
@@ -146,7 +146,7 @@ async def test_a_job_cannot_be_made_where_nothing_can_be_sent(tmp_path: Path) ->
     )
     async with (
         served(tmp_path, ScriptedProvider([later, "no"])) as server,
-        speaking(server, role="general") as client,
+        api_client(server, role="general") as client,
     ):
         _, session = await say(client, "remind me")
         messages = await server.parts.service.load_messages(session)
@@ -159,7 +159,7 @@ async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
     ]
-    async with speaking(server) as client:
+    async with api_client(server) as client:
         await client.chat.completions.create(
             model="kore",
             messages=[{"role": "user", "content": content}],  # type: ignore[list-item,misc]
@@ -170,7 +170,7 @@ async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
 
 async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
     """Only the three API addresses are open, by any path, connection or login."""
-    async with speaking(server):
+    async with api_client(server):
         secret = server.secrets["kiosk"]  # type: ignore[index]
     paths = [f"/v1/calls/{name}" for name in call_names()]
     paths += ["/v1/login-codes", "/v1/models/../calls/status"]
@@ -191,7 +191,7 @@ async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
 @pytest.mark.parametrize("owner", ["chat", "lodger"])
 async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) -> None:
     """Sessions of the owner or another token, named by id, id prefix, response or key."""
-    async with served(tmp_path) as server, speaking(server) as client:
+    async with served(tmp_path) as server, api_client(server) as client:
         if owner == "lodger":
             server.secrets["lodger"] = server.tokens.add("lodger", ("chat",), "guest")  # type: ignore[index]
         async with openai.AsyncOpenAI(
@@ -225,7 +225,7 @@ async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: P
         ) as owner:
             _, session = await say(owner, "private", user="ann", extra_headers=key)
         server.tokens.revoke("chat")
-        async with speaking(server, "chat") as client:
+        async with api_client(server, "chat") as client:
             answer, found = await say(client, "mine", user="ann", extra_headers=key)
     assert answer == "re: mine"
     assert found != session
@@ -233,7 +233,7 @@ async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: P
 
 @pytest.mark.parametrize("model", ["kore/build", "kore/plan", "default", "openai/gpt-5"])
 async def test_it_chooses_neither_agent_nor_model(server: Served, model: str) -> None:
-    async with speaking(server) as client:
+    async with api_client(server) as client:
         with pytest.raises(openai.NotFoundError):
             await client.chat.completions.create(model=model, messages=says("hi"))
         with pytest.raises(openai.NotFoundError):
@@ -241,7 +241,7 @@ async def test_it_chooses_neither_agent_nor_model(server: Served, model: str) ->
 
 
 async def test_commands_are_not_for_it(server: Served) -> None:
-    async with speaking(server, role="build") as client:
+    async with api_client(server, role="build") as client:
         for text in ("/auto", " /new", "\n/owner", "/sessions"):
             with pytest.raises(openai.PermissionDeniedError):
                 await client.chat.completions.create(model="kore", messages=says(text))
@@ -256,9 +256,9 @@ async def test_a_flood_of_one_token_leaves_room_for_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request of the flood is a new conversation, and its client does not wait."""
-    monkeypatch.setattr(token_room, "MOST_UNFINISHED", 2)
+    monkeypatch.setattr(token_room, "MAX_UNFINISHED", 2)
     provider = Gated(is_open=lambda text: text == "owner")
-    async with served(tmp_path, provider) as server, speaking(server) as client:
+    async with served(tmp_path, provider) as server, api_client(server) as client:
 
         def flood(n: int) -> asyncio.Task[tuple[str, str]]:
             key = {"Idempotency-Key": str(n)}
@@ -285,7 +285,7 @@ async def test_a_flood_of_one_token_leaves_room_for_the_owner(
 
 
 async def test_what_is_stored_of_its_keys_is_its_own(server: Served) -> None:
-    async with speaking(server) as client:
+    async with api_client(server) as client:
         await say(client, "hi", extra_headers={"Idempotency-Key": "k"})
     assert await server.parts.stored("api_answer", "principal") == [("api:kiosk",)]
 
@@ -296,7 +296,7 @@ async def test_a_revoked_token_says_and_hears_nothing_more(
 ) -> None:
     monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
     provider = Gated()
-    async with served(tmp_path, provider) as server, speaking(server, role="build") as client:
+    async with served(tmp_path, provider) as server, api_client(server, role="build") as client:
         headers = {"Authorization": f"Bearer {client.api_key}", "Idempotency-Key": "k"}
         body = {"model": "kore", "messages": says("long"), "stream": is_stream}
         async with aiohttp.ClientSession(server.address, headers=headers) as session:

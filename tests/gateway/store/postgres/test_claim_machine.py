@@ -357,7 +357,7 @@ class ClaimMachine(RuleBasedStateMachine):
         for _, turn in left:
             claim, call = turn.claim, ToolCall("call_0", "do", {}, "{}")
             reply = [assistant("late", (call,))]
-            done = FinishedTurn([assistant("late")], [_letter(claim)])
+            done = FinishedTurn([assistant("late")], [_reply(claim)])
             arguments += [
                 (turns.add_reply, claim.turn, claim.session, reply, {call.id: "unsafe"}, self.now),
                 (turns.start_call, claim.turn, call),
@@ -396,7 +396,7 @@ class ClaimMachine(RuleBasedStateMachine):
     def _ending(self, worker: Worker, turn: HeldTurn) -> tuple[Any, ...]:
         claim = turn.claim
         rows = [*self._answers(worker, turn), assistant("answer")]
-        return claim.turn, claim.session, FinishedTurn(rows, [_letter(claim)]), self.now
+        return claim.turn, claim.session, FinishedTurn(rows, [_reply(claim)]), self.now
 
     def _note_end(self, claim: TurnClaim) -> None:
         for (seq,) in self.scene.rows("SELECT seq FROM inbox WHERE turn_id = ?", claim.turn):
@@ -485,7 +485,7 @@ def _end_and_recover(tx: Transaction, number: int) -> None:
     claims.recover(tx, number)
 
 
-def _letter(claim: TurnClaim) -> OutgoingReply:
+def _reply(claim: TurnClaim) -> OutgoingReply:
     route = claim.messages[-1].route
     return OutgoingReply(f"t{claim.turn}", route, [OutboundPart("answer")])
 

@@ -52,8 +52,8 @@ def test_a_conversation_is_found_by_its_own_token_until_it_is_too_old(tmp_path: 
 def test_each_token_has_its_newest_answers_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_answers, "MOST", 3)
-    monkeypatch.setattr(api_answers, "MOST_CHARS", 500)
+    monkeypatch.setattr(api_answers, "MAX_ANSWERS", 3)
+    monkeypatch.setattr(api_answers, "MAX_CHARS", 500)
     with open_transaction(tmp_path / "kore.db") as tx:
         for token in ("one@1", "two@1"):
             for number in range(5):

@@ -210,7 +210,7 @@ def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_
     assert claim_turn(db).turn == first.turn
     claims.recover(db)
     assert claim_turn(db).exhausted
-    assert claim_turn(db, lanes[1]) == replace(second, resumed=True, asked=None, begins=None)
+    assert claim_turn(db, lanes[1]) == replace(second, resumed=True, user_message=None, begins=None)
 
 
 def cut_off(db: Transaction, *lanes: str) -> None:

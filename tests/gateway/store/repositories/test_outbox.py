@@ -22,8 +22,8 @@ def head(db: Transaction, now: float = 10.0) -> PendingPart:
 
 def test_a_letter_keeps_its_route_and_its_form(db: Transaction) -> None:
     bold = OutboundPart("𝐛old", (Entity("text_link", 0, 2, {"url": "x"}),))
-    letter = OutgoingReply("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
-    outbox.put(db, None, [letter], 1.0)
+    reply = OutgoingReply("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
+    outbox.put(db, None, [reply], 1.0)
     first = head(db).message
     assert (first.route, first.content, first.kind) == (ROUTE, bold, "notice")
     assert (first.reply_to, first.event_id, first.last) == ("77", "e1", False)
@@ -75,13 +75,13 @@ def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> N
 
 def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow(None, lost=False)
+    reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
+    assert outbox.begin_stream(db, 1, reply, 0, 1.0) == PreviewRow(None, lost=False)
     assert outbox.head(db, LANE, 10.0) is None
     outbox.set_preview(db, "t1", 0, "9")
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow("9", lost=False)
-    outbox.put(db, 1, [letter], 2.0)
+    assert outbox.begin_stream(db, 1, reply, 0, 1.0) == PreviewRow("9", lost=False)
+    outbox.put(db, 1, [reply], 2.0)
     message = head(db).message
     assert (message.content.text, message.provider_message_id) == ("whole", "9")
     assert not message.maybe_duplicate
@@ -89,11 +89,11 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
 
 def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
-    outbox.begin_stream(db, 1, letter, 0, 1.0)
+    reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
+    outbox.begin_stream(db, 1, reply, 0, 1.0)
     outbox.recover(db)
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) == PreviewRow(None, lost=True)
-    outbox.put(db, 1, [letter], 2.0)
+    assert outbox.begin_stream(db, 1, reply, 0, 1.0) == PreviewRow(None, lost=True)
+    outbox.put(db, 1, [reply], 2.0)
     assert head(db).message.maybe_duplicate
     assert head(db).message.preview_lost
     # A possible duplicate of the answer outweighs the lost preview.
@@ -103,14 +103,14 @@ def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
 
 def test_a_stream_begins_behind_what_waits_on_its_route(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
-    letter = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
+    reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     put(db, "a", "earlier")
-    assert outbox.begin_stream(db, 1, letter, 0, 1.0) is None
+    assert outbox.begin_stream(db, 1, reply, 0, 1.0) is None
     outbox.sent(db, head(db).seq, "1", LANE, 2.0)
-    assert outbox.begin_stream(db, 1, letter, 0, 3.0) == PreviewRow(None, lost=False)
+    assert outbox.begin_stream(db, 1, reply, 0, 3.0) == PreviewRow(None, lost=False)
     outbox.set_preview(db, "t1", 0, "9")
     put(db, "b", "later")
-    assert outbox.begin_stream(db, 1, letter, 0, 4.0) == PreviewRow("9", lost=False)
+    assert outbox.begin_stream(db, 1, reply, 0, 4.0) == PreviewRow("9", lost=False)
 
 
 def test_a_lane_can_be_buried_as_a_whole(db: Transaction) -> None:

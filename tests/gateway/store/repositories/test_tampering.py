@@ -266,8 +266,8 @@ PART = OutboundPart("the answer", buttons=(Button("Allow", "a:n1:once"),))
 def test_an_answer_goes_where_it_was_to_go_with_its_buttons_or_nowhere(
     tx: Transaction, column: str, value: str
 ) -> None:
-    letter = OutgoingReply("t1", ASKED.route, [PART])
-    outbox.put(tx, None, [letter], 1.0)
+    reply = OutgoingReply("t1", ASKED.route, [PART])
+    outbox.put(tx, None, [reply], 1.0)
     stored.change(tx, "outbox", {column: value}, delivery_id="t1")
     with pytest.raises(SealBroken):
         outbox.head(tx, ASKED.session_key, 2.0)

@@ -171,8 +171,8 @@ def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
     for expected in (1, 2):
         found = claim(db)
         assert isinstance(found, CommandClaim)
-        letter = OutgoingReply("c", found.message.route, [OutboundPart("help")])
-        turns.finish_command(db, found.seq, letter, 7.0)
+        reply = OutgoingReply("c", found.message.route, [OutboundPart("help")])
+        turns.finish_command(db, found.seq, reply, 7.0)
         assert db.one("SELECT count(*) FROM outbox") == (expected,)
         turns.replay(db, found.seq)
 
@@ -180,8 +180,8 @@ def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
 def test_what_nobody_waits_for_is_ended(db: Transaction) -> None:
     take(db, message_in("a", "once-1"), message_in("b", "once-1"), message_in("c", "2"))
     claim_turn(db, "chat:bot:once-1")
-    letter = OutgoingReply("x", message_in("", "once-1").route, [OutboundPart("late")])
-    outbox.put(db, None, [letter], 7.0)
+    reply = OutgoingReply("x", message_in("", "once-1").route, [OutboundPart("late")])
+    outbox.put(db, None, [reply], 7.0)
     assert turns.abandon(db, "chat:bot:once-", 8.0) == 1
     assert inbox.lanes_with_work(db) == ["chat:bot:2"]
     assert outbox.lanes_with_mail(db) == []

@@ -49,11 +49,11 @@ def _fill(path: Path, count: int, name: str = "plain") -> None:
         words = [user(f"{n} {CANARY} {'x' * 300}") for n in range(count)]
         tx.run("BEGIN")
         sessions.append_messages(tx, session, None, words, 1.0)
-        letters = [
+        replies = [
             OutgoingReply(f"d{n}", Route("chat", "bot", str(n)), [OutboundPart(f"{n} {CANARY}")])
             for n in range(count)
         ]
-        outbox.put(tx, None, letters, 1.0)
+        outbox.put(tx, None, replies, 1.0)
         tx.run("COMMIT")
 
 
