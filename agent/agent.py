@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
 from agent.code.services import CodeServices
+from agent.context.project.session_projects import SessionProjects
 from agent.context.system_prompt import Workspace
-from agent.context.token_calibration import TokenCalibration
+from agent.context.token_budget import TokenCalibration
 from agent.errors import (
     BadOutput,
     ConfigError,
@@ -22,6 +23,7 @@ from agent.errors import (
 from agent.events import Event
 from agent.history import History, MemoryHistory, change_log_of
 from agent.i18n import t
+from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
 from agent.permissions import permissions_of, with_full_access
@@ -42,9 +44,11 @@ from agent.run.options import (
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings
+from agent.skills.tool import SkillTool
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.subagents.handoff import Handoff, HandoffTool
+from agent.subagents.profile import as_profile, roster
 from agent.tools.base import Tool, ToolEnvironment
 from agent.tools.built_in import RegistryDefaults, default_tools
 from agent.tools.file_views import FileViews
@@ -61,9 +65,7 @@ from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
     from agent.code.watch.project_watches import ProjectWatches
-    from agent.context.project.session_projects import SessionProjects
     from agent.mcp.servers import McpServers
-    from agent.mcp.settings import McpServerSettings, McpSettings
     from agent.skills.catalog import SkillCatalog
     from agent.subagents.in_process import InProcessSubagents
     from agent.turn.structured_output import StructuredOutput
@@ -122,7 +124,7 @@ class Agent(Generic[DepsT]):
         input_guardrails: Sequence[InputGuardrail] = (),
         output_guardrails: Sequence[OutputGuardrail] = (),
         tracing: Tracing | None = None,
-        mcp_servers: "Sequence[McpServerSettings] | McpSettings" = (),
+        mcp_servers: Sequence[McpServerSettings] | McpSettings = (),
         skills: "SkillCatalog | None" = None,
     ) -> None:
         """Raise `ConfigError` for an unknown agent or built-in tool."""
@@ -185,8 +187,6 @@ class Agent(Generic[DepsT]):
                 own = [tool for tool in own if names is None or tool.name in names]
                 ways = [HandoffTool(handoff) for handoff in self.handoffs_by_name.values()]
                 if self.skills is not None and names is None:
-                    from agent.skills.tool import SkillTool
-
                     own.append(SkillTool(self.skills))
                 self._toolbox = ToolRegistry(
                     [*own, *self._tools, *ways], self._mcp_source(), wishes=names or ()
@@ -199,7 +199,6 @@ class Agent(Generic[DepsT]):
             return None
         from agent.mcp.login_file import LoginOptions
         from agent.mcp.servers import McpServers
-        from agent.mcp.settings import McpSettings
 
         configured = self._mcp_settings
         settings = (
@@ -232,8 +231,6 @@ class Agent(Generic[DepsT]):
     @cached_property
     def projects(self) -> "SessionProjects":
         """Project information already given to each conversation."""
-        from agent.context.project.session_projects import SessionProjects
-
         return SessionProjects(self.workspace.origin, self.redactor.clean, self.settings.tools)
 
     @property
@@ -288,8 +285,6 @@ class Agent(Generic[DepsT]):
         return InProcessSubagents(self, self.subagents)
 
     def _subagent_listing(self) -> str:
-        from agent.subagents.profile import roster
-
         return roster(self.subagents.load())
 
     async def run(
@@ -471,8 +466,6 @@ class Agent(Generic[DepsT]):
         """Return the turn as a turn of the configured `agent`."""
         if self._speaks is None:
             return task
-        from agent.subagents.profile import as_profile
-
         return as_profile(task, self._speaks, self)
 
     def turn(self, task: TurnRequest) -> AsyncGenerator[Event]:

@@ -5,19 +5,19 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from agent.context.compaction.marker import CompactionMarker, mark_from_json, mark_to_json
 from agent.context.memory_snapshot import MemorySnapshot, snapshot_from_json, snapshot_to_json
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.security.files.file_io import write_atomic
 from agent.security.files.private_folder import make_private_folder
 from agent.serialization import dumps, message_from_json, message_to_json
 from agent.types import Message
+from agent.undo.blob_store import BlobStore
+from agent.undo.change_log import ChangeLog
 from agent.undo.recorder import OpenChangeLog
-
-if TYPE_CHECKING:
-    from agent.undo.change_log import ChangeLog
 
 _MARK = b'{"_type":"summary"'
 _MEMORY = b'{"_type":"memory"'
@@ -152,8 +152,6 @@ class JsonlHistory:
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     async def set_file_views(self, session: str, text: str) -> None:
-        from agent.security.files.file_io import write_atomic
-
         path = self._views_path(session)
         make_private_folder(path.parent)
         write_atomic(path, text.encode(), 0o600)
@@ -181,8 +179,6 @@ def change_log_of(history: History) -> OpenChangeLog | None:
 
     @cache
     def open_changes() -> "ChangeLog":
-        from agent.undo.blob_store import BlobStore
-        from agent.undo.change_log import ChangeLog
         from agent.undo.file_ledger import FileLedger
 
         return ChangeLog(FileLedger(folder), BlobStore(folder))

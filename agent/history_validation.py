@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from agent.prompts import load_prompt
 from agent.types import Message, Text, ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    pass
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
+from agent.security.sandbox.unconfined import Unconfined
 
 
 @frozen
@@ -38,8 +39,6 @@ class ToolSettings:
 
     def with_full_access(self) -> "ToolSettings":
         """Return the settings without sandbox and path limits; `off_limits` stay closed."""
-        from agent.security.sandbox.unconfined import Unconfined
-
         return replace(
             self,
             restrict_to_workspace=False,

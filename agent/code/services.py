@@ -133,7 +133,7 @@ class CodeServices:
         if not self.settings.enabled:
             return [outline]
         from agent.code.lsp.tool import LspEditTool, LspTool
-        from agent.code.virtual_tools import CreateVirtual, SyncVirtual, UpdateVirtual
+        from agent.code.virtual_documents import CreateVirtual, SyncVirtual, UpdateVirtual
 
         virtual = (CreateVirtual(self), UpdateVirtual(self), SyncVirtual(self))
         return [LspTool(self), LspEditTool(self), outline, *virtual]

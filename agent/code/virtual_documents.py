@@ -1,21 +1,37 @@
-"""Planned file contents of conversations, in memory until they are written together."""
+"""Planned file contents of conversations, in memory until they are written together, and their
+tools.
+
+The tools plan changes of several files, check them and write them at once. Models see them only
+when an agent's definition names them.
+"""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.errors import ToolError
+from agent.i18n import mark_for_translation
+from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
-from agent.text.text_document import LIMIT_BYTES, decode
-from agent.tools.base import CallContext
-from agent.tools.files.draft_check import Draft
-from agent.tools.files.workspace_scope import holds_files_of_others
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.text.text_document import LIMIT_BYTES, decode, diff
+from agent.tools.base import CallContext, EffectPlan
+from agent.tools.file_views import FileViews
+from agent.tools.files.draft_check import INSIST, Draft, DraftCheck, refuse_errors, with_insistence
+from agent.tools.files.edit_matching import Edit, apply
+from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 from agent.tools.files.write_set import write_set
+from agent.tools.schema import parameters
+from agent.tools.traits import ToolTraits
+from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 if TYPE_CHECKING:
     from agent.code.lsp.draft_diagnostics import DraftDiagnostics, NewErrors
+
 
 MAX_FILES = 100
 MAX_BYTES = 5_000_000
@@ -100,3 +116,165 @@ async def read_text(path: Path) -> str | None:
         return decode(file_io.read(path, LIMIT_BYTES), path).text
 
     return await asyncio.to_thread(read)
+
+
+class VirtualServices(Protocol):
+    """Services that the three tools share."""
+
+    @property
+    def scope(self) -> WorkspaceScope: ...
+    @property
+    def virtual(self) -> "VirtualDocuments": ...
+    @property
+    def views(self) -> FileViews: ...
+    @property
+    def draft_check(self) -> DraftCheck: ...
+    def end_session(self, session: str) -> None: ...
+
+
+class _PlanningTool:
+    """Base of the tools that change only the plan."""
+
+    # Calls of an idempotent tool run one after another, so that two edits of a file never race.
+    effect: ClassVar[Effect] = "idempotent"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_when_named: ClassVar[bool] = True
+
+    def __init__(self, services: VirtualServices) -> None:
+        self._services = services
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Declare a read only: planned text is judged when `sync_virtual` writes it."""
+        return EffectPlan(reads=(self._path(args, call),))
+
+    def _path(self, args: Mapping[str, Any], call: CallContext) -> Path:
+        return self._services.scope.find(args["path"], call)
+
+    async def _keep(self, path: Path, text: str, call: CallContext) -> ToolResult:
+        """Plan the text and report new errors in all planned files."""
+        virtual = self._services.virtual
+        await virtual.put(call.session, path, text)
+        errors = await virtual.find_errors(path, call)
+        count = len(virtual.planned(call.session))
+        words = f"Planned {path}; {count} {'file is' if count == 1 else 'files are'} not written."
+        if not errors.count:
+            return ToolResult(words)
+        error_text = render_prompt("lsp/planned_errors", errors=errors.text)
+        taint = UNTRUSTED if errors.are_marked else NOTHING
+        return ToolResult(f"{words}\n{error_text}", for_user=words, taint=taint)
+
+
+class CreateVirtual(_PlanningTool):
+    """Plan the whole content of a new or existing file."""
+
+    name: ClassVar[str] = "create_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think", ("paths",), mark_for_translation("Planning a change of {path}")
+    )
+    parameters: ClassVar[JsonSchema] = parameters(path="string", content="string")
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/create_virtual")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        return await self._keep(self._path(args, call), args["content"], call)
+
+
+class UpdateVirtual(_PlanningTool):
+    """Plan one replacement in the planned text of a file, or in its text on disk."""
+
+    name: ClassVar[str] = "update_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "think", ("paths",), mark_for_translation("Planning a change of {path}")
+    )
+    parameters: ClassVar[JsonSchema] = parameters(
+        path="string", old_string="string", new_string="string", replace_all="boolean?"
+    )
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/update_virtual")
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        path = self._path(args, call)
+        text = self._services.virtual.text(call.session, path)
+        if text is None:
+            text = await read_text(path)
+        if text is None:
+            raise self._services.scope.missing(path, call)
+        edit = Edit(args["old_string"], args["new_string"], args.get("replace_all") is True)
+        try:
+            after, _ = apply(text, edit, str(path))
+        except ToolError as exc:
+            # The error quotes the closest lines of the file.
+            exc.untrusted = is_marked(path)
+            raise
+        return await self._keep(path, after, call)
+
+
+class SyncVirtual:
+    """Write the planned files with one approval and one undo step, all or none."""
+
+    name: ClassVar[str] = "sync_virtual"
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        "edit", ("paths",), mark_for_translation("Writing the planned changes")
+    )
+    effect: ClassVar[Effect] = "unsafe"
+    brings: ClassVar[frozenset[Taint]] = PRIVATE
+    only_when_named: ClassVar[bool] = True
+
+    def __init__(self, services: VirtualServices) -> None:
+        self._services = services
+        schema: JsonSchema = {
+            "type": "object",
+            "properties": {"paths": {"type": "array", "items": {"type": "string"}}},
+        }
+        self.parameters: JsonSchema = with_insistence(schema, services.draft_check)
+
+    @cached_property
+    def description(self) -> str:
+        return load_prompt("tools/sync_virtual")
+
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Return all files with their diffs. Raises `ToolError` for new errors if writes are
+        blocked."""
+        drafts = self._drafts(args, call)
+        await refuse_errors(self._services.draft_check, drafts, args, call)
+        return EffectPlan(
+            changes=tuple(draft.path for draft in drafts if draft.before is not None),
+            creates=tuple(draft.path for draft in drafts if draft.before is None),
+            diff="\n".join(_diff(draft, call) for draft in drafts),
+        )
+
+    async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        drafts = self._drafts(args, call)
+        report = await self._services.draft_check.check(drafts, call, args.get(INSIST) or "")
+        await self._services.virtual.sync(call.session, drafts, call)
+        for draft in drafts:
+            self._services.views.record_write(call.session, draft.path)
+        names = "\n".join(str(draft.path) for draft in drafts)
+        artifacts = tuple(Artifact("diff", _diff(draft, call), str(draft.path)) for draft in drafts)
+        return report.added_to(ToolResult(f"Wrote:\n{names}", artifacts=artifacts))
+
+    async def end(self, session: str) -> None:
+        self._services.end_session(session)
+
+    def _drafts(self, args: Mapping[str, Any], call: CallContext) -> Sequence[Draft]:
+        paths = [self._services.scope.find(path, call) for path in args.get("paths") or ()]
+        drafts = self._services.virtual.planned(call.session, paths)
+        if call.resumed and not drafts:
+            raise ToolError("What was planned is gone with the restart; plan it again.")
+        for draft in drafts:
+            # Another person of the conversation may have planned it, and a folder may have become a
+            # link.
+            if self._services.scope.find(str(draft.path), call) != draft.path:
+                raise ToolError(f"{draft.path} lies behind a link now; nothing was written.")
+        return drafts
+
+
+def _diff(draft: Draft, call: CallContext) -> str:
+    root = call.workspace
+    inside = draft.path.is_relative_to(root)
+    name = str(draft.path.relative_to(root)) if inside else str(draft.path)
+    return diff(name, draft.before or "", draft.after or "")

@@ -9,11 +9,11 @@ from agent.context.focused_files import FileFocus
 from agent.context.images import ImageLoader
 from agent.context.token_budget import (
     ContextBudget,
+    TokenCalibration,
     estimate,
     estimate_text,
     trim_to_budget,
 )
-from agent.context.token_calibration import TokenCalibration
 from agent.history_validation import repair
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.records import frozen

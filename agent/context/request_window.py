@@ -8,8 +8,13 @@ from agent.context.active_skills import skill_texts
 from agent.context.compaction.compactor import Compactor, Conversation
 from agent.context.focused_files import FileFocus, describe_eviction
 from agent.context.images import ImageLoader
-from agent.context.token_budget import SMALLEST, ContextBudget, TrimmedMessages, trim_to_budget
-from agent.context.token_calibration import TokenCalibration
+from agent.context.token_budget import (
+    SMALLEST,
+    ContextBudget,
+    TokenCalibration,
+    TrimmedMessages,
+    trim_to_budget,
+)
 from agent.history_validation import repair
 from agent.types import Message, Usage
 

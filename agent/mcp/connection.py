@@ -9,12 +9,15 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import FileUrl
+
 from agent.errors import ToolError
 from agent.mcp import elicitation
 from agent.mcp.listing import MAX_TOOLS, McpPrompt, ServerListing, tool_definition
 from agent.mcp.results import read_tolerantly
 from agent.mcp.settings import McpServerSettings
 from agent.text.visible import escape_line
+from agent.version import VERSION
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -349,9 +352,6 @@ class McpConnection:
         from mcp import Client
         from mcp.client import session as sdk_session
         from mcp.types import Implementation, ListRootsResult, Root, ServerNotification
-        from pydantic import FileUrl
-
-        from agent.version import VERSION
 
         # The SDK waits 10 s for a silent server and has no setting for it.
         sdk_session.DISCOVER_TIMEOUT_SECONDS = PROBE_TIMEOUT_S

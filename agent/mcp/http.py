@@ -9,7 +9,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
-from agent.proxies.trust_store import trust_store
+from agent.proxies.outbound import trust_store
 from agent.tools.shell.confined_server import OutputBudget, TooMuchOutput
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ import operator
 from collections.abc import Collection, Sequence
 from itertools import chain
 
+from agent.mcp.search import McpCall, ToolSearch
 from agent.mcp.servers import McpServers
 from agent.mcp.tool import McpTool
 from agent.tools.base import Tool, ToolSource
@@ -35,8 +36,6 @@ class JoinedServers:
         )
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
-        from agent.mcp.search import McpCall, ToolSearch
-
         tools = [tool for tool in self._mcp_tools() if tool.name in names]
         return (ToolSearch(tools), McpCall(tools)) if tools else ()
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from agent.prompts import render_prompt
 from agent.text.media_types import sniff_image_type
 from agent.text.visible import escape_line
@@ -158,7 +160,6 @@ def _wrong_keys(method: str, version: str, result: Mapping[str, Any]) -> set[str
 
 def _errors(method: str, version: str, result: Mapping[str, Any]) -> Sequence[Any]:
     from mcp.client import session
-    from pydantic import ValidationError
 
     # The SDK's own check of results has no public API.
     validate = session._methods.validate_server_result  # type: ignore[attr-defined]

@@ -28,9 +28,11 @@ from agent.mcp.listing import (
     write_listing,
 )
 from agent.mcp.login_file import LoginDialog, LoginFile, LoginOptions
-from agent.mcp.names import tool_names
 from agent.mcp.pending_logins import LOGIN_TIMEOUT_S, PendingLogins
-from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.mcp.results import tool_result
+from agent.mcp.search import McpCall, ToolSearch
+from agent.mcp.settings import McpServerSettings, McpSettings, tool_names
+from agent.mcp.stdio import ServerProcess
 from agent.mcp.tool import McpTool
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.private_folder import ProcessFolder
@@ -98,8 +100,6 @@ class McpServers:
         return UNTRUSTED if is_untrusted else NOTHING
 
     def search_tools(self, names: Collection[str]) -> tuple[Tool, ...]:
-        from agent.mcp.search import McpCall, ToolSearch
-
         tools = [tool for tool in self._tools if tool.name in names]
         return (ToolSearch(tools), McpCall(tools)) if tools else ()
 
@@ -239,8 +239,6 @@ class McpServers:
 
                 login = self._login(server)
                 return open_http(server, on_refusal, login)
-            from agent.mcp.stdio import ServerProcess
-
             log_file.begin()
             home = self.folder_of(server.name)
             process = ServerProcess(
@@ -369,7 +367,6 @@ class McpServers:
         call: CallContext,
     ) -> ToolResult:
         """Call the tool with this judged definition."""
-        from agent.mcp.results import tool_result
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"

@@ -1,18 +1,23 @@
-"""Settings of MCP servers."""
+"""Settings of MCP servers, and the names of their tools for models: `mcp__SERVER__TOOL`."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from agent.records import frozen
+from agent.security.policy.base import SERVER_TOOLS
 
 if TYPE_CHECKING:
     from agent.elicitation import Elicit
     from agent.mcp.login_file import Sealer
+
 
 # Longer messages are rejected, so that a server cannot fill the memory.
 MAX_MESSAGE_BYTES = 16_000_000
@@ -143,8 +148,6 @@ class McpServerSettings:
     def host(self) -> str:
         """The host that receives a call's arguments; empty when they cannot leave the machine."""
         if self.url is not None:
-            from urllib.parse import urlsplit
-
             return urlsplit(self.url).hostname or self.url
         return "anywhere" if self.network else ""
 
@@ -168,3 +171,31 @@ class McpSettings:
 
     def __bool__(self) -> bool:
         return bool(self.servers)
+
+
+# Limit of the model APIs for tool names, which also exclude dots.
+_MAX_CHARS = 64
+_DIGEST_CHARS = 8
+
+
+def is_mcp_tool(name: str) -> bool:
+    """Return whether a tool of this name belongs to a server."""
+    return name.startswith(SERVER_TOOLS)
+
+
+def tool_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return a unique name for each pair of server and tool.
+
+    A name that is too long or already taken ends with a digest, which is the same in every run.
+    """
+    names: dict[tuple[str, str], str] = {}
+    taken: set[str] = set()
+    for server, tool in tools:
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{SERVER_TOOLS}{server}__{tool}")
+        if len(name) > _MAX_CHARS or name in taken:
+            digest = sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
+            short = name[: _MAX_CHARS - _DIGEST_CHARS - 1]
+            name = f"{short}_{digest[:_DIGEST_CHARS]}"
+        names[server, tool] = name
+        taken.add(name)
+    return names

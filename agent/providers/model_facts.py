@@ -1,6 +1,7 @@
 """Model facts from the bundled table."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,4 @@ def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
 @cache
 def read_table() -> Mapping[str, Any]:
     """Return the table, which is read on first use."""
-    import tomllib
-
     return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))

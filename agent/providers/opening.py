@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
@@ -70,8 +71,6 @@ def proxy_of(config: ModelConfig) -> OutboundProxy | None:
 
 
 def _call_factory(factory: ProviderFactory, config: ModelConfig) -> Provider:
-    from inspect import signature
-
     try:
         signature(factory).bind(config)
     except TypeError:
@@ -211,7 +210,7 @@ def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> Clo
 
 
 def _ollama(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:
-    from agent.providers.ollama.provider import PATH, OllamaProvider
+    from agent.providers.ollama import PATH, OllamaProvider
 
     endpoint = Endpoint(
         *_place(config, vendor),

@@ -1,6 +1,10 @@
-"""Proxies for outgoing requests: configured, or from the environment; never for loopback."""
+"""Proxies and trusted certificates for outgoing requests.
+
+A proxy is configured or comes from the environment; loopback never has one.
+"""
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import field
 from importlib.util import find_spec
@@ -14,6 +18,7 @@ from agent.records import frozen
 
 if TYPE_CHECKING:
     import aiohttp
+
 
 # As a setting: no proxy, regardless of the environment.
 DIRECT = "none"
@@ -208,3 +213,13 @@ def _split(url: str) -> SplitResult | None:
 def through(proxy: OutboundProxy | None) -> str:
     """Return the end of a sentence that names the proxy in use; empty without one."""
     return t(" through the proxy {proxy}", proxy=proxy.name) if proxy else ""
+
+
+def trust_store() -> ssl.SSLContext:
+    """Return a context that trusts the certificates of the system or of the environment.
+
+    The variables are SSL_CERT_FILE and SSL_CERT_DIR. aiohttp makes the same context when it is
+    imported; httpx uses others, depending on its options and the platform, so every client of httpx
+    receives this one.
+    """
+    return ssl.create_default_context()

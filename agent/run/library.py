@@ -17,10 +17,13 @@ from agent.history import History
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.run.content import Prompt, message_of
-from agent.run.contributors.background import BackgroundFacts
-from agent.run.contributors.memory import MemoryReminder
-from agent.run.contributors.project import ProjectNews
-from agent.run.contributors.taint import WorkspaceTaint, workspace_taint
+from agent.run.contributors import (
+    BackgroundFacts,
+    MemoryReminder,
+    ProjectNews,
+    WorkspaceTaint,
+    workspace_taint,
+)
 from agent.run.options import RunOptions, new_session
 from agent.run.prompt import PromptContributor, PromptDraft, PromptEntry, compose_prompt
 from agent.run.run import Run

@@ -9,6 +9,8 @@ from agent.errors import ConfigError
 from agent.history_validation import is_valid
 from agent.i18n import t
 from agent.providers.model_settings import ModelSettings
+from agent.security.policy.base import KnownTools
+from agent.turn.tool_catalog import built_in_tools
 from agent.types import Message, Result
 
 
@@ -61,9 +63,6 @@ def with_earlier(earlier: Result, later: Result) -> Result:
 
 def built_in_names(names: Collection[str]) -> frozenset[str]:
     """Return the built-in tools with these names or aliases. Raise `ConfigError` if unknown."""
-    from agent.security.policy.base import KnownTools
-    from agent.turn.tool_catalog import built_in_tools
-
     if isinstance(names, str):
         raise ConfigError(
             t("builtin_tools: expected a list of names, found {value!r}", value=names[:80])

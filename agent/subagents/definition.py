@@ -9,6 +9,7 @@ from typing import Any
 from agent.records import frozen
 from agent.security.policy.base import KnownTools, PermissionMode, folded, is_named, tightest
 from agent.text import frontmatter
+from agent.turn.tool_catalog import known_tools
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64
@@ -232,8 +233,6 @@ def canonical(tool: str) -> str:
 
 @cache
 def _known_tools() -> KnownTools:
-    from agent.turn.tool_catalog import known_tools
-
     return known_tools()
 
 

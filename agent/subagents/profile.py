@@ -8,7 +8,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.providers.pool import ModelPool
 from agent.security.policy.engine import DelegatedPolicy, NamedApprover
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.subagents.definition import SubagentDefinition, family_of, model_of
+from agent.subagents.definition import BUILT_IN, SubagentDefinition, family_of, model_of
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.request import AgentServices, PersonaPrompt, TurnRequest
@@ -126,8 +126,6 @@ def model_for(
 
 def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     """Return the trusted agents for the tool's description; built-in agents by name alone."""
-    from agent.subagents.definition import BUILT_IN
-
     text = ", ".join(agent.name for agent in agents.values() if agent.source == BUILT_IN)
     for agent in agents.values():
         if agent.source == BUILT_IN or not agent.trusted:

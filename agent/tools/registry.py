@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt
@@ -31,10 +31,6 @@ from agent.tools.file_views import FileViews
 from agent.tools.schema import ArgumentSchema, properties_of
 from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolPurpose
-
-if TYPE_CHECKING:
-    pass
-
 
 # Packages of the built-in tools.
 _ROOMS = (

@@ -6,8 +6,7 @@ from pathlib import Path
 from agent.context.compaction.compactor import Conversation
 from agent.context.environment_block import describe_environment
 from agent.context.focused_files import FileFocus
-from agent.context.token_budget import ContextBudget, budget_for
-from agent.context.token_calibration import counted_as
+from agent.context.token_budget import ContextBudget, budget_for, counted_as
 from agent.prompts import render_prompt
 from agent.providers.base import ToolSpec
 from agent.records import frozen

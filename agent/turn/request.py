@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.context.system_prompt import SystemPrompt, Workspace
-from agent.context.token_calibration import TokenCalibration
+from agent.context.token_budget import TokenCalibration
 from agent.prompts import render_prompt
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool

@@ -15,8 +15,7 @@ from agent.context.focused_files import FileFocus
 from agent.context.images import ImageLoader
 from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
-from agent.context.token_budget import ContextBudget, budget_for
-from agent.context.token_calibration import counted_as
+from agent.context.token_budget import ContextBudget, budget_for, counted_as
 from agent.errors import (
     ConfigError,
     GuardrailTripped,
@@ -41,6 +40,7 @@ from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
 from agent.turn.context_usage import environment_of, tools_of
 from agent.turn.event_stream import EventStream
+from agent.turn.hooks import HookChain, withdrawn_prompt
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
@@ -170,8 +170,6 @@ class AgentTurn:
         is_said = not all(isinstance(part, Context) for part in question.content)
         if not task.is_prompted or question.role != "user" or is_begun or not is_said:
             return
-        from agent.turn.hooks import withdrawn_prompt
-
         prompts = sum(message.role == "user" for message in task.messages)
         is_new = prompts == 1 and task.summary is None and not task.trimmed
         words = await loop.hooks_begin(question.text, is_new_session=is_new)
@@ -225,8 +223,6 @@ class AgentTurn:
             _check_tool_choice(wishes.tool_choice, tools)
         hooks = None
         if task.hooks:
-            from agent.turn.hooks import HookChain
-
             hooks = HookChain(task.hooks, here, toolbox, self._hook_context)
         call = ModelCallConfig(
             provider=opened.provider,

@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
 from agent.errors import BadOutput
 from agent.i18n import t
 from agent.prompts import render_prompt
@@ -18,8 +20,6 @@ class StructuredOutput:
 
     def __init__(self, output_type: Any) -> None:
         """Raise `TypeError` for a type without a JSON schema."""
-        from pydantic import PydanticUserError, TypeAdapter
-
         try:
             self._adapter = TypeAdapter(output_type)
             self._schema = json.dumps(self._adapter.json_schema(), ensure_ascii=False)
@@ -35,8 +35,6 @@ class StructuredOutput:
 
     def read(self, answer: str) -> Any:
         """Return the value in the answer. Raise `BadOutput` with the reasons if it is invalid."""
-        from pydantic import ValidationError
-
         fence = _FENCE.search(answer)
         try:
             return self._adapter.validate_json((fence[1] if fence else answer).strip())

@@ -17,9 +17,9 @@ _CODE = (
     "agent.code.lsp.tool:LspTool",
     "agent.code.lsp.tool:LspEditTool",
     "agent.code.symbols.tool:OutlineTool",
-    "agent.code.virtual_tools:CreateVirtual",
-    "agent.code.virtual_tools:UpdateVirtual",
-    "agent.code.virtual_tools:SyncVirtual",
+    "agent.code.virtual_documents:CreateVirtual",
+    "agent.code.virtual_documents:UpdateVirtual",
+    "agent.code.virtual_documents:SyncVirtual",
 )
 _OPTIONAL = (
     "agent.skills.tool:SkillTool",

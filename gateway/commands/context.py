@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent.context.focused_files import FileFocus
-from agent.context.token_calibration import counted_as
+from agent.context.token_budget import counted_as
 from agent.context.usage_chart import files_table, parts, usage_chart
 from agent.errors import KoreError
 from agent.i18n import t

@@ -17,7 +17,7 @@ from agent.approvals import (
 )
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, plural, t
-from agent.mcp.names import is_mcp_tool
+from agent.mcp.settings import is_mcp_tool
 from agent.security.policy.base import options_for
 from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.agent import Agent
 from agent.context.active_skills import SKILL_TOOL
-from agent.mcp.names import tool_names
+from agent.mcp.settings import tool_names
 from agent.records import frozen
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED

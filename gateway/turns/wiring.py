@@ -5,10 +5,7 @@ from functools import partial
 
 from agent.agent import Agent
 from agent.records import frozen
-from agent.run.contributors.background import BackgroundFacts
-from agent.run.contributors.memory import MemoryReminder
-from agent.run.contributors.project import ProjectNews
-from agent.run.contributors.taint import WorkspaceTaint
+from agent.run.contributors import BackgroundFacts, MemoryReminder, ProjectNews, WorkspaceTaint
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.wiring import SecurityContext
 from gateway.config import Settings

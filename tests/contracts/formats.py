@@ -8,7 +8,7 @@ from agent.providers.anthropic.provider import AnthropicProvider, anthropic_endp
 from agent.providers.base import ClosingProvider
 from agent.providers.http.openai_sdk_transport import SdkTransport
 from agent.providers.http.transport import Deadlines, Endpoint
-from agent.providers.ollama.provider import PATH, OllamaProvider
+from agent.providers.ollama import PATH, OllamaProvider
 from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.providers.openai.responses.provider import PATH as RESPONSES_PATH
 from agent.providers.openai.responses.provider import OpenAIResponsesProvider

@@ -1,13 +1,14 @@
 """Answers of language servers as text for the model."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path, PurePath
 from typing import Any
 
 from agent.code.lsp import operations
 from agent.code.lsp.code_actions import code_actions
-from agent.code.lsp.code_files import find_code_files
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import PlaceListing, places_of
@@ -16,13 +17,48 @@ from agent.code.lsp.questions import DIAGNOSE_TIMEOUT_S, CodeQuestions, Question
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
+from agent.code.symbols.outline import outline
 from agent.code.symbols.parsing import language_of
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.files.search_backend import SearchBackend, ripgrep, run_search
+from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
 from agent.types import ToolResult
+
+_MAX_FILES = 20_000
+_LIST_TIMEOUT_S = 5.0
+
+
+async def find_code_files(
+    root: Path, call: CallContext, scope: WorkspaceScope, is_code: Callable[[Path], bool]
+) -> list[Path]:
+    """Return one code file per suffix, starting with the most frequent suffix.
+
+    Raises `ToolError` when the folder cannot be listed in time.
+    """
+    visible_files = VisibleFiles(scope, call, root)
+    backend = SearchBackend(root, visible_files.root, ripgrep(visible_files.root))
+
+    def find() -> list[Path]:
+        counts: Counter[str] = Counter()
+        names: dict[str, str] = {}
+        with closing(backend.files()) as listed:
+            for number, name in enumerate(listed):
+                suffix = PurePath(name).suffix.lower()
+                path = visible_files.find(name, None) if is_code(Path(name)) else None
+                if path is not None and not path.is_symlink():
+                    counts[suffix] += 1
+                    # Independent of the order of the listing.
+                    names[suffix] = min(name, names.get(suffix, name))
+                if number == _MAX_FILES:
+                    break
+        order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
+        return [root / names[suffix] for suffix in order]
+
+    return await run_search(backend, find, _LIST_TIMEOUT_S)
 
 
 class CodeAnswers:
@@ -144,8 +180,6 @@ class CodeAnswers:
 
 def _outline(path: Path) -> ToolResult:
     """Return the symbols of a file that no server handles. Raises `ToolError`."""
-    from agent.code.symbols.outline import outline
-
     text, _ = read_document(path)
     return ToolResult(outline(text, path), taint=UNTRUSTED if is_marked(path) else NOTHING)
 

@@ -14,8 +14,7 @@ from agent.code.lsp.documents import open_from_disk, read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import places_of
 from agent.code.lsp.protocol.peer import ResponseError
-from agent.code.lsp.protocol.positions import split_lines
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import split_lines, uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession

@@ -19,6 +19,7 @@ from agent.code.lsp.protocol.positions import Position
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
+from agent.code.symbols.outline import syntax_faults
 from agent.code.symbols.parsing import language_of
 from agent.errors import ToolError
 from agent.i18n import plural
@@ -240,8 +241,6 @@ def _syntax_errors(drafts: Sequence[Draft]) -> list[_Finding]:
 
 
 def _as_diagnostics(path: Path, text: str) -> tuple[Diagnostic, ...]:
-    from agent.code.symbols.outline import syntax_faults
-
     return tuple(
         Diagnostic(Position(fault.line - 1, fault.column - 1), "error", f"syntax: {fault.words}")
         for fault in syntax_faults(text, path)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from agent.code.lsp.places import Place, place_of
-from agent.code.lsp.protocol.uris import path_of
+from agent.code.lsp.protocol.positions import path_of
 from agent.records import frozen
 from agent.text.visible import escape_invisible, escape_line
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agent.code.lsp.protocol.positions import Encoding, TextLines
-from agent.code.lsp.protocol.uris import path_of
+from agent.code.lsp.documents import read_document
+from agent.code.lsp.protocol.positions import Encoding, TextLines, path_of
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import ShownPaths
@@ -101,8 +101,6 @@ class PlaceListing:
         return self._texts[path]
 
     def _read(self, path: Path) -> TextLines | None:
-        from agent.code.lsp.documents import read_document
-
         # A path from a server may be a link that leads elsewhere.
         if os.path.realpath(path) != str(path):
             return None

@@ -9,8 +9,7 @@ from typing import Any
 
 from agent.code.lsp.documents import open_from_disk, refresh
 from agent.code.lsp.operations import METHODS
-from agent.code.lsp.protocol.positions import Position, TextLines
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import Position, TextLines, uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
@@ -17,8 +18,7 @@ from agent.code.lsp.programs import (
     rust_toolchain,
     shown_folders,
 )
-from agent.code.lsp.server import LanguageServer
-from agent.code.lsp.watched_files import FollowFolder, WatchedFiles
+from agent.code.lsp.server import FollowFolder, LanguageServer, WatchedFiles
 from agent.code.status import ServerStatus
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
@@ -175,8 +175,6 @@ class LanguageServers:
         return choices
 
     def _find_program(self, server: LspServerSettings, workspace: Path) -> InstalledServer | None:
-        from time import monotonic
-
         key = (server.name, workspace)
         chosen_at, choice = self._choices.get(key, (float("-inf"), None))
         if monotonic() - chosen_at >= _CHOICE_TTL_S:

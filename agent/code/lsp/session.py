@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.diagnostics import Diagnostic, read_diagnostics
+from agent.code.lsp.protocol.capabilities import initialize_params
 from agent.code.lsp.protocol.peer import JsonRpcPeer, PeerClosed, ResponseError, UnknownMethod
-from agent.code.lsp.protocol.positions import ENCODINGS, Encoding
-from agent.code.lsp.protocol.uris import path_of, uri_of
+from agent.code.lsp.protocol.positions import ENCODINGS, Encoding, path_of, uri_of
 from agent.code.lsp.tsserver import ask_tsserver, has_tsserver
 from agent.tools.file_views import Stamp
 
@@ -109,8 +109,6 @@ class LspSession:
 
     async def initialize(self, options: Mapping[str, Any], timeout_s: float) -> None:
         """Initialize the server and read its capabilities. Raises as `JsonRpcPeer.request` does."""
-        from agent.code.lsp.protocol.capabilities import initialize_params
-
         params = initialize_params(self.folder, options)
         result = await self.peer.request("initialize", params, timeout_s)
         capabilities = result.get("capabilities") if isinstance(result, dict) else None

@@ -6,9 +6,8 @@ imported with the first call, because most conversations never make one.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
-from agent.code.lsp.operation_names import EDITS, OPERATIONS, find_operation
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
@@ -22,6 +21,59 @@ from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 if TYPE_CHECKING:
     from agent.code.lsp.answers import CodeAnswers
     from agent.code.lsp.proposals import CodeProposals
+
+
+Operation = Literal[
+    "definition",
+    "declaration",
+    "references",
+    "implementation",
+    "type_definition",
+    "hover",
+    "document_symbols",
+    "workspace_symbols",
+    "completion",
+    "signature",
+    "incoming_calls",
+    "outgoing_calls",
+    "diagnostics",
+    "code_actions",
+    "rename",
+    "format",
+    "apply_code_action",
+]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+# Operations that change files.
+EDITS = frozenset({"rename", "format", "apply_code_action"})
+
+# Aliases from other programs; case and "_" do not matter.
+_OPERATION_ALIASES = {
+    "gotodefinition": "definition",
+    "findreferences": "references",
+    "gotoimplementation": "implementation",
+    "gototypedefinition": "type_definition",
+    "documentsymbol": "document_symbols",
+    "symbols": "document_symbols",
+    "workspacesymbol": "workspace_symbols",
+    "completions": "completion",
+    "signaturehelp": "signature",
+    "preparecallhierarchy": "incoming_calls",
+    "callers": "incoming_calls",
+    "callees": "outgoing_calls",
+    "codeaction": "code_actions",
+    "formatting": "format",
+    "formatdocument": "format",
+    "diagnostic": "diagnostics",
+}
+_OWN_NAMES = {name.replace("_", ""): name for name in OPERATIONS}
+
+
+def find_operation(name: str) -> str | None:
+    """Return the operation with this name or alias, or None."""
+    normalized = (
+        name.strip().casefold().replace("_", "").replace("-", "").removeprefix("textdocument/")
+    )
+    return _OWN_NAMES.get(normalized) or _OPERATION_ALIASES.get(normalized)
 
 
 class LspServices(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.protocol.peer import JsonRpcPeer
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import uri_of
 
 _COMMAND = "typescript.tsserverRequest"
 _QUESTIONS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")

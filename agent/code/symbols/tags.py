@@ -13,6 +13,8 @@ from agent.code.symbols.outline import symbols_from
 from agent.code.symbols.parsing import LIMIT_BYTES, language_of, parse
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.security.files import file_io
+from agent.tools.child_process import limit
 
 # Per file; the most used names come first.
 MAX_NAMES = 200
@@ -59,9 +61,6 @@ def tags_of(data: bytes, path: Path) -> FileTags:
 
 def main() -> int:
     """Answer requests until the input ends."""
-    from agent.security.files import file_io
-    from agent.tools.child_process import limit
-
     limit()
     for line in sys.stdin:
         name = json.loads(line)

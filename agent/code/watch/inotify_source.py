@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import select
 import time
 from collections import deque
@@ -12,9 +13,52 @@ from agent.code.watch import inotify
 from agent.code.watch.changes import ChangeSet
 from agent.code.watch.folder_filter import FolderFilter
 from agent.code.watch.inotify import Inotify, InotifyEvent
-from agent.code.watch.mounts import network_mounts
 from agent.code.watch.source import RootGone, WatchLimits, WatchUnavailable, existing_folder
 from agent.security.files.ignore_rules import NAME
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+_NETWORK = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "drvfs", "glusterfs", "gpfs"),
+        *("lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs"),
+        *("fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs"),
+        *("fuse.sshfs", "fuse.vmhgfs-fuse", "vmhgfs"),
+    )
+)
+
+
+def mount_types(text: str) -> dict[str, str]:
+    """Return the file system type of each mount point; the last mount wins."""
+    types = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.partition(" ")[0]
+        if len(fields) > 4 and kind:
+            # Spaces and some other characters are octal escapes.
+            folder = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
+            types[folder] = kind
+    return types
+
+
+def network_mounts(mountinfo: Path = MOUNTINFO) -> list[str]:
+    """Return the mount points of network file systems; none when the system does not list them."""
+    return [folder for folder, kind in _read(mountinfo).items() if kind in _NETWORK]
+
+
+def is_on_network(path: Path, mountinfo: Path = MOUNTINFO) -> bool:
+    types = _read(mountinfo)
+    mount_point = next(
+        (str(folder) for folder in (path, *path.parents) if str(folder) in types), ""
+    )
+    return types.get(mount_point) in _NETWORK
+
+
+def _read(mountinfo: Path) -> dict[str, str]:
+    try:
+        return mount_types(mountinfo.read_text("utf-8", "surrogateescape"))
+    except OSError:
+        return {}
+
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.code.watch.changes import ChangeBatch, ChangeSet
-from agent.code.watch.inotify_source import InotifySource
-from agent.code.watch.mounts import is_on_network
+from agent.code.watch.inotify_source import InotifySource, is_on_network
+from agent.code.watch.native_source import NativeSource
 from agent.code.watch.poll_source import PollSource
 from agent.code.watch.source import RootGone, WatchLimits, WatchSource, WatchUnavailable
 
@@ -42,8 +42,6 @@ def open_source(root: Path, limits: WatchLimits) -> WatchSource:
         return PollSource(root, limits)
     if os.uname().sysname == "Linux":
         return InotifySource(root, limits)
-    from agent.code.watch.native_source import NativeSource
-
     return NativeSource(root, limits)
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agent.errors import (
@@ -372,8 +373,6 @@ def _wait_s_in_text(detail: str) -> float | None:
 
 
 def _until(date: str) -> float | None:
-    from email.utils import parsedate_to_datetime
-
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
     except (ValueError, OverflowError):

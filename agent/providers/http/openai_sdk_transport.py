@@ -12,7 +12,7 @@ from agent.errors import ProviderError, TimedOut, Unavailable
 from agent.i18n import t
 from agent.per_loop import PerLoop
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, connection_failure
-from agent.proxies.trust_store import trust_store
+from agent.proxies.outbound import trust_store
 
 if TYPE_CHECKING:
     import httpx2

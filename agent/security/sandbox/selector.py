@@ -15,7 +15,9 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 from agent.security.sandbox.environment import Toolchains
+from agent.security.sandbox.probe import probe
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.security.sandbox.unconfined import NoCommands, Unconfined
 from agent.security.sandbox.unprivileged_user import is_root
@@ -132,8 +134,6 @@ _Made = tuple[Sandbox | None, str | None]
 
 
 def _bubblewrap(options: SandboxOptions, cache: _CachedChoice, home: Path) -> _Made:
-    from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
-
     program = find_trusted_program("bwrap", options.workspaces)
     if program is None:
         return None, "bubblewrap is not installed in a folder that only root or you can write to"
@@ -206,8 +206,6 @@ _MAKERS: dict[str, Callable[[SandboxOptions, _CachedChoice, Path], _Made]] = {
 
 
 def _probe(sandbox: Sandbox, home: Path) -> str | None:
-    from agent.security.sandbox.probe import probe
-
     return probe(sandbox, home)
 
 

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from agent.errors import ConfigError, LimitReached, ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
-from agent.proxies.outbound import ensure_usable, proxy_for
-from agent.proxies.trust_store import trust_store
+from agent.proxies.outbound import ensure_usable, proxy_for, trust_store
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.providers.addresses import normalise_base
 from agent.providers.local_discovery import LocalServer, discover_local_servers, models_at
-from agent.providers.registry import ModelConfig, resolve_model
+from agent.providers.registry import ModelConfig, normalise_base, resolve_model
 from agent.providers.vendors import VENDORS, Vendor
 from agent.records import frozen
 from gateway.cli.onboarding.dialogue import Dialogue

@@ -10,8 +10,7 @@ from agent import events
 from agent.context.compaction.compactor import CompactionResult, Compactor, Conversation
 from agent.context.compaction.summarizer import Summariser, Summary
 from agent.context.request_window import RequestWindow
-from agent.context.token_budget import ContextBudget, estimate
-from agent.context.token_calibration import TokenCalibration
+from agent.context.token_budget import ContextBudget, TokenCalibration, estimate
 from agent.errors import ProviderError, RateLimited
 from agent.history_validation import is_valid
 from agent.prompts import load_prompt

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.context.token_calibration import HIGHEST, LOWEST, TELLING_TOKENS, TokenCalibration
+from agent.context.token_budget import HIGHEST, LOWEST, TELLING_TOKENS, TokenCalibration
 
 
 def test_nothing_is_known_at_first() -> None:

@@ -12,7 +12,7 @@ from agent.events import ModelEvent, Notice, Reply
 from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicRequestEncoder
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.model_settings import ModelSettings, UnsupportedSettings
-from agent.providers.ollama.request import OllamaRequestEncoder
+from agent.providers.ollama import OllamaRequestEncoder
 from agent.providers.openai.request import OpenAIRequestEncoder
 from agent.providers.openai.responses.request import ResponsesRequestEncoder
 from agent.providers.scripted import ScriptedProvider, reply_events

@@ -3,13 +3,13 @@
 import pytest
 
 from agent.errors import ConfigError
-from agent.providers.addresses import normalise_base
 from agent.providers.base import Provider
 from agent.providers.custom import CustomProvider
 from agent.providers.opening import open_provider
 from agent.providers.registry import (
     ModelConfig,
     default_model,
+    normalise_base,
     register_provider,
     resolve_model,
 )

@@ -2,7 +2,7 @@
 
 import json
 
-from agent.turn.loop_guard import STOP_AT, WARN_AT, LoopGuard
+from agent.turn.tool_executor import STOP_AT, WARN_AT, LoopGuard
 from agent.types import ToolCall, ToolResult
 
 

@@ -8,8 +8,8 @@ import pytest
 from agent.security.policy.base import Deletion
 from agent.security.shell.deletions import DeletionTargets
 from agent.undo.blob_store import BlobStore
-from agent.undo.build_products import BuildProducts
 from agent.undo.coverage import UndoCoverage
+from agent.undo.reversal import BuildProducts
 from agent.undo.snapshot import SnapshotLimits
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import uri_of
 from agent.version import VERSION
 
 _DYNAMIC = {"dynamicRegistration": True}

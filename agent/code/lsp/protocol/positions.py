@@ -1,13 +1,44 @@
-"""Positions in a text, converted between characters and a server's units.
+"""File URIs, and positions in a text, converted between characters and a server's units.
 
 Kore counts characters (code points), servers count bytes of UTF-8 or units of UTF-16, which is the
 default. All counts start at 0.
 """
 
+import os
 import re
+from bisect import bisect_right
+from pathlib import Path
 from typing import Any, Literal, get_args
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from agent.records import frozen
+
+# Characters that RFC 3986 allows in a path; servers compare URIs literally.
+_SAFE = "/~!$&'()*+,;=@"
+# Longer than any encoded path.
+_MAX_CHARS = 3 * 4_096
+
+
+def uri_of(path: Path) -> str:
+    """Return the URI of a file by its absolute path."""
+    return "file://" + quote(os.fsencode(path), safe=_SAFE)
+
+
+def path_of(uri: Any) -> Path | None:
+    """Return the normalized path of a URI, or None when it is not a local file."""
+    if not isinstance(uri, str) or len(uri) > _MAX_CHARS:
+        return None
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = os.fsdecode(unquote_to_bytes(parts.path))
+    if not path.startswith("/") or "\0" in path:
+        return None
+    return Path(os.path.normpath(path))
+
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
@@ -63,8 +94,6 @@ class TextLines:
 
     def position(self, offset: int) -> Position:
         """Return the line and character at an offset."""
-        from bisect import bisect_right
-
         line = bisect_right(self._starts, offset) - 1
         return Position(line, offset - self._starts[line])
 

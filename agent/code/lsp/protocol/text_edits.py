@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.code.lsp.protocol.positions import Encoding, TextLines
-from agent.code.lsp.protocol.uris import path_of
+from agent.code.lsp.protocol.positions import Encoding, TextLines, path_of
 from agent.errors import ToolError
 
 

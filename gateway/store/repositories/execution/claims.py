@@ -8,7 +8,7 @@ from dataclasses import field, fields, replace
 from itertools import groupby, takewhile
 
 from agent.context.memory_snapshot import MemorySnapshot
-from agent.context.project.repeated_parts import find_repeats
+from agent.context.project.session_projects import find_repeats
 from agent.records import frozen
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent.code.lsp.diagnostics import read_diagnostics
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import uri_of
 from agent.errors import ToolError
 from agent.types import ToolResult
 from tests.contracts.code_servers import (

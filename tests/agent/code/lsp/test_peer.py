@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from agent.code.lsp.protocol.peer import JsonRpcPeer
-from agent.code.lsp.protocol.wire import encode_message
+from agent.code.lsp.protocol.peer import JsonRpcPeer, encode_message
 
 
 async def test_request_from_a_server_with_closed_input_is_ignored() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from agent.code.lsp.protocol.positions import path_of, uri_of
 from agent.code.lsp.protocol.text_edits import apply_text_edits, edited_texts, files_of_edit
-from agent.code.lsp.protocol.uris import path_of, uri_of
 from agent.errors import ToolError
 
 

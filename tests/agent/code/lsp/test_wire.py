@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.code.lsp.protocol.wire import BadMessage, MessageSplitter, encode_message
+from agent.code.lsp.protocol.peer import BadMessage, MessageSplitter, encode_message
 from agent.tools.shell.confined_server import TooMuchOutput
 
 _VALUES = st.recursive(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.code.symbols.ranking import rank
-from agent.code.symbols.repository_map import LIMIT_CHARS, RepositoryMaps
+from agent.code.symbols.repository_map import LIMIT_CHARS, RepositoryMaps, rank
 from agent.code.symbols.tags import FileTags, tags_of
 from agent.errors import ToolError
 from agent.settings import ToolSettings

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from agent.code.watch import project_watch
 from agent.code.watch.changes import MAX_PATHS, ChangeBatch, ChangeSet
 from agent.code.watch.folder_filter import FolderFilter
-from agent.code.watch.inotify_source import InotifySource
-from agent.code.watch.mounts import is_on_network, network_mounts
+from agent.code.watch.inotify_source import InotifySource, is_on_network, network_mounts
 from agent.code.watch.native_source import NativeSource
 from agent.code.watch.poll_source import PollSource
 from agent.code.watch.project_watch import MakeSource, open_source

@@ -8,8 +8,7 @@ import pytest
 
 from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, transcript
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import ContextBudget, estimate_text
-from agent.context.token_calibration import TokenCalibration
+from agent.context.token_budget import ContextBudget, TokenCalibration, estimate_text
 from agent.errors import BadReply, ContextTooLong, RateLimited, Rejected
 from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec

@@ -15,7 +15,7 @@ from agent.context.project.directory_tree import (
     tree_changes,
     tree_entries,
 )
-from agent.context.project.repeated_parts import find_repeats
+from agent.context.project.session_projects import find_repeats
 from agent.history import MemoryHistory
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import AgentSettings

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from agent.code.lsp.protocol.peer import JsonRpcPeer
-from agent.code.lsp.protocol.wire import encode_message
+from agent.code.lsp.protocol.peer import JsonRpcPeer, encode_message
 from agent.tools.shell.confined_server import (
     MAX_AT_ONCE_BYTES,
     VALUE_BYTES,

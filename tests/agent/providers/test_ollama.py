@@ -12,8 +12,7 @@ from agent.errors import BadReply, Unavailable
 from agent.events import Reply
 from agent.providers.base import ModelRequest
 from agent.providers.http.json_stream import NdjsonParser
-from agent.providers.ollama.request import OllamaRequestEncoder
-from agent.providers.ollama.response import OllamaResponseBuilder
+from agent.providers.ollama import OllamaRequestEncoder, OllamaResponseBuilder
 from agent.types import Image, Message, Text, Thinking, ToolCall, Usage, assistant, user
 
 CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command":"ls"}')

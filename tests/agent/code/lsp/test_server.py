@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.code.lsp.protocol.uris import uri_of
+from agent.code.lsp.protocol.positions import uri_of
 from tests.contracts.code_servers import CodeCalls, code_calls, stand_in
 
 
