@@ -21,17 +21,15 @@ from agent.errors import (
     of_code,
 )
 from agent.events import Event
-from agent.history import History, MemoryHistory, change_log_of
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
-from agent.parallel import ParallelResults, run_parallel
 from agent.per_loop import run_blocking
-from agent.permissions import permissions_of, with_full_access
 from agent.prompts import render_prompt
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt, message_of
+from agent.run.history import History, MemoryHistory, change_log_of
 from agent.run.library import LibraryRun, reachable
 from agent.run.options import (
     ParallelOptions,
@@ -41,6 +39,8 @@ from agent.run.options import (
     new_session,
     with_earlier,
 )
+from agent.run.parallel import ParallelResults, run_parallel
+from agent.run.permissions import permissions_of, with_full_access
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
 from agent.settings import AgentSettings

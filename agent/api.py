@@ -10,15 +10,15 @@ from typing import Any, TypedDict, Unpack, cast
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.events import Event
-from agent.history import History, JsonlHistory
 from agent.i18n import t
-from agent.parallel import ParallelResults
 from agent.per_loop import run_blocking
 from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt
+from agent.run.history import History, JsonlHistory
 from agent.run.options import ParallelOptions, RunOptions
+from agent.run.parallel import ParallelResults
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition

@@ -9,7 +9,6 @@ from agent import events
 from agent.agent import Agent
 from agent.api import parallel, run, run_sync, stream
 from agent.approvals import Answer, ApprovalRequest
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import (
     ConfigError,
     GuardrailTripped,
@@ -21,19 +20,20 @@ from agent.errors import (
     ToolError,
 )
 from agent.events import Event
-from agent.history import History, JsonlHistory, MemoryHistory
 from agent.mcp.settings import McpServerSettings, McpSettings
-from agent.parallel import ParallelResults
 from agent.providers.base import ModelRequest, Provider
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.run.content import ImageUrl
+from agent.run.history import History, JsonlHistory, MemoryHistory
+from agent.run.parallel import ParallelResults
 from agent.security.policy.base import Answered, Approver, Decision, Policy, ToolRequest
 from agent.settings import AgentSettings, LspServerSettings, LspSettings, SubagentLimits
 from agent.subagents.definition import SubagentDefinition as Definition
 from agent.subagents.handoff import Handoff, remove_all_tools
 from agent.tools.base import CallContext, Tool
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.function_tool import tool
 from agent.tools.run_context import RunContext
 from agent.tools.runner import Permissions

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from agent import events
 from agent.context.token_budget import estimate, estimate_text
+from agent.providers.usage import Charge, InMemoryMeter, Receipt, Tariff, UsageMeter, UsageTotals
 from agent.types import Usage
-from agent.usage import Charge, InMemoryMeter, Receipt, Tariff, UsageMeter, UsageTotals
 
 
 class CallMeter:

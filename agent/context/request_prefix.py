@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.context.edited_files import EditedFiles
 from agent.context.focused_files import FileFocus
+from agent.context.history_validation import repair
 from agent.context.images import ImageLoader
 from agent.context.token_budget import (
     ContextBudget,
@@ -14,7 +15,6 @@ from agent.context.token_budget import (
     estimate_text,
     trim_to_budget,
 )
-from agent.history_validation import repair
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.records import frozen
 from agent.types import Message, user

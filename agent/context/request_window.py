@@ -7,6 +7,7 @@ from agent import events
 from agent.context.active_skills import skill_texts
 from agent.context.compaction.compactor import Compactor, Conversation
 from agent.context.focused_files import FileFocus, describe_eviction
+from agent.context.history_validation import repair
 from agent.context.images import ImageLoader
 from agent.context.token_budget import (
     SMALLEST,
@@ -15,7 +16,6 @@ from agent.context.token_budget import (
     TrimmedMessages,
     trim_to_budget,
 )
-from agent.history_validation import repair
 from agent.types import Message, Usage
 
 # Share of the stated window above which a refusal may mean that the actual window is full.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
 
-    from agent.elicitation import Elicit
+    from agent.tools.elicitation import Elicit
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

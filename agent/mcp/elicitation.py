@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from agent.elicitation import Elicit, Elicitation, ElicitationAnswer, FormField, decline
 from agent.text.visible import escape_invisible
+from agent.tools.elicitation import Elicit, Elicitation, ElicitationAnswer, FormField, decline
 
 if TYPE_CHECKING:
     from mcp.types import ElicitRequestParams, ElicitResult

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import ToolError
 from agent.mcp import resources
 from agent.mcp.connection import McpConnection
@@ -39,6 +38,7 @@ from agent.security.files.private_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.shell.confined_server import ServerLog
 from agent.tools.shell.resource_limits import ResourceLimits
 from agent.types import Taint, ToolResult

@@ -15,8 +15,8 @@ from agent.records import frozen
 from agent.security.policy.base import SERVER_TOOLS
 
 if TYPE_CHECKING:
-    from agent.elicitation import Elicit
     from agent.mcp.login_file import Sealer
+    from agent.tools.elicitation import Elicit
 
 
 # Longer messages are rejected, so that a server cannot fill the memory.

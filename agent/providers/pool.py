@@ -18,10 +18,10 @@ from agent.providers.registry import (
     resolve_model,
 )
 from agent.providers.retry import ModelCandidate, RetryingProvider
+from agent.providers.usage import Tariff
 from agent.providers.vendors import CONTEXT_TOKENS, VENDORS
 from agent.records import frozen
 from agent.security.secret_values import secrets_in_map
-from agent.usage import Tariff
 
 
 @frozen

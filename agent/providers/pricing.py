@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.providers.model_facts import listed_row
 from agent.providers.registry import ModelConfig
-from agent.usage import Price, Tariff, pico
+from agent.providers.usage import Price, Tariff, pico
 
 
 def tariff_of(config: ModelConfig) -> Tariff:

@@ -13,7 +13,6 @@ from agent.context.long_task import describe_progress
 from agent.context.system_prompt import Workspace
 from agent.errors import ConfigError, InputGuardrailTripped, KoreError
 from agent.events import Event
-from agent.history import History
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.run.content import Prompt, message_of
@@ -24,6 +23,7 @@ from agent.run.contributors import (
     WorkspaceTaint,
     workspace_taint,
 )
+from agent.run.history import History
 from agent.run.options import RunOptions, new_session
 from agent.run.prompt import PromptContributor, PromptDraft, PromptEntry, compose_prompt
 from agent.run.run import Run

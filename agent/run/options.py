@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypedDict
 
+from agent.context.history_validation import is_valid
 from agent.errors import ConfigError
-from agent.history_validation import is_valid
 from agent.i18n import t
 from agent.providers.model_settings import ModelSettings
 from agent.security.policy.base import KnownTools

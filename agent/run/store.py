@@ -8,7 +8,7 @@ from agent.context.compaction.compactor import Conversation
 from agent.context.compaction.marker import CompactionMarker, MarkerRecorder, MarkerStore
 from agent.context.memory_snapshot import MemorySnapshot, SnapshotStore
 from agent.context.system_prompt import Workspace
-from agent.history import History
+from agent.run.history import History
 from agent.run.options import check_beginning
 from agent.run.prompt import DraftT, PromptDraft
 from agent.tools.file_views import FileViews, FileViewStore

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from agent.context.history_validation import is_valid
 from agent.errors import ConfigError, ToolError
-from agent.history_validation import is_valid
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.providers.base import plain_name

@@ -12,6 +12,7 @@ from pathlib import Path
 from agent import events
 from agent.errors import LimitReached, ToolError
 from agent.per_loop import PerLoop
+from agent.providers.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
 from agent.serialization import event_to_json
@@ -22,7 +23,6 @@ from agent.tools.base import CallContext, SubagentRequest
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
-from agent.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
 
 _MOST_RESUMABLE = 64
 

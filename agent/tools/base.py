@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.approvals import CommandPrefix
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.events import Event
+from agent.providers.usage import UsageMeter
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.file_views import FileViews
 from agent.tools.traits import traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
-from agent.usage import UsageMeter
 
 
 class EditorFiles(Protocol):

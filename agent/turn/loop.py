@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 from agent import events
 from agent.context.call_meter import CallMeter
 from agent.context.compaction.compactor import Conversation
+from agent.context.history_validation import (
+    close_unanswered_calls,
+    unanswered_calls,
+    with_unique_call_ids,
+)
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong, Rejected
 from agent.events import FILTERED
-from agent.history_validation import close_unanswered_calls, unanswered_calls, with_unique_call_ids
 from agent.i18n import mark_for_translation, t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
 from agent.providers.model_settings import is_forced
 from agent.providers.optional_parts import is_unexplained
+from agent.providers.usage import Tariff, UsageMeter, UsageTotals
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
@@ -27,7 +32,6 @@ from agent.turn.journal import Interrupts, SteeringSource, TurnJournal
 from agent.turn.output_redactor import OutputRedactor
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Context, Message, assistant
-from agent.usage import Tariff, UsageMeter, UsageTotals
 
 if TYPE_CHECKING:
     from agent.turn.hooks import HookChain, HookWords

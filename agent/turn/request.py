@@ -10,6 +10,7 @@ from agent.context.token_budget import TokenCalibration
 from agent.prompts import render_prompt
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
+from agent.providers.usage import InMemoryMeter, UsageMeter
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
@@ -19,7 +20,6 @@ from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
 from agent.types import Message, ToolResult
-from agent.usage import InMemoryMeter, UsageMeter
 
 if TYPE_CHECKING:
     # Imported for typing only: an idle gateway does not load these modules.

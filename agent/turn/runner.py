@@ -12,6 +12,7 @@ from agent.context.compaction.compactor import Compactor, Conversation, PrefixSt
 from agent.context.compaction.summarizer import Summariser
 from agent.context.edited_files import EditedFiles
 from agent.context.focused_files import FileFocus
+from agent.context.history_validation import close_unanswered_calls, result_message
 from agent.context.images import ImageLoader
 from agent.context.request_prefix import RequestPrefix
 from agent.context.request_window import RequestWindow
@@ -25,12 +26,12 @@ from agent.errors import (
     ProviderError,
 )
 from agent.events import Event
-from agent.history_validation import close_unanswered_calls, result_message
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
+from agent.providers.usage import UsageTotals
 from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
@@ -45,7 +46,6 @@ from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Context, Message, Result, Stopping, ToolCall, assistant
-from agent.usage import UsageTotals
 
 if TYPE_CHECKING:
     from agent.turn.project_changes import TurnChanges

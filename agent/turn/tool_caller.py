@@ -8,19 +8,19 @@ from typing import Any, Self, cast
 
 from agent import events
 from agent.context.call_meter import CallMeter
+from agent.context.history_validation import is_valid, result_message, unanswered_calls
+from agent.context.history_validation import with_unique_call_ids as with_unique_ids
 from agent.context.token_budget import estimate, estimate_text
 from agent.errors import BadReply, ConfigError, ProviderError, ToolError, of_code
-from agent.history_validation import is_valid, result_message, unanswered_calls
-from agent.history_validation import with_unique_call_ids as with_unique_ids
 from agent.i18n import t
 from agent.providers.base import ModelRequest, Provider, ToolSpec, plain_name
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
+from agent.providers.usage import Tariff
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.tools.schema import ArgumentSchema
 from agent.types import JsonSchema, Message, ToolCall, ToolResult, Usage, user
-from agent.usage import Tariff
 
 # A reply with neither text nor calls is requested once more.
 _ATTEMPTS = 2

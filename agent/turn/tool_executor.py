@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from agent import events
 from agent.context.focused_files import FileFocus
+from agent.context.history_validation import result_message
 from agent.context.repeated_reads import shorten_reading
 from agent.errors import KoreError
-from agent.history_validation import result_message
 from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.base import AnswerPending
 from agent.security.redaction import RedactionStream

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from agent.approvals import ServerQuestion
-from agent.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
 from agent.i18n import t
+from agent.tools.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.server_question import MAX_BUTTONS
 

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation
+from agent.providers.usage import NANO
 from agent.proxies.outbound import open_session, proxy_for
 from agent.serialization import safe_text
-from agent.usage import NANO
 from gateway.channels.base import NotFetched
 from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.elicitation import decline
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.secret_values import secrets_in_map
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
+from agent.tools.elicitation import decline
 from gateway.core.records import SessionServer
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from agent.agent import Agent
 from agent.i18n import mark_for_translation, plural, t
+from agent.providers.usage import UsageTotals
 from agent.records import frozen
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import TurnRequest
 from agent.types import Message, ToolCall
-from agent.usage import UsageTotals
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.messages import ONCE
 from gateway.core.records import Trace

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.history_validation import close_unanswered_calls, result_message
+from agent.context.history_validation import close_unanswered_calls, result_message
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, Taint, ToolCall, ToolResult

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
+from agent.providers.usage import UsageTotals
 from agent.types import Message, Result, Taint, assistant
-from agent.usage import UsageTotals
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import CONSOLE, OutboundPart

@@ -9,7 +9,6 @@ from hmac import compare_digest
 from pathlib import Path
 
 from agent.approvals import Answer, ApprovalRequest, ServerQuestion
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
@@ -27,6 +26,7 @@ from agent.security.policy.base import (
 )
 from agent.security.policy.engine import FullAccessPolicy, PrincipalContext, RolePolicy
 from agent.tools.base import CallContext, ElicitInCall
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.runner import Permissions
 from agent.turn.context_usage import PromptAudience
 from gateway.access.approval_coordinator import ApprovalCoordinator

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.agent import Agent
+from agent.context.history_validation import unanswered_calls
 from agent.context.long_task import describe_progress
-from agent.history_validation import unanswered_calls
+from agent.providers.usage import UsageMeter
 from agent.security.taint.taint import TaintState
 from agent.tools.base import Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
 from agent.types import Message, ToolResult
 from agent.undo.recorder import RecorderFactory
-from agent.usage import UsageMeter
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.editor_hub import EditorHub

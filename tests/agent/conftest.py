@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.history import History, JsonlHistory, MemoryHistory
+from agent.run.history import History, JsonlHistory, MemoryHistory
 
 
 @pytest.fixture(params=["memory", "jsonl"])

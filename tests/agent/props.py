@@ -10,10 +10,10 @@ from typing import Any
 from agent import events
 from agent.agent import Agent
 from agent.errors import Rejected
-from agent.history import History
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider, Step
+from agent.run.history import History
 from agent.security.audit import AuditEntry
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import NOTHING

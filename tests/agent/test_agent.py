@@ -13,6 +13,7 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.approvals import Answer, ApprovalRequest
+from agent.context.history_validation import is_valid
 from agent.errors import (
     ConfigError,
     ContextTooLong,
@@ -21,8 +22,6 @@ from agent.errors import (
     Rejected,
     Unavailable,
 )
-from agent.history import JsonlHistory, MemoryHistory
-from agent.history_validation import is_valid
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.http.transport import Endpoint
 from agent.providers.openai.provider import OpenAICompatibleProvider
@@ -30,6 +29,7 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import RetryingProvider
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import JsonlHistory, MemoryHistory
 from agent.security.policy.base import MODES, PermissionMode
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.taint.taint import UNTRUSTED

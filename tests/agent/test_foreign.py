@@ -14,10 +14,10 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.history import MemoryHistory
-from agent.history_validation import is_valid, with_unique_call_ids
+from agent.context.history_validation import is_valid, with_unique_call_ids
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
+from agent.run.history import MemoryHistory
 from agent.tools.base import CallContext
 from agent.tools.registry import ToolRegistry
 from agent.types import Message, ToolCall, ToolResult, assistant, user

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.errors import ToolError
 from agent.mcp.login_file import LoginOptions
 from agent.mcp.servers import McpServers
@@ -21,6 +20,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.mcp.tool import McpTool
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.types import ToolCall
 
 REDIRECT_URI = "http://127.0.0.1:43117/callback"

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from agent.elicitation import Elicitation, ElicitationAnswer
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.types import ToolCall, ToolResult
 
 pytest.importorskip("mcp", reason="needs the extra mcp")

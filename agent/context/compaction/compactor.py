@@ -14,15 +14,15 @@ from agent.context.active_skills import leaving_skills, skill_limit, skill_texts
 from agent.context.compaction.person_words import words_limit, words_of, words_tokens
 from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, summary_limit
 from agent.context.edited_files import SKILL, attachment_limit
+from agent.context.history_validation import close_unanswered_calls, is_valid
 from agent.context.request_prefix import RequestPrefix
 from agent.context.token_budget import MANY, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
-from agent.history_validation import close_unanswered_calls, is_valid
 from agent.prompts import load_prompt, render_prompt
+from agent.providers.usage import UsageMeter
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
 from agent.types import Message, Text
-from agent.usage import UsageMeter
 
 # Shorter results are not worth a replacement line.
 SHORT_CHARS = 600

@@ -18,10 +18,10 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool, OpenModel
+from agent.providers.usage import Tariff, UsageMeter
 from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.types import Message, Taint, user
-from agent.usage import Tariff, UsageMeter
 
 log = logging.getLogger(__name__)
 

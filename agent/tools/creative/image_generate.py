@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from agent.errors import ConfigError, LimitReached, ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
+from agent.providers.usage import NANO, Charge
 from agent.proxies.outbound import ensure_usable, proxy_for, trust_store
 from agent.records import frozen
 from agent.security.files import file_io
@@ -35,7 +36,6 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.tools.web.fetch import fetch_bytes
 from agent.types import Effect, JsonSchema, Taint, ToolResult, Usage
-from agent.usage import NANO, Charge
 
 if TYPE_CHECKING:
     import openai

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from agent.elicitation import decline
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.mcp.settings import ArgumentReach, McpServerSettings, McpSettings
+from agent.tools.elicitation import decline
 from gateway.config.real_folder import real_folder
 from gateway.config.sections import McpServer
 

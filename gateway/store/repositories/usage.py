@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from agent.providers.usage import Charge, UsageTotals
 from agent.records import frozen
 from agent.types import Usage
-from agent.usage import Charge, UsageTotals
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.port import Transaction
 

@@ -10,8 +10,8 @@ from agent.i18n import plural, t
 from agent.providers.pool import ModelPool
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import ModelConfig
+from agent.providers.usage import NANO, Charge, UsageTotals, dollars
 from agent.records import frozen
-from agent.usage import NANO, Charge, UsageTotals, dollars
 from gateway.config.sections import LimitsSection
 from gateway.store.repositories.usage import Payer, Totals
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.errors import LimitReached
 from agent.i18n import t, use_locale
-from agent.usage import Charge, Receipt, UsageTotals
+from agent.providers.usage import Charge, Receipt, UsageTotals
 from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.core.messages import CONSOLE, InboundMessage, Route
@@ -220,7 +220,7 @@ class StoreUsageMeter:
 
 
 class TurnMeter:
-    """Implements `agent.usage.UsageMeter` for one turn."""
+    """Implements `agent.providers.usage.UsageMeter` for one turn."""
 
     def __init__(
         self,

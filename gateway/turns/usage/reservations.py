@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from agent.providers.usage import Charge
 from agent.records import frozen
-from agent.usage import Charge
 from gateway.store.errors import StoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.events import Error
+from agent.providers.usage import NANO, Charge, UsageTotals
 from agent.records import frozen
-from agent.usage import NANO, Charge, UsageTotals
 from gateway.core.messages import InboundMessage
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from agent import events
 from agent.agent import Agent
 from agent.context.compaction.marker import MarkerStore
 from agent.context.compaction.summarizer import Summary
-from agent.history import JsonlHistory
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import JsonlHistory
 from agent.settings import AgentSettings
 from agent.tools.runner import Permissions
 from agent.types import Message

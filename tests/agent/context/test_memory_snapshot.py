@@ -6,7 +6,7 @@ import pytest
 
 from agent.context.memory_snapshot import MemorySnapshot, SnapshotStore
 from agent.errors import KoreError
-from agent.history import History, JsonlHistory, MemoryHistory
+from agent.run.history import History, JsonlHistory, MemoryHistory
 from agent.types import Message, ToolCall, assistant, user
 from tests.agent.props import scripted
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.context.compaction.compactor import shorten_old_result
+from agent.context.history_validation import result_message
 from agent.context.repeated_reads import shorten_reading
-from agent.history import JsonlHistory
-from agent.history_validation import result_message
 from agent.prompts import load_prompt
+from agent.run.history import JsonlHistory
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.files.read_write import ReadFile

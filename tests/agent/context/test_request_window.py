@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from agent import events
 from agent.context.compaction.compactor import CompactionResult, Compactor, Conversation
 from agent.context.compaction.summarizer import Summariser, Summary
+from agent.context.history_validation import is_valid
 from agent.context.request_window import RequestWindow
 from agent.context.token_budget import ContextBudget, TokenCalibration, estimate
 from agent.errors import ProviderError, RateLimited
-from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.usage import InMemoryMeter
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState
 from agent.types import Message, Text, ToolCall, Usage, assistant, user
-from agent.usage import InMemoryMeter
 from tests.agent.strategies import rounds
 
 FAILING: list[str | ProviderError] = ["They talked.", RateLimited("later"), "", "word " * 9000]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.context.history_validation import is_valid
 from agent.context.token_budget import TrimmedMessages, estimate, estimate_text, trim_to_budget
-from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import (
     Context,

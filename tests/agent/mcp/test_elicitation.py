@@ -9,8 +9,8 @@ import pytest
 
 types = pytest.importorskip("mcp.types", reason="needs the extra mcp")
 
-from agent.elicitation import Elicitation, ElicitationAnswer, FormField  # noqa: E402 - skipped
 from agent.mcp.elicitation import LiveCall, LiveCalls, elicit  # noqa: E402 - skipped
+from agent.tools.elicitation import Elicitation, ElicitationAnswer, FormField  # noqa: E402 - skipped
 from tests.agent.tools.hostile_schemas import HOSTILE_SCHEMAS  # noqa: E402 - skipped
 
 SCHEMA = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.history import MemoryHistory
 from agent.prompts import load_prompt
+from agent.run.history import MemoryHistory
 from agent.types import Context, Message, Taint, Text, ToolCall, assistant, user
 from tests.agent.props import scripted
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ConfigError
-from agent.history import History, JsonlHistory, MemoryHistory
+from agent.run.history import History, JsonlHistory, MemoryHistory
 from agent.run.store import HistoryRunStore
 from agent.tools.file_views import FileViews
 from agent.turn.hooks import withdrawn_prompt

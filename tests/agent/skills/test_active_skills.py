@@ -7,9 +7,9 @@ from agent import events
 from agent.agent import Agent
 from agent.context.active_skills import leaving_skills, skill_texts
 from agent.context.compaction.marker import MarkerStore
-from agent.history import JsonlHistory
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import JsonlHistory
 from agent.types import Context, Message, Text
 from tests.agent.props import FREE, call, calls, is_summary_request
 from tests.agent.skills.test_skills import catalog, skill_call, write

@@ -10,8 +10,8 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.history import JsonlHistory
 from agent.providers.scripted import ScriptedProvider, Step
+from agent.run.history import JsonlHistory
 from agent.security.policy.engine import DefaultPolicy
 from agent.subagents.definition import SubagentDefinition
 from agent.tools import file_views

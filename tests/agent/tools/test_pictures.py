@@ -12,10 +12,10 @@ import pytest
 import kore
 from agent.agent import Agent
 from agent.errors import ToolError
-from agent.history import JsonlHistory
 from agent.prompts import load_prompt
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
+from agent.run.history import JsonlHistory
 from agent.settings import ToolSettings
 from agent.text.media_types import LIMIT_BYTES
 from agent.tools.base import CallContext

@@ -8,12 +8,12 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
+from agent.context.history_validation import is_valid
 from agent.context.token_budget import estimate
 from agent.errors import BadReply, ContextTooLong
-from agent.history import MemoryHistory
-from agent.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
+from agent.run.history import MemoryHistory
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext
 from agent.types import Message, Text, Thinking, ToolCall, ToolResult, Usage, assistant, user

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError, ProviderError
-from agent.history import JsonlHistory
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import JsonlHistory
 from agent.turn.tool_caller import ToolCaller
 from agent.types import Message, Text, ToolCall, ToolResult, assistant
 from tests.fakes.model import ModelServer

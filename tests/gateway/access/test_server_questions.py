@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from agent.elicitation import Elicitation, FormField, looks_secret
 from agent.mcp.settings import McpServerSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.security.redaction import MARK
 from agent.text.visible import escape_invisible
+from agent.tools.elicitation import Elicitation, FormField, looks_secret
 from agent.types import assistant
 from gateway.config.schema import Settings
 from gateway.config.servers.mcp import mcp_settings

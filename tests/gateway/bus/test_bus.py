@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.context.history_validation import is_valid
 from agent.events import Notice
-from agent.history_validation import is_valid
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.scripted import EchoProvider

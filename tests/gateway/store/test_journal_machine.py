@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from agent.approvals import ApprovalRequest
-from agent.history_validation import is_valid, repair
+from agent.context.history_validation import is_valid, repair
 from agent.security.policy.base import Answered
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant, user
 from gateway.commands import is_command
@@ -310,7 +310,7 @@ class JournalMachine(RuleBasedStateMachine):
         running.calls, running.results, running.started = list(calls), {}, set()
 
     def _answers(self, running: Running) -> list[Message]:
-        from agent.history_validation import close_unanswered_calls, tool_message
+        from agent.context.history_validation import close_unanswered_calls, tool_message
 
         window = self.do(windows.load, running.claim.session).messages
         known = {

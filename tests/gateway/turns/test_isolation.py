@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent.history_validation import is_valid
+from agent.context.history_validation import is_valid
 from gateway.resources import Timing
 from gateway.turns.isolation import NEWCOMERS_WAIT_S
 from tests.fakes.gated import Gated

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agent import events
+from agent.context.history_validation import is_valid
 from agent.errors import Rejected
 from agent.events import Done, Event, ModelEvent, Reply, TextDelta
-from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, ToolCall, assistant

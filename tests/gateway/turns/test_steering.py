@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.context.history_validation import is_valid
 from agent.events import ModelEvent, Steered
-from agent.history_validation import is_valid
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant

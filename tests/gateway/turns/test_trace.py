@@ -1,10 +1,10 @@
 """Traces below answers: steps, tools and changed files."""
 
+from agent.providers.usage import UsageTotals
 from agent.settings import ToolSettings
 from agent.tools.built_in import default_tools
 from agent.tools.registry import ToolRegistry
 from agent.types import Message, Text, ToolCall, assistant
-from agent.usage import UsageTotals
 from gateway.turns.commit import trace_of
 
 PATCH = """*** Begin Patch

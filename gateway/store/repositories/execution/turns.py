@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from agent.history_validation import close_unanswered_calls, result_message
+from agent.context.history_validation import close_unanswered_calls, result_message
 from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.serialization import dumps, images_from_json, part_to_json

@@ -12,9 +12,9 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.context.token_budget import budget_for, estimate
-from agent.history import JsonlHistory
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import JsonlHistory
 from agent.tools.base import CallContext, EffectPlan
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolCall, ToolResult, assistant
 from tests.agent.props import FREE, is_summary_request

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.context.compaction.compactor import choose_split_point
+from agent.context.history_validation import is_valid
 from agent.context.token_budget import MANY, estimate
-from agent.history_validation import is_valid
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.strategies import rounds
 

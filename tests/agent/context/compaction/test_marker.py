@@ -14,8 +14,8 @@ from agent.context.compaction.marker import (
 from agent.context.compaction.summarizer import Summary
 from agent.context.edited_files import AttachedFile
 from agent.errors import KoreError, Rejected
-from agent.history import History, JsonlHistory, MemoryHistory
 from agent.providers.base import ModelRequest
+from agent.run.history import History, JsonlHistory, MemoryHistory
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.props import is_summary_request, scripted
 

@@ -14,9 +14,9 @@ from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
+from agent.providers.usage import InMemoryMeter
 from agent.security.redaction import Redactor
 from agent.types import Message, Text, ToolCall, assistant, user
-from agent.usage import InMemoryMeter
 
 OLD = [user("build me a shed"), assistant("with a door?"), user("yes, green"), assistant("done")]
 

@@ -16,8 +16,8 @@ from agent.context.project.directory_tree import (
     tree_entries,
 )
 from agent.context.project.session_projects import find_repeats
-from agent.history import MemoryHistory
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import MemoryHistory
 from agent.settings import AgentSettings
 from agent.types import Context, Message
 

@@ -13,12 +13,12 @@ from aiohttp import web
 import kore
 from agent.errors import LimitReached, ToolError
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.usage import Charge, InMemoryMeter
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.creative.asset_export import AssetExport
 from agent.tools.creative.image_generate import ImageGenerate, ImageSettings
 from agent.tools.creative.summarize import Summarize
-from agent.usage import Charge, InMemoryMeter
 from tests.agent.props import call, call_context, calls
 from tests.fakes.certificates import server_context
 from tests.fakes.studio import PNG, Studio

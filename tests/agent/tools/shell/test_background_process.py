@@ -14,8 +14,8 @@ import pytest
 
 from agent.agent import Agent
 from agent.errors import ToolError
-from agent.history import MemoryHistory
 from agent.providers.scripted import ScriptedProvider
+from agent.run.history import MemoryHistory
 from agent.security.policy.base import ToolRequest, Verdict
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles

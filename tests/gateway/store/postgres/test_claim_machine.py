@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from agent.approvals import ApprovalRequest
-from agent.history_validation import close_unanswered_calls, tool_message
+from agent.context.history_validation import close_unanswered_calls, tool_message
 from agent.types import Message, ToolCall, ToolResult, assistant
 from gateway.commands import is_command
 from gateway.core.approval import ApprovalPrompt, State

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent.history_validation import is_valid
+from agent.context.history_validation import is_valid
 from agent.prompts import load_prompt
 from agent.types import Effect, ImageFile, ToolCall, ToolResult, assistant
 from gateway.core.messages import InboundMessage, OutboundPart, Sender

@@ -8,9 +8,9 @@ import sys
 from typing import cast
 
 from agent.errors import LimitReached
+from agent.providers.usage import Charge, UsageTotals
 from agent.security.redaction import Redactor
 from agent.types import Usage
-from agent.usage import Charge, UsageTotals
 from gateway.access.control import AccessControl
 from gateway.config.sections import LimitsSection
 from gateway.delivery.renderer import ReplyRenderer

@@ -388,8 +388,8 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
 
 
 async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
+    from agent.providers.usage import Charge
     from agent.types import Usage
-    from agent.usage import Charge
 
     async with running(tmp_path, ["hi"]) as parts:
         await accept_messages(parts, chat_message("a"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.errors import LimitReached
+from agent.providers.usage import Charge
 from agent.types import Usage
-from agent.usage import Charge
 from gateway.config.sections import LimitsSection
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.reservations import MemoryReservations, StoredReservations

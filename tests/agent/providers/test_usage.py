@@ -15,9 +15,7 @@ from agent.providers.pricing import listed_price, tariff_of
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import ModelCandidate, RetryingProvider
 from agent.providers.scripted import ScriptedProvider
-from agent.providers.vendors import VENDORS
-from agent.types import Usage, assistant
-from agent.usage import (
+from agent.providers.usage import (
     NANO,
     Charge,
     InMemoryMeter,
@@ -28,6 +26,8 @@ from agent.usage import (
     dollars,
     pico,
 )
+from agent.providers.vendors import VENDORS
+from agent.types import Usage, assistant
 from tests.agent.props import answers, call, calls, run_turn, scripted, task
 
 MILLION = 1_000_000

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from agent.errors import KoreError
-from agent.history import History, JsonlHistory
-from agent.history_validation import (
+from agent.context.history_validation import (
     close_unanswered_calls,
     is_valid,
     repair,
     tool_message,
     unanswered_calls,
 )
+from agent.errors import KoreError
 from agent.prompts import load_prompt
+from agent.run.history import History, JsonlHistory
 from agent.types import Message, assistant, user
 from tests.agent.props import call, calls
 from tests.agent.strategies import ANY_CONVERSATION, rounds
