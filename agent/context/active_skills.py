@@ -10,7 +10,7 @@ from agent.types import Context, Message, Text
 # Name of the tool that reads skills.
 SKILL_TOOL = "skill"
 # Token limit for all skill texts; in a small window, `1 / _GOAL_PART` of the goal applies.
-_MOST_TOKENS = 25_000
+_MAX_TOKENS = 25_000
 _GOAL_PART = 6
 # The beginning of `prompts/skill_text.md`; `skill_apart.md` has a line before it.
 _BEGIN = re.compile(r"(?:\[[^\n]*\]\n+)?Skill (\S+), in the folder /")
@@ -18,7 +18,7 @@ _BEGIN = re.compile(r"(?:\[[^\n]*\]\n+)?Skill (\S+), in the folder /")
 
 def skill_limit(goal: int) -> int:
     """Return the token limit for skill texts in a conversation of `goal` tokens."""
-    return min(_MOST_TOKENS, goal // _GOAL_PART)
+    return min(_MAX_TOKENS, goal // _GOAL_PART)
 
 
 def skill_texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,9 @@ from agent.tools.runner import ToolRunner
 from agent.tools.traits import traits_of
 from agent.types import Message, Taint, ToolCall
 
-MOST_FILES = 5
+MAX_FILES = 5
 # Token limit for these files; in a small window, `1 / _GOAL_PART` of the goal applies.
-_MOST_TOKENS = 20_000
+_MAX_TOKENS = 20_000
 _GOAL_PART = 8
 
 # Prefix for skill names in place of a path.
@@ -36,7 +36,7 @@ class AttachedFiles:
 
 def attachment_limit(goal: int) -> int:
     """Return the token limit for files in a conversation of `goal` tokens."""
-    return min(_MOST_TOKENS, goal // _GOAL_PART)
+    return min(_MAX_TOKENS, goal // _GOAL_PART)
 
 
 @frozen
@@ -60,7 +60,7 @@ class EditedFiles:
             for path in self._paths_of(call)
         ]
         paths += [file.path for file in earlier if not file.path.startswith(SKILL)]
-        return list(dict.fromkeys(map(os.path.normpath, paths)))[:MOST_FILES]
+        return list(dict.fromkeys(map(os.path.normpath, paths)))[:MAX_FILES]
 
     async def attach(self, paths: Sequence[str], goal: int) -> AttachedFiles:
         """Return the current content, oldest first, shortened to the limit for `goal`."""

@@ -24,9 +24,9 @@ from agent.types import Context, Message, Part, Text, ToolCall
 # Share of the limit after an eviction, so that not every request evicts files.
 _KEEP = 0.6
 # Shorter content costs little more than its replacement line.
-_LEAST_TOKENS = 150
+_MIN_TOKENS = 150
 
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 _NAME_CHARS = 40
 _DEFINITION = re.compile(
     r"^ {0,4}(?:(?:export|default|pub(?:\(crate\))?|public|private|static|abstract|async) +)*"
@@ -152,7 +152,7 @@ class _Replay:
             file = self._files.setdefault(path, _File())
             file.last_use, file.is_evicted = at, False
             file.tokens += tokens
-            if tokens >= _LEAST_TOKENS:
+            if tokens >= _MIN_TOKENS:
                 file.places[at] = file.places.get(at, 0) + tokens
                 file.shown_tokens += tokens
 
@@ -229,7 +229,7 @@ def _line(path: str, lines: Sequence[str]) -> str:
     """Return the replacement line of a file: its length and first definitions."""
     matches = filter(None, map(_DEFINITION.match, lines))
     names = dict.fromkeys(escape_line((m["name"] or m["heading"])[:_NAME_CHARS]) for m in matches)
-    listed = ", ".join([*list(names)[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
+    listed = ", ".join([*list(names)[:_MAX_NAMES], *(["…"] if len(names) > _MAX_NAMES else [])])
     return render_prompt(
         "evicted",
         lines=len(lines),

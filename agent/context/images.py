@@ -16,8 +16,8 @@ from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.types import Context, Image, ImageFile, Message, Part
 
 # Limits per request. Vendors accept more pictures, but at most 32 MB per request.
-MOST = 12
-MOST_BYTES = 12_000_000
+MAX_IMAGES = 12
+MAX_BYTES = 12_000_000
 
 
 class ImageLoader:
@@ -39,10 +39,12 @@ class ImageLoader:
         if not files:
             return messages
         parts: dict[ImageFile, Part] = {}
-        room = MOST_BYTES
+        room = MAX_BYTES
         for part in dict.fromkeys(files):
             part_shown = (
-                await self._load(part) if len(parts) < MOST else _describe(part, "picture_old")
+                await self._load(part)
+                if len(parts) < MAX_IMAGES
+                else _describe(part, "picture_old")
             )
             if isinstance(part_shown, Image):
                 room -= len(part_shown.data)

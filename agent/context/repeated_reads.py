@@ -14,10 +14,10 @@ from agent.text.text_document import diff
 from agent.types import Message, ToolCall, ToolResult
 
 # Shorter results cost less than a note about them.
-_LEAST_CHARS = 400
+_MIN_CHARS = 400
 # Longest useful diff, as a share of the text.
 _DIFF_PART = 0.5
-_MOST_LINES = 3_000
+_MAX_LINES = 3_000
 _LINE = re.compile(r" *(\d+)\t(.*)", re.DOTALL)
 _OF_LINES = re.compile(r": lines \d+ to \d+ of (\d+)$")
 
@@ -55,7 +55,7 @@ def shorten_reading(
     """
     path = path_of(call)
     text = result.for_model
-    if path is None or len(text) < _LEAST_CHARS:
+    if path is None or len(text) < _MIN_CHARS:
         return result
     reading = parse_reading(text)
     earlier = _find_shown(path, messages, first, path_of) if reading.lines else None
@@ -124,7 +124,7 @@ def _is_unchanged(reading: Reading, earlier: _ShownFile, count: int | None) -> b
 def _changes(path: str, reading: Reading, earlier: _ShownFile, chars: int) -> str:
     """Return the diff if the whole file was shown and the diff is clearly shorter, else ''."""
     is_whole = 1 in reading.lines and len(earlier.lines) == max(earlier.lines)
-    if not is_whole or max(len(reading.lines), len(earlier.lines)) > _MOST_LINES:
+    if not is_whole or max(len(reading.lines), len(earlier.lines)) > _MAX_LINES:
         return ""
     before = [earlier.lines[number] for number in sorted(earlier.lines)]
     difference = diff(path, "\n".join(before) + "\n", "\n".join(reading.lines.values()) + "\n")

@@ -11,7 +11,7 @@ from agent.text.display_width import display_width, padded
 from agent.text.visible import escape_line
 
 WIDTH = 20
-MOST_FILES = 10
+MAX_FILES = 10
 _NAMES = {
     "prompt": mark_for_translation("prompt"),
     "tools": mark_for_translation("tools"),
@@ -71,15 +71,15 @@ def files_table(files: Sequence[FocusedFile], folder: Path, messages: int) -> st
             if file.message < messages
             else t("just now"),
         )
-        for file in files[:MOST_FILES]
+        for file in files[:MAX_FILES]
     ]
     columns = [max(display_width(row[at]) for row in rows) for at in range(2)]
     lines = [t("files, the one used last first:")]
     for path, size, age in rows:
         space = " " * (columns[1] - display_width(size))
         lines.append(f"{padded(path, columns[0])}  {space}{size}  {age}")
-    if len(files) > MOST_FILES:
-        more = len(files) - MOST_FILES
+    if len(files) > MAX_FILES:
+        more = len(files) - MAX_FILES
         lines.append(plural(more, "and {n} more file", "and {n} more files"))
     return "\n".join(lines)
 

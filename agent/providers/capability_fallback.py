@@ -47,7 +47,7 @@ from agent.providers.optional_parts import (
 from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
-_MOST_REFUSED = 50_000
+_MAX_REFUSED = 50_000
 # Refusals of pictures after which a model that never accepted any counts as blind.
 _BLIND_AFTER = 2
 
@@ -239,7 +239,7 @@ class CapabilityFallback:
         """Remember refused parts; return whether any of them was new."""
         refused = self._memory.refused_parts
         new = {hash(mark) for part in parts if (mark := _mark(part)) is not None} - refused
-        if len(refused) > _MOST_REFUSED:
+        if len(refused) > _MAX_REFUSED:
             refused.clear()
         refused |= new
         return bool(new)

@@ -12,7 +12,7 @@ from agent.records import frozen
 Cause = Literal["limit", "outage", "key"]
 
 _FIRST_S: dict[Cause, float] = {"limit": 30, "outage": 30, "key": 600}
-_LONGEST_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
+_MAX_WAIT_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
 _EVERY_MODEL = ""
 # Maximum wait before a probe, even if the vendor asks for more: the account may work again.
 _PROBE_S = 300.0
@@ -96,7 +96,7 @@ class Cooldowns:
             failures = before.failures
         else:
             failures = before.failures + 1 if before and before.cause == cause else 1
-        wait_s = stated_s = min(_FIRST_S[cause] * 2.0 ** (failures - 1), _LONGEST_S[cause])
+        wait_s = stated_s = min(_FIRST_S[cause] * 2.0 ** (failures - 1), _MAX_WAIT_S[cause])
         if isinstance(error, RateLimited) and error.retry_after_s is not None:
             stated_s = error.retry_after_s
             wait_s = min(stated_s, _PROBE_S)

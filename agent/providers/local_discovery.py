@@ -10,7 +10,7 @@ from agent.errors import ConfigError
 from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
 
-_DEADLINE_S = 0.5
+_TIMEOUT_S = 0.5
 _ANYWHERE_S = 5.0
 _LIMIT_BYTES = 1 << 20
 # Default ports of local model servers.
@@ -94,7 +94,7 @@ def _openai_names(listing: Any) -> list[str] | None:
 async def _ask(host: str, port: int, path: str) -> Any:
     """Return the JSON answer; None without a valid answer in time."""
     with suppress(OSError, TimeoutError, ValueError, RecursionError):
-        async with asyncio.timeout(_DEADLINE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             return json.loads(await _get(host, port, path))
     return None
 

@@ -17,7 +17,7 @@ _BYTES_MARK = MARK.encode().decode("latin-1")
 Data = TypeVar("Data")
 _ESCAPE = re.compile(r"%[0-9a-f]{2}|\\(?:u[0-9a-f]{4}|[^u])", re.IGNORECASE | re.DOTALL)
 _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_LONGEST_ESCAPE = 6
+_MAX_ESCAPE_CHARS = 6
 # Attributes of a redactor that are not derived from its values.
 _KEPT = ("_values", "_others")
 
@@ -279,7 +279,7 @@ class _Spelling:
         """Return whether more text could turn the whole text into a match."""
         at = 0
         for char, escapes in self.characters:
-            rest = text[at : at + _LONGEST_ESCAPE]
+            rest = text[at : at + _MAX_ESCAPE_CHARS]
             if not rest:
                 return True
             low = rest.lower()

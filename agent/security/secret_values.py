@@ -37,7 +37,7 @@ _PIECE = re.compile(r"[^\W_]+")
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
 _SYMBOL = re.compile(r"[^\w\s.:/-]")
 _LETTERS = re.compile(r"[a-z]{2,}")
-_FEWEST_PAIRS = 9
+_MIN_PAIRS = 9
 # The 100 most frequent letter pairs in the words of this repository: 70 % of the pairs in words,
 # but only 15 % of those in random texts.
 _PAIRS = frozenset(
@@ -117,7 +117,7 @@ def _is_random_piece(piece: str) -> bool:
     if len(_NO_HEX.findall(piece)) * 4 < len(piece):
         return False
     pairs = _letter_pairs(piece)
-    if len(pairs) < _FEWEST_PAIRS:
+    if len(pairs) < _MIN_PAIRS:
         return len(_CHUNK.findall(piece)) * 3 > len(piece)
     return not _are_in_words(pairs)
 
@@ -150,7 +150,7 @@ def _reads_as_text(value: str) -> bool:
     True for a value with only a few pairs.
     """
     pairs = _letter_pairs(value)
-    return len(pairs) < _FEWEST_PAIRS or _are_in_words(pairs)
+    return len(pairs) < _MIN_PAIRS or _are_in_words(pairs)
 
 
 def _letter_pairs(value: str) -> list[str]:

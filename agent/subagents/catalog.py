@@ -20,8 +20,8 @@ from agent.text.visible import hidden_character
 
 PROGRAMS = (".claude", ".kode", ".kore")
 _DEPTH = 3
-_FILES_MOST = 2_000
-_MOST_FOLDERS = 32
+_MAX_FILES = 2_000
+_MAX_FOLDERS = 32
 _ALIASES = {
     "generalpurpose": "general",
     "explorer": "explore",
@@ -141,7 +141,7 @@ class SubagentCatalog:
                 cache[source.folder] = files
         # Replaced as a whole, since loads may overlap in threads. Recently used folders remain.
         others = [item for item in self._cache.items() if item[0] not in cache]
-        self._cache = dict([*others, *cache.items()][-_MOST_FOLDERS:])
+        self._cache = dict([*others, *cache.items()][-_MAX_FOLDERS:])
         by_name.update(
             (subagent_definition.name, subagent_definition)
             for subagent_definition in self._definitions
@@ -216,7 +216,7 @@ def _files(source: Source) -> Iterator[tuple[Path, _Key]]:
         if os.path.realpath(folder) != os.path.join(os.path.realpath(project), *folder.parts[-2:]):
             return
     for n, entry in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
-        if n == _FILES_MOST:
+        if n == _MAX_FILES:
             return
         yield entry
 

@@ -24,7 +24,7 @@ from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
 
-_MOST_RESUMABLE = 64
+_MAX_RESUMABLE = 64
 
 
 @frozen
@@ -172,7 +172,7 @@ class InProcessSubagents:
 
     def _keep(self, number: int, resumable: _Resumable) -> None:
         self._resumable[number] = resumable
-        while len(self._resumable) > _MOST_RESUMABLE:
+        while len(self._resumable) > _MAX_RESUMABLE:
             del self._resumable[next(iter(self._resumable))]
 
 

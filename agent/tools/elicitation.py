@@ -17,7 +17,7 @@ from agent.records import frozen
 from agent.text.visible import escape_invisible
 
 # Limits against a server with endless text.
-_MOST_CHOICES = 100
+_MAX_CHOICES = 100
 _TITLE_CHARS = 200
 _TEXT_CHARS = 20_000
 # Number of characters of a server's text that are checked.
@@ -231,7 +231,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         names = schema.get("enumNames")
         labels = names if isinstance(names, Sequence) and len(names) == len(values) else values
         pairs = zip(labels, values, strict=True)
-        return tuple((_short(label), value) for label, value in pairs)[:_MOST_CHOICES]
+        return tuple((_short(label), value) for label, value in pairs)[:_MAX_CHOICES]
     options = schema.get("oneOf") or schema.get("anyOf") or ()
     if not isinstance(options, Sequence):
         return ()
@@ -239,7 +239,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         (_short(option.get("title") or option["const"]), option["const"])
         for option in options
         if isinstance(option, Mapping) and "const" in option
-    )[:_MOST_CHOICES]
+    )[:_MAX_CHOICES]
 
 
 def _check_bounds(value: float, least: Any, most: Any, what: str) -> None:

@@ -14,7 +14,7 @@ from agent.text.media_types import LIMIT_BYTES, sniff_image_type
 from agent.tools.output_spill import create_file, spill_folder
 from agent.types import Image, ImageFile, ToolResult
 
-MOST = 8
+MAX_PICTURES = 8
 _NAME_DIGITS = 32
 
 
@@ -31,8 +31,10 @@ def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
     notes: list[str] = []
     images: list[Image | ImageFile] = []
     for n, image in enumerate(result.images):
-        if len(images) == MOST:
-            notes.append(f"{len(result.images) - n} more pictures; {MOST} are shown at a time.")
+        if len(images) == MAX_PICTURES:
+            notes.append(
+                f"{len(result.images) - n} more pictures; {MAX_PICTURES} are shown at a time."
+            )
             break
         if isinstance(image, ImageFile):
             images.append(image)

@@ -42,7 +42,7 @@ _SHRINKS = 5
 # Limit for refusals that do not name the conversation's length as the cause.
 _SUSPECTED_SHRINKS = 2
 # Limit on the times that hooks may prevent the end of a turn.
-_MOST_OBJECTIONS = 5
+_MAX_OBJECTIONS = 5
 _FILTERED = mark_for_translation(
     "⚠️ The model's content filter cut this answer off, so it is incomplete. Rephrase "
     "the question or try another model."
@@ -167,7 +167,7 @@ class AgentLoop:
 
     async def _is_sent_on(self, reply: Message) -> bool:
         """Append the text of hooks, if any, and return whether the model must continue."""
-        if self._call.hooks is None or self._objections >= _MOST_OBJECTIONS:
+        if self._call.hooks is None or self._objections >= _MAX_OBJECTIONS:
             return False
         words = await self._call.hooks.before_end(reply, is_again=self._objections > 0)
         if words.refusal is not None or not words.text:

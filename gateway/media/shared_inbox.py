@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 from weakref import WeakValueDictionary
 
-from agent.context.images import MOST
+from agent.context.images import MAX_IMAGES
 from agent.i18n import t
 from agent.security.files.paths import INBOX_FOLDER
 from agent.text.media_types import LIMIT_BYTES
@@ -88,7 +88,7 @@ class SharedInbox:
 
     async def bring_pictures(self, messages: Sequence[Message]) -> None:
         """Fetch the pictures that a request will show; the request leaves out missing ones."""
-        for picture in islice(_newest_pictures(messages), MOST):
+        for picture in islice(_newest_pictures(messages), MAX_IMAGES):
             folder, _, name = picture.path.rpartition("/")
             if _is_stored(folder, name):
                 try:

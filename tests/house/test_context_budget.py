@@ -29,7 +29,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "context-budget.md").read_text(enco
         ("the conversation with all that", f"{token_budget.FULL:.0%}"),
         ("the conversation with all that", f"{compactor.GOAL:.0%}"),
         ("the summary", f"{summarizer.SUMMARY_TOKENS:,} tokens"),
-        ("what people wrote", f"{person_words.MOST_TOKENS:,} tokens"),
+        ("what people wrote", f"{person_words.MAX_TOKENS:,} tokens"),
         ("room for the answer", f"{budget_for(10_000, '', ()).reserve / 10_000:.0%}"),
         ("room for the answer", f"{budget_for(1_000_000, '', ()).reserve:,} tokens"),
     ],

@@ -8,11 +8,11 @@ from agent.context.token_budget import estimate_text, level, middle_out
 from agent.types import Message
 
 # Token limit for people's text; in a small window, a share of the goal applies.
-MOST_TOKENS = 20_000
+MAX_TOKENS = 20_000
 _SHARE = 0.5
 
 # A shorter excerpt of a piece is not informative.
-_LEAST_TOKENS = 40
+_MIN_TOKENS = 40
 
 # Share of the limit for the oldest messages, when whole messages are dropped.
 _OLDEST_SHARE = 0.25
@@ -27,7 +27,7 @@ _PARAGRAPH = re.compile(r"\n\s*\n")
 
 def words_limit(goal: int) -> int:
     """Return the token limit for people's text in a conversation of `goal` tokens."""
-    return min(MOST_TOKENS, int(goal * _SHARE))
+    return min(MAX_TOKENS, int(goal * _SHARE))
 
 
 def words_of(messages: Sequence[Message]) -> list[str]:
@@ -53,7 +53,7 @@ def fit_words(words: Sequence[str], limit: int) -> tuple[str, ...]:
         pieces = [split(text) for text in words]
         sizes = [estimate_text(piece) for item in pieces for piece in item]
         cap = level(sizes, limit - 2 * len(words))
-        if cap >= _LEAST_TOKENS:
+        if cap >= _MIN_TOKENS:
             return tuple("".join(middle_out(piece, cap) for piece in item) for item in pieces)
     return _oldest_and_newest([middle_out(text, limit // 4) for text in words], limit)
 

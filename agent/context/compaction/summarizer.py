@@ -75,7 +75,7 @@ def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summa
 # Token limit for a summary; the prompt asks for fewer.
 SUMMARY_TOKENS = 4_000
 
-_LEAST_TOKENS = 100
+_MIN_TOKENS = 100
 
 _REPLY_TOKENS = 8_000
 
@@ -89,7 +89,7 @@ _SHARE = 0.6
 
 def summary_limit(goal: int) -> int:
     """Return the token limit for the summary in a conversation of `goal` tokens."""
-    return max(min(SUMMARY_TOKENS, goal // 4), _LEAST_TOKENS)
+    return max(min(SUMMARY_TOKENS, goal // 4), _MIN_TOKENS)
 
 
 @frozen

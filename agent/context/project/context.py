@@ -56,7 +56,7 @@ OVERVIEW_TOKENS = 2_000
 
 _OVERVIEW_FILE_TOKENS = 800
 # A longer list of changes is less useful than the tree.
-_MOST_CHANGES = 30
+_MAX_CHANGES = 30
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class ProjectContext:
         self._listings[folder] = listing
         text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
         lines = tree_changes(before, listing) if before is not None else None
-        if lines and len(lines) <= _MOST_CHANGES:
+        if lines and len(lines) <= _MAX_CHANGES:
             changes = render_prompt("project_tree_changes", root=folder, changes="\n".join(lines))
             if len(changes) < len(text):
                 return changes

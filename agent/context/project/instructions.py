@@ -22,8 +22,8 @@ from agent.types import Taint
 # At the beginning of a word, as in other programs: not an email address or a decorator call.
 _IMPORT = re.compile(r"(?<![\w`@./])@((?:\./)?[\w.-]+(?:/[\w.-]+)*\.\w+)")
 _CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-_DEPTH_MOST = 5
-_FILES_MOST = 50
+_MAX_DEPTH = 5
+_MAX_FILES = 50
 # Folders in which programs store rules; other hidden names, such as .env, are not instructions.
 _OPEN_FOLDERS = frozenset({".agents", ".claude", ".cursor", ".github", ".kore"})
 
@@ -35,7 +35,7 @@ def with_imports(text: str, folder: Path, read: Callable[[Path], str]) -> str:
     unchanged. A file is imported once, the limit is 50 files, and nested imports are followed five
     levels deep.
     """
-    return _expand(text, folder, read, set(), _DEPTH_MOST)
+    return _expand(text, folder, read, set(), _MAX_DEPTH)
 
 
 def _expand(
@@ -43,7 +43,7 @@ def _expand(
 ) -> str:
     def put_in(match: "re.Match[str]") -> str:
         path = Path(folder, match[1])
-        if depth == 0 or len(taken) >= _FILES_MOST or path in taken or _is_hidden(Path(match[1])):
+        if depth == 0 or len(taken) >= _MAX_FILES or path in taken or _is_hidden(Path(match[1])):
             return match[0]
         taken.add(path)
         imported = read(path)
@@ -61,7 +61,7 @@ def _is_hidden(name: Path) -> bool:
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
-_ANCESTORS_MOST = 40
+_MAX_ANCESTORS = 40
 
 
 @frozen
@@ -164,7 +164,7 @@ def _real_path(folder: Path) -> str | None:
 
 def project_folders(root: Path, home: Path) -> list[Path]:
     """Return the folder and its parents within the same repository, nearest first."""
-    around = [root, *root.parents][:_ANCESTORS_MOST]
+    around = [root, *root.parents][:_MAX_ANCESTORS]
     # Strings, because this runs every turn and `Path` is several times slower.
     for n, folder in enumerate(map(os.fspath, around)):
         if folder == os.fspath(home):

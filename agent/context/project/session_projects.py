@@ -44,7 +44,7 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(f"{re.escape(begin)}(.+){re.escape(end)}") for begin, end in ends)
 
 
-_MOST_SESSIONS = 128
+_MAX_SESSIONS = 128
 
 
 @frozen
@@ -104,7 +104,7 @@ class SessionProjects:
                 sandbox=lambda: self._settings.sandbox,
             )
         self._projects[here.session] = (here, project)
-        while len(self._projects) > _MOST_SESSIONS:
+        while len(self._projects) > _MAX_SESSIONS:
             self._projects.popitem(last=False)
         return project
 

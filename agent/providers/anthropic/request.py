@@ -42,7 +42,7 @@ _THOUGHTFUL_REPLY_TOKENS = 32_000
 # Cap for models that can write more: the reply takes space in the window, too.
 _LONG_REPLY_TOKENS = 64_000
 _THINKING_TOKENS = 8_000
-_LEAST_THINKING_TOKENS = 1_024
+_MIN_THINKING_TOKENS = 1_024
 # For models that take a budget instead of an effort.
 _EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "high": 16_000, "xhigh": 24_000, "max": 32_000}
 # Efforts with another name here. https://platform.claude.com/docs/en/build-with-claude/effort
@@ -186,7 +186,7 @@ def _thinking(request: ModelRequest, option: object, effort: str | None) -> obje
         return {"type": "adaptive", "display": "summarized"}
     tokens = _EFFORT_TOKENS.get(effort or "", _THINKING_TOKENS)
     budget = min(tokens, (request.max_tokens or _THOUGHTFUL_REPLY_TOKENS) // 2)
-    if budget < _LEAST_THINKING_TOKENS:
+    if budget < _MIN_THINKING_TOKENS:
         return None
     return {"type": "enabled", "budget_tokens": budget}
 

@@ -20,7 +20,7 @@ _OPENING = re.compile(
 )
 _LEARNT, _LEARNT_CLOSING = "<tool_call>", "</tool_call>"
 _RESULT = "<tool_result"
-_LONGEST_OPENING = 200
+_MAX_OPENING_CHARS = 200
 _STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
 
 
@@ -105,7 +105,7 @@ class TextToolParser:
         if pending.startswith(_RESULT):
             self._over = True
             return ""
-        opening = _OPENING.match(pending, 0, _LONGEST_OPENING)
+        opening = _OPENING.match(pending, 0, _MAX_OPENING_CHARS)
         if opening is not None:
             name = next(group for group in opening.groups()[:3] if group is not None)
             rest = pending[opening.end() :]
@@ -181,4 +181,4 @@ def _may_begin(text: str, *, called: bool) -> bool:
         return True
     if not text.startswith("<tool"):
         return False
-    return text[5:6].isspace() and ">" not in text and len(text) < _LONGEST_OPENING
+    return text[5:6].isspace() and ">" not in text and len(text) < _MAX_OPENING_CHARS

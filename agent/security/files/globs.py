@@ -33,7 +33,7 @@ def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
 
 PATTERN_LIMIT_CHARS = 1_000
 
-MOST_ALTERNATIVES = 256
+MAX_ALTERNATIVES = 256
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -66,7 +66,7 @@ def _alternatives(pattern: str) -> list[str]:
         else:
             head, tail = alternative[: braces.start()], alternative[braces.end() :]
             pending += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
-        if len(pending) + len(patterns) > MOST_ALTERNATIVES:
+        if len(pending) + len(patterns) > MAX_ALTERNATIVES:
             raise ToolError(f"The glob {pattern[:80]!r} expands to too many patterns; split it.")
     return patterns
 

@@ -19,7 +19,7 @@ from agent.security.files.paths import normalize_filename
 log = logging.getLogger(__name__)
 
 SUFFIX = ".set-aside"
-_MOST_NAMES = 1_000
+_MAX_NAMES = 1_000
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS | CONFIGURATIONS
 
 
@@ -88,7 +88,7 @@ def set_aside(path: Path) -> str | None:
 
     Returns None if the file keeps its name. For a link, the link itself is renamed.
     """
-    for number in range(1, _MOST_NAMES):
+    for number in range(1, _MAX_NAMES):
         new = path.with_name(f"{path.name}{SUFFIX}" + (f"-{number}" if number > 1 else ""))
         if os.path.lexists(new):
             continue

@@ -17,7 +17,7 @@ from agent.security.shell.words import is_pattern
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,39}")
 _WILDCARDS = ("*", "?", "[")
 # A link name may follow the letters of short options; at most this many positions are checked.
-_GLUED_MOST = 300
+_MAX_GLUED_CHARS = 300
 
 
 def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
@@ -124,4 +124,4 @@ def _glued_values_stay(word: str, place: PathScope) -> bool:
     """
     if word[:1] != "-" or word[:2] == "--":
         return True
-    return all(place.holds(word[at:]) for at in range(2, min(len(word), _GLUED_MOST)))
+    return all(place.holds(word[at:]) for at in range(2, min(len(word), _MAX_GLUED_CHARS)))

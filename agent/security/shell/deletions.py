@@ -21,7 +21,7 @@ _REMOVERS = frozenset({"rm", "rmdir", "shred", "unlink"})
 # Only scripts that match are examined.
 _HINT = re.compile(r"\b(?:rm|rmdir|shred|unlink|clean)\b|-delete\b|\bmv\b.*\.git\b", re.DOTALL)
 _QUOTES = re.compile(r"\\\n|[\\'\"]")
-_MOST_MATCHES = 10_000
+_MAX_MATCHES = 10_000
 
 
 @frozen
@@ -96,7 +96,7 @@ def _removed(
                 yield _path(folder, value), False
                 continue
             matches = glob.iglob(value, root_dir=folder)
-            yield from ((_path(folder, match), False) for match in islice(matches, _MOST_MATCHES))
+            yield from ((_path(folder, match), False) for match in islice(matches, _MAX_MATCHES))
     if not names:
         # The names are added at run time, for example by xargs.
         yield root, True

@@ -56,8 +56,8 @@ class WriteClock:
         return self._began - CLOCK_S
 
 
-_DEPTH_MOST = 200
-_ENTRIES_MOST = 500_000
+_MAX_DEPTH = 200
+_MAX_ENTRIES = 500_000
 
 
 class _RunningCommands:
@@ -183,7 +183,7 @@ def mark_changed(workspace: Path, since: float) -> bool:
     access was denied.
     """
     is_complete = True
-    remaining = _ENTRIES_MOST
+    remaining = _MAX_ENTRIES
     folders = [(os.fspath(workspace), 0)]
     while folders:
         folder, depth = folders.pop()
@@ -214,7 +214,7 @@ def mark_changed(workspace: Path, since: float) -> bool:
                     mark_folders_around(path, workspace)
                     is_marked = True
                 is_complete &= mark_entry(path, unseen=True)
-            if is_folder and depth < _DEPTH_MOST:
+            if is_folder and depth < _MAX_DEPTH:
                 folders.append((entry.path, depth + 1))
             elif is_folder:
                 is_complete = False

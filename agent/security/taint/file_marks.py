@@ -124,7 +124,7 @@ _UNMARKABLE = "user.kore.unmarkable"
 # Each process has its own attribute; beyond this number a command's time counts permanently.
 _PROCESSES = 16
 # The same limit as in the kernel.
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 def attributes_of_processes(attribute: str) -> tuple[str, ...]:
@@ -383,7 +383,7 @@ def _takes_marks(info: os.stat_result) -> bool:
 def _places_of_links(path: Path) -> Iterator[Path]:
     """Yield every link on the way to the file, and the file at the end."""
     pending = os.path.abspath(path)
-    for _ in range(_MOST_LINKS):
+    for _ in range(_MAX_LINKS):
         parts = Path(pending).parts
         ways = (Path(*parts[: n + 1]) for n in range(len(parts)))
         link = next((way for way in ways if way.is_symlink()), None)

@@ -11,7 +11,7 @@ from agent.security.files.safe_open import open_regular_beneath
 from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, opened_level
 
 LIMIT_CHARS = 20_000
-_MOST_FILES = 64
+_MAX_FILES = 64
 _Key = tuple[int, int, int, int]
 
 
@@ -69,7 +69,7 @@ class PromptFiles:
             if cached is None or cached.key != _key(info):
                 if not S_ISREG(info.st_mode):
                     return None
-                if len(self._cache) >= _MOST_FILES:
+                if len(self._cache) >= _MAX_FILES:
                     del self._cache[next(iter(self._cache))]
                 cached = self._cache[path] = _read(Path(path))
         except OSError:

@@ -18,8 +18,8 @@ from agent.tools.base import CallContext
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-MOST_QUESTIONS = 10
-MOST_OPTIONS = len(ascii_lowercase)
+MAX_QUESTIONS = 10
+MAX_OPTIONS = len(ascii_lowercase)
 TEXT_LIMIT_CHARS = 1_000
 
 _STRING = {"type": "string"}
@@ -54,9 +54,9 @@ class AskUser:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         questions: list[Mapping[str, Any]] = args["questions"]
-        if not 0 < len(questions) <= MOST_QUESTIONS:
+        if not 0 < len(questions) <= MAX_QUESTIONS:
             raise ToolError(
-                f"ask_user takes 1 to {MOST_QUESTIONS} questions, found {len(questions)}."
+                f"ask_user takes 1 to {MAX_QUESTIONS} questions, found {len(questions)}."
             )
         options_by_question = [
             (_line(question["question"]), _options(question)) for question in questions
@@ -83,8 +83,8 @@ def _several(options_by_question: Iterable[tuple[str, Sequence[str]]]) -> Iterat
 
 def _options(question: Mapping[str, Any]) -> list[str]:
     options = [_line(option) for option in question.get("options") or ()]
-    if len(options) > MOST_OPTIONS:
-        raise ToolError(f"A question takes {MOST_OPTIONS} options at most, found {len(options)}.")
+    if len(options) > MAX_OPTIONS:
+        raise ToolError(f"A question takes {MAX_OPTIONS} options at most, found {len(options)}.")
     return options
 
 

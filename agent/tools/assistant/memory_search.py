@@ -29,7 +29,7 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 SHOWN = 10
-MOST = 50
+MAX_HITS = 50
 LINE_CHARS = 500
 FILES = 200
 _AROUND_LINES = 10
@@ -71,11 +71,11 @@ class MemorySearch:
             around := await self._open(id_[1], int(id_[2]), call)
         ):
             return around
-        most = min(max(1, int(args.get("count", SHOWN))), MOST)
-        hits, note = await self._search_files(args["query"], most, call)
+        count = min(max(1, int(args.get("count", SHOWN))), MAX_HITS)
+        hits, note = await self._search_files(args["query"], count, call)
         if call.recall is not None:
             try:
-                hits += await call.recall(args["query"], most)
+                hits += await call.recall(args["query"], count)
             except KoreError as exc:
                 note += f"\n({exc.text_for(is_owner=call.owner)})"
         if not hits:
@@ -103,7 +103,7 @@ class MemorySearch:
         return [hit for n, hit in hits if n in near]
 
     async def _search_files(
-        self, query: str, most: int, call: CallContext
+        self, query: str, count: int, call: CallContext
     ) -> tuple[list[MemoryHit], str]:
         """Return the best lines and a note on sources that could not be searched."""
         hits = await file_io.in_thread(lambda: self._all_lines(call))
@@ -112,10 +112,10 @@ class MemorySearch:
         if call.similarity is not None and hits:
             try:
                 cosines = await call.similarity(query, [_DATED.sub("", text) for text in texts])
-                ranking = fused(ranking[:most], most_alike(cosines, MAX_SIMILAR))
+                ranking = fused(ranking[:count], most_alike(cosines, MAX_SIMILAR))
             except KoreError as exc:
                 note = f"\n(searched by words alone: {exc.text_for(is_owner=call.owner)})"
-        return [hits[n] for n in ranking[:most]], note
+        return [hits[n] for n in ranking[:count]], note
 
     def _all_lines(self, call: CallContext) -> list[MemoryHit]:
         return [hit for path in self._files(call) for _, hit in _hits_of(path)]

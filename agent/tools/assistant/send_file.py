@@ -17,7 +17,7 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.traits import PATH_ALIASES, ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
-MOST = 20
+MAX_FILES = 20
 CAPTION_CHARS = 4_000
 
 
@@ -85,8 +85,8 @@ class SendFile:
 
     def _files(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:
         """Return the real paths of regular files that may be shown. Raises ToolError."""
-        if not 0 < len(args["paths"]) <= MOST:
-            raise ToolError(f"Give 1 to {MOST} paths; found {len(args['paths'])}.")
+        if not 0 < len(args["paths"]) <= MAX_FILES:
+            raise ToolError(f"Give 1 to {MAX_FILES} paths; found {len(args['paths'])}.")
         if len(args.get("caption") or "") > CAPTION_CHARS:
             raise ToolError(
                 f"A caption has {CAPTION_CHARS:,} characters at most; put the rest in your reply."

@@ -17,7 +17,7 @@ from agent.tools.base import CallContext
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 ITEM_LIMIT_CHARS = 500
 _MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
 
@@ -57,8 +57,8 @@ class Todo:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         items: list[Mapping[str, Any]] = args["items"]
-        if len(items) > MOST_ITEMS:
-            raise ToolError(f"The list takes {MOST_ITEMS} items at most, found {len(items)}.")
+        if len(items) > MAX_ITEMS:
+            raise ToolError(f"The list takes {MAX_ITEMS} items at most, found {len(items)}.")
         if any(len(item["content"]) > ITEM_LIMIT_CHARS for item in items):
             raise ToolError(f"An item is longer than {ITEM_LIMIT_CHARS} characters; shorten it.")
         if not items:

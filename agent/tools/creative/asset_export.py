@@ -25,9 +25,9 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 FOLDER = "exports"
-_MOST_PATHS = 50
-_MOST_FILES = 2_000
-_MOST_BYTES = 50_000_000
+_MAX_PATHS = 50
+_MAX_FILES = 2_000
+_MAX_BYTES = 50_000_000
 _PACKED = re.compile(r"\APacked [\d,]+ files into (.+\.zip)\.")
 
 
@@ -85,8 +85,8 @@ class AssetExport:
 
     def _paths(self, args: Mapping[str, Any], call: CallContext) -> tuple[Path, ...]:
         names = args["paths"]
-        if not 0 < len(names) <= _MOST_PATHS:
-            raise ToolError(f"Give 1 to {_MOST_PATHS} paths; found {len(names)}.")
+        if not 0 < len(names) <= _MAX_PATHS:
+            raise ToolError(f"Give 1 to {_MAX_PATHS} paths; found {len(names)}.")
         return tuple(dict.fromkeys(self._scope.find(name, call) for name in names))
 
     def _target(self, args: Mapping[str, Any], call: CallContext) -> Path:
@@ -118,9 +118,9 @@ def _packed(files: list[tuple[Path, str]]) -> bytes:
 
     if not files:
         raise ToolError("There is nothing to pack: no file there can be shown.")
-    if len(files) > _MOST_FILES:
-        raise ToolError(f"{len(files):,} files are too many; pack {_MOST_FILES:,} at most.")
-    buffer, remaining = io.BytesIO(), _MOST_BYTES
+    if len(files) > _MAX_FILES:
+        raise ToolError(f"{len(files):,} files are too many; pack {_MAX_FILES:,} at most.")
+    buffer, remaining = io.BytesIO(), _MAX_BYTES
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, name in files:
             data = file_io.read(path, remaining)

@@ -7,14 +7,14 @@ from pathlib import Path
 from agent.tools.base import CallContext, FileDelivery
 from agent.types import Artifact, ToolResult
 
-_MOST_CHARS = 48
+_MAX_CHARS = 48
 _NOT_PLAIN = re.compile(r"[^\w]+")
 
 
 def plain_name(text: str, default: str) -> str:
     """Return a text as a file name without extension."""
     words = _NOT_PLAIN.sub("-", unicodedata.normalize("NFKC", text).casefold()).strip("-_")
-    return words[:_MOST_CHARS].strip("-_") or default
+    return words[:_MAX_CHARS].strip("-_") or default
 
 
 def unused_path(folder: str, name: str, ending: str, root: Path) -> str:

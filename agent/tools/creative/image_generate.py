@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 FOLDER = "pictures"
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
-ANSWER_S = 180.0
-_MOST_BYTES = 30_000_000
+ANSWER_TIMEOUT_S = 180.0
+_MAX_BYTES = 30_000_000
 _PROMPT_CHARS = 8_000
 
 
@@ -165,7 +165,7 @@ class ImageGenerate:
         client = openai.AsyncOpenAI(
             api_key=service.api_key or "none",
             base_url=service.api_base,
-            timeout=ANSWER_S,
+            timeout=ANSWER_TIMEOUT_S,
             # A retry might produce, and charge for, a second picture.
             max_retries=0,
             http_client=_http_client(service.api_base),
@@ -181,7 +181,9 @@ class ImageGenerate:
             reason = escape_line(exc.message)[:300]
             raise ServiceRefused(f"The image service refused: {reason}") from exc
         except openai.APITimeoutError as exc:
-            raise ToolError(f"The image service did not answer within {ANSWER_S:g} s.") from exc
+            raise ToolError(
+                f"The image service did not answer within {ANSWER_TIMEOUT_S:g} s."
+            ) from exc
         except openai.APIError as exc:
             raise ToolError("The image service could not be reached.") from exc
         return await self._data(answer)
@@ -196,7 +198,7 @@ class ImageGenerate:
                 raise ToolError("The image service returned something unreadable.") from exc
         if first is None or not first.url:
             raise ToolError("The image service returned no picture.")
-        return await fetch_bytes(first.url, _MOST_BYTES, self._allow)
+        return await fetch_bytes(first.url, _MAX_BYTES, self._allow)
 
 
 def _consent(service: ImageSettings) -> Decision:

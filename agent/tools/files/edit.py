@@ -59,7 +59,7 @@ _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}
 
 
 # A changed range is quoted with the lines around it, unless it is larger.
-_MOST_LINES = 34
+_MAX_LINES = 34
 
 
 _ON_DISK = UnsavedText()
@@ -153,7 +153,7 @@ def _describe(what: str, before: str, after: str, tolerance: str) -> str:
     start = _equal_lines(old_lines, new_lines)
     end = len(new_lines) - _equal_lines(old_lines[start:][::-1], new_lines[start:][::-1])
     matched = f"; {tolerance}" if tolerance else ""
-    if end - start > _MOST_LINES:
+    if end - start > _MAX_LINES:
         return f"{what} (between lines {start + 1} and {max(end, start + 1)} now{matched})."
     listing = quote_lines(new_lines, [(start, end)])
     return f"{what} (line {start + 1} on{matched}). It reads now:\n{listing}".rstrip()

@@ -30,7 +30,7 @@ Key = Callable[[str], str]
 _EXCERPT_LINES = 10
 _EXCERPT_CHARS = 200
 _DISTINCT_CHARS = 4
-_MOST_PLACES = 100
+_MAX_PLACES = 100
 _SEARCHED_LINES = 5_000
 
 
@@ -243,7 +243,7 @@ def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
         key = line.strip()
         # A lone bracket occurs anywhere and identifies nothing.
         if len(key) >= _DISTINCT_CHARS:
-            votes.update(max(0, n - offset) for n in places.get(key, ())[:_MOST_PLACES])
+            votes.update(max(0, n - offset) for n in places.get(key, ())[:_MAX_PLACES])
     return max(votes, key=lambda n: (votes[n], -n), default=None)
 
 

@@ -22,7 +22,7 @@ from agent.tools.schema import parameters
 from agent.tools.traits import FOLDER_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-MOST = 100
+MAX_FILES = 100
 TIMEOUT_S = 20.0
 
 
@@ -129,7 +129,7 @@ def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
             count += 1
             yield -changed_at(path), str(path)
 
-    newest = [Path(path) for _, path in heapq.nsmallest(MOST, aged())]
+    newest = [Path(path) for _, path in heapq.nsmallest(MAX_FILES, aged())]
     there = list(filter(_is_there, newest))
     return there, count - (len(newest) - len(there))
 

@@ -36,8 +36,8 @@ from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 LINES_SHOWN = 100
-MOST = 1_000
-MOST_CONTEXT = 20
+MAX_LINES = 1_000
+MAX_CONTEXT_LINES = 20
 LINE_CHARS = 400
 PATTERN_LIMIT_CHARS = 10_000
 TIMEOUT_S = 20.0
@@ -237,8 +237,8 @@ def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOpt
         raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
     if _LINE_END.search(_OTHER_THAN.sub("", pattern)):
         raise ToolError("A pattern matches within one line; remove the line breaks.")
-    most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MOST)
-    context = min(max(0, int(args.get("context", 0))), MOST_CONTEXT)
+    most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MAX_LINES)
+    context = min(max(0, int(args.get("context", 0))), MAX_CONTEXT_LINES)
     glob = args.get("glob")
     # One match more than the limit shows that there are more.
     query = Query(pattern, args.get("ignore_case") is True, name, most)

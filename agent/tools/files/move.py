@@ -34,7 +34,7 @@ from agent.tools.traits import CLAUDE_PATH, PATH_ALIASES, ToolTraits, path_argum
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # Each of them is judged and shown in the question.
-FILES_MOST = 500
+MAX_FILES = 500
 DIFF_CHARS = 20_000
 
 
@@ -205,9 +205,9 @@ def _entries(folder: Path) -> tuple[str, ...]:
         for entry in walk:
             if not entry.is_folder:
                 names.append(entry.path)
-            if len(names) > FILES_MOST:
+            if len(names) > MAX_FILES:
                 raise ToolError(
-                    f"{folder} contains more than {FILES_MOST} files; move its folders one by one, "
+                    f"{folder} contains more than {MAX_FILES} files; move its folders one by one, "
                     "or use exec."
                 )
     if walk.left_out:

@@ -12,7 +12,7 @@ from agent.tools.files.workspace_scope import WorkspaceScope
 
 _NAMES = ("AGENTS.md", "CLAUDE.md")
 _LIMIT_CHARS = 4_000
-_MOST_FOLDERS = 8
+_MAX_FOLDERS = 8
 
 
 def nested_instructions(
@@ -36,7 +36,7 @@ def _texts(path: Path, call: CallContext, views: FileViews, scope: WorkspaceScop
     if call.paths or not real.is_relative_to(root) or real.name in _NAMES:
         return ""
     folders = [folder for folder in real.parents if folder != root and folder.is_relative_to(root)]
-    texts = (_of(folder, call, views, scope) for folder in reversed(folders[:_MOST_FOLDERS]))
+    texts = (_of(folder, call, views, scope) for folder in reversed(folders[:_MAX_FOLDERS]))
     return "".join(f"\n\n{text}" for text in texts if text)
 
 

@@ -64,7 +64,7 @@ from agent.tools.traits import ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 # Minimum number of bytes quoted from each of many files.
-_LEAST_QUOTE_BYTES = 300
+_MIN_QUOTE_BYTES = 300
 _FILE_LINES = re.compile(
     r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): *(\S.*?)\s*$", re.MULTILINE
 )
@@ -314,7 +314,7 @@ def _make_link(path: Path, link: str, level: MarkLevel, call: CallContext) -> No
 def _quotes(changes: Sequence[_Change]) -> str:
     """Return the current lines that hunks changed, for further edits by the model."""
     quoted = [change for change in changes if change.after and change.regions]
-    limit_bytes = max(_LEAST_QUOTE_BYTES, QUOTE_BYTES // max(1, len(quoted)))
+    limit_bytes = max(_MIN_QUOTE_BYTES, QUOTE_BYTES // max(1, len(quoted)))
     parts = [
         f"{change.path} reads now:\n"
         + quote_lines(lines_of(change.after.text), change.regions, limit_bytes=limit_bytes)

@@ -35,7 +35,7 @@ _HEADS: dict[str, Literal["add", "delete", "update"]] = {
 # The text after the second @@ is git's guess at the function, often cut: not an anchor.
 _NUMBERS = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)?(?: @@.*)?$")
 # Number of positions listed in a rejection.
-_MOST_PLACES = 10
+_MAX_PLACES = 10
 
 
 @frozen
@@ -308,8 +308,8 @@ class _Places:
         )
 
     def _quote(self, places: Sequence[int]) -> str:
-        more = f"\n… ({len(places) - _MOST_PLACES} more)" if len(places) > _MOST_PLACES else ""
-        regions = [(n, n + 1) for n in places[:_MOST_PLACES]]
+        more = f"\n… ({len(places) - _MAX_PLACES} more)" if len(places) > _MAX_PLACES else ""
+        regions = [(n, n + 1) for n in places[:_MAX_PLACES]]
         return quote_lines(self.lines, regions, around=0) + more
 
 

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 # Errors that mean that a path has no repository.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_MOST_MODULE_ENTRIES = 10_000
-_GITDIR, _MOST_GITDIR_CHARS = "gitdir: ", 5_000
+_MAX_MODULE_ENTRIES = 10_000
+_GITDIR, _MAX_GITDIR_CHARS = "gitdir: ", 5_000
 
 
 class GitHistoryGuard:
@@ -134,7 +134,7 @@ def _linked_store(file: Path) -> Path:
     """Return the store that a file in place of a store names, or the file itself."""
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as lines:
-            line = lines.readline(_MOST_GITDIR_CHARS).rstrip("\r\n")
+            line = lines.readline(_MAX_GITDIR_CHARS).rstrip("\r\n")
     except OSError:
         return file
     if not line.startswith(_GITDIR):
@@ -147,7 +147,7 @@ def _module_stores(store: Path) -> Iterator[Path]:
 
     Raises OSError and `LimitExceeded`.
     """
-    remaining = _MOST_MODULE_ENTRIES
+    remaining = _MAX_MODULE_ENTRIES
     pending = [store / "modules"]
     while pending:
         folder = pending.pop()

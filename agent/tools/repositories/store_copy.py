@@ -30,8 +30,8 @@ from agent.tools.repositories.store_files import (
 
 _READ_BYTES = 64_000
 # A command may have made a file of refs arbitrarily large.
-_MOST_TEXT_BYTES = 64_000_000
-_MOST_OBJECT_BYTES = 64_000_000
+_MAX_TEXT_BYTES = 64_000_000
+_MAX_OBJECT_BYTES = 64_000_000
 # A folder changed this shortly before it was listed may change again unnoticed.
 _SETTLED_NS = 1_000_000_000
 _PACKED = "packed-refs"
@@ -263,8 +263,8 @@ class HistoryCopy:
         """Return whether the content of a loose object matches its name."""
         try:
             with self._open(_loose(name)) as fd, open(fd, "rb", closefd=False) as file:
-                packed = file.read(_MOST_OBJECT_BYTES)
-            content = zlib.decompressobj().decompress(packed, _MOST_OBJECT_BYTES)
+                packed = file.read(_MAX_OBJECT_BYTES)
+            content = zlib.decompressobj().decompress(packed, _MAX_OBJECT_BYTES)
         except (OSError, zlib.error):
             return False
         digest = hashlib.sha1 if len(name) == _SHA1_DIGITS else hashlib.sha256
@@ -295,14 +295,14 @@ class HistoryCopy:
         """Return the text of a file before the command."""
         content = self._files[name]
         if isinstance(content, OpenFile):
-            content = content.read(_MOST_TEXT_BYTES)
+            content = content.read(_MAX_TEXT_BYTES)
         return content.decode("utf-8", "replace")
 
     def _read(self, name: str) -> str:
         """Return the current text of a file; empty if it is unreadable."""
         try:
             with self._open(name) as fd, open(fd, "rb", closefd=False) as file:
-                return file.read(_MOST_TEXT_BYTES).decode("utf-8", "replace")
+                return file.read(_MAX_TEXT_BYTES).decode("utf-8", "replace")
         except OSError:
             return ""
 

@@ -27,7 +27,7 @@ _LARGE_OFFSET_BYTES = 8
 _PACK_SIGNATURE = b"PACK\0\0\0\2"
 _PACK_HEADER_BYTES = len(_PACK_SIGNATURE) + 4
 # Size of the smallest object in a pack: its type, and compressed nothing.
-_LEAST_OBJECT_BYTES = 9
+_MIN_OBJECT_BYTES = 9
 _CHUNK_BYTES = 1 << 20
 # Widths of names in the two repository formats, and their hashes.
 _HASHES = {20: "sha1", 32: "sha256"}
@@ -92,7 +92,7 @@ class PackIndex:
         large = size - _NAMES - count * (width + _ENTRY_BYTES) - 2 * width
         if large < 0 or large % _LARGE_OFFSET_BYTES or large > count * _LARGE_OFFSET_BYTES:
             return False
-        if pack.size < _PACK_HEADER_BYTES + count * _LEAST_OBJECT_BYTES + width:
+        if pack.size < _PACK_HEADER_BYTES + count * _MIN_OBJECT_BYTES + width:
             return False
         if pack.read(_PACK_HEADER_BYTES) != _PACK_SIGNATURE + count.to_bytes(4, "big"):
             return False
@@ -113,7 +113,7 @@ _WORKTREE = re.compile(r"worktrees/[^/]+/")
 _STORE_FILES = frozenset({"HEAD", "config", "packed-refs", "shallow"})
 _WORKTREE_FILES = frozenset({"HEAD", "commondir", "gitdir"})
 _NO_FILES: frozenset[str] = frozenset()
-_MOST_LEVELS = 40
+_MAX_LEVELS = 40
 _COPIED_BYTES = 1 << 20
 _CACHED_STORES = 4
 # Share of the process's descriptors that is used here, and the number needed.
@@ -271,7 +271,7 @@ def walk_history(
         inner_path = f"{path}{name}/"
         if not _HISTORY_FOLDER.fullmatch(inner_path):
             continue
-        if inner_path.count("/") > _MOST_LEVELS:
+        if inner_path.count("/") > _MAX_LEVELS:
             if is_strict:
                 raise LimitExceeded
             continue

@@ -32,7 +32,7 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.undo.recorder import Recorder
 
-_MOST_HOSTS = 8
+_MAX_HOSTS = 8
 
 
 def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -40,8 +40,8 @@ def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[s
 
     Raises `ToolError`.
     """
-    if len(words) > _MOST_HOSTS:
-        raise ToolError(f"network lists {len(words)} hosts; the limit is {_MOST_HOSTS}.")
+    if len(words) > _MAX_HOSTS:
+        raise ToolError(f"network lists {len(words)} hosts; the limit is {_MAX_HOSTS}.")
     hosts = []
     for word in words:
         try:

@@ -35,7 +35,7 @@ MAX_ENTRIES = 60_000
 MAX_SCAN_S = 2.0
 # For small files near the top the content counts: a program may rewrite one unchanged.
 _HASHED_DEPTH, _HASHED_BYTES, _HASHED_FILES = 3, 64_000, 200
-_MOST_NAMES, _NAME_CHARS = 30, 80
+_MAX_NAMES, _NAME_CHARS = 30, 80
 _NAME = attrgetter("name")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -266,14 +266,14 @@ def _names(top: _Folder) -> list[str]:
     while pending:
         folder = pending.popleft()
         others = len(names) + len(counted_folders) + len(pending)
-        if others + len(folder.names) + len(folder.folders) <= _MOST_NAMES:
+        if others + len(folder.names) + len(folder.folders) <= _MAX_NAMES:
             names += [f"{folder.path}{name}" for name in folder.names]
             pending.extend(folder.folders)
         else:
             counted_folders.append(f"{folder.path}* ({folder.count:,})")
     names += counted_folders
-    if len(names) > _MOST_NAMES:
-        names[_MOST_NAMES:] = [f"… (+{len(names) - _MOST_NAMES})"]
+    if len(names) > _MAX_NAMES:
+        names[_MAX_NAMES:] = [f"… (+{len(names) - _MAX_NAMES})"]
     return names
 
 

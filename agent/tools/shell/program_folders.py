@@ -9,7 +9,7 @@ from agent.security.files.safe_open import open_regular
 
 # Entries at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
-_MOST_LINE_BYTES = 1_000
+_MAX_LINE_BYTES = 1_000
 
 
 def folders_of_command(
@@ -59,7 +59,7 @@ def interpreter_of(program: str) -> Path | None:
     """
     try:
         with open_regular(program) as file:
-            line = file.readline(_MOST_LINE_BYTES)
+            line = file.readline(_MAX_LINE_BYTES)
     except OSError:
         return None
     words = line.removeprefix(b"#!").split()

@@ -26,7 +26,7 @@ LOOK_S = 0.5
 MEMORY_SHARE = 0.75
 # Bytes that a command may write if the disk was full before.
 SPARE_BYTES = 16_000_000
-_MOST_ENTRIES = 200_000
+_MAX_ENTRIES = 200_000
 _MB = 1_000_000
 
 
@@ -204,7 +204,7 @@ def _changed_bytes(folder: Path, since: float) -> int:
     with suppress(OSError), open_folder_beneath(real, flags=LISTED) as root:
         for member in TreeWalk(root, _enter):
             entries += 1
-            if entries > _MOST_ENTRIES:
+            if entries > _MAX_ENTRIES:
                 break
             if not member.is_folder and member.info.st_ctime >= since:
                 total += member.info.st_blocks * 512

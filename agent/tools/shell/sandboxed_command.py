@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST_REFUSALS = 3
+_MAX_REFUSALS = 3
 _MAX_KEPT_HOMES = 64
 
 
@@ -495,7 +495,7 @@ def _not_started(exc: OSError) -> ToolError:
 
 
 def _describe_refusals(proxy: "EgressProxy | None") -> str:
-    refusals = list(proxy.session.reason_by_refused_host.items())[:_MOST_REFUSALS] if proxy else []
+    refusals = list(proxy.session.reason_by_refused_host.items())[:_MAX_REFUSALS] if proxy else []
     return "".join(
         render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
         for where, reason in refusals

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 4
 BODY_LIMIT_BYTES = 5_000_000
-DEADLINE_S = 20.0
+TIMEOUT_S = 20.0
 CONNECT_TIMEOUT_S = 6
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
@@ -75,7 +75,7 @@ class WebFetch:
     parameters: ClassVar[JsonSchema] = parameters(url="string")
 
     def __init__(
-        self, settings: ToolSettings, allow: Allow = is_public, deadline_s: float = DEADLINE_S
+        self, settings: ToolSettings, allow: Allow = is_public, deadline_s: float = TIMEOUT_S
     ) -> None:
         self._limit_bytes = settings.output_limit_bytes
         self._allow = allow
@@ -121,7 +121,7 @@ async def fetch_bytes(url: str, most: int, allow: Allow = is_public) -> bytes:
     data = bytearray()
     try:
         async with (
-            asyncio.timeout(DEADLINE_S),
+            asyncio.timeout(TIMEOUT_S),
             _open_public(url.strip(), allow) as (response, target),
         ):
             _refuse_failure(response, str(target.url))
@@ -130,7 +130,7 @@ async def fetch_bytes(url: str, most: int, allow: Allow = is_public) -> bytes:
                 if len(data) >= most:
                     break
     except TimeoutError as exc:
-        raise ToolError(f"{url} did not answer within {DEADLINE_S:g} s.") from exc
+        raise ToolError(f"{url} did not answer within {TIMEOUT_S:g} s.") from exc
     except (ClientError, OSError, ValueError) as exc:
         raise ToolError(f"{url} could not be fetched: {_reason(exc)}.") from exc
     return bytes(data[:most])
@@ -230,7 +230,7 @@ async def _text(page: _Page) -> str:
         return to_markdown(text) if markup else text
 
     try:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await asyncio.to_thread(work)
     except TimeoutError as exc:
         raise ToolError(f"{page.url} took too long to convert.") from exc

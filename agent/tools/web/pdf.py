@@ -10,7 +10,7 @@ from agent.errors import ToolError
 from agent.tools.child_process import ENVIRONMENT, limit, program
 
 LIMIT_BYTES = 20_000_000
-MOST_PAGES = 200
+MAX_PAGES = 200
 TEXT_LIMIT_CHARS = 2_000_000
 TIMEOUT_S = 30.0
 
@@ -54,15 +54,15 @@ def main() -> int:
             return 2
         total = len(reader.pages)
         room = TEXT_LIMIT_CHARS
-        for number, page in enumerate(reader.pages[:MOST_PAGES], 1):
+        for number, page in enumerate(reader.pages[:MAX_PAGES], 1):
             text = page.extract_text().strip()[:room]
             room -= len(text)
             print(f"[page {number} of {total}]\n{text or '(no text)'}\n")
             if room <= 0:
                 print("… (the rest is left out: it is too long)")
                 return 0
-        if total > MOST_PAGES:
-            print(f"… (pages {MOST_PAGES + 1} to {total} are left out)")
+        if total > MAX_PAGES:
+            print(f"… (pages {MAX_PAGES + 1} to {total} are left out)")
     except (PyPdfError, ValueError, LookupError, TypeError, AttributeError) as exc:
         # Broken files fail in the reader in many ways.
         print(f"it is damaged ({type(exc).__name__})", file=sys.stderr)

@@ -24,7 +24,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 T = TypeVar("T")
 
 ENGINE_TIMEOUT_S = 10
-DEADLINE_S = 15.0
+TIMEOUT_S = 15.0
 MAX_RESULTS = 20
 SNIPPET_CHARS = 300
 _DUCKDUCKGO = "https://html.duckduckgo.com"
@@ -110,7 +110,7 @@ class WebSearch:
         self,
         settings: ToolSettings,
         engines: Sequence[SearchEngine] | None = None,
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float = TIMEOUT_S,
     ) -> None:
         self._count = settings.web_search_results
         self._engines: Sequence[SearchEngine] = (

@@ -46,16 +46,18 @@ async def test_the_same_picture_is_the_same_message_so_that_it_is_encoded_once(
 
 
 async def test_only_the_newest_are_shown(tmp_path: Path) -> None:
-    messages = [user_message(put(tmp_path, f"{n}.png", png(n))) for n in range(images.MOST + 2)]
+    messages = [
+        user_message(put(tmp_path, f"{n}.png", png(n))) for n in range(images.MAX_IMAGES + 2)
+    ]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
-    assert kinds(shown) == [Context] * 2 + [Image] * images.MOST
+    assert kinds(shown) == [Context] * 2 + [Image] * images.MAX_IMAGES
 
 
 async def test_large_ones_take_the_room_of_several(tmp_path: Path) -> None:
     size = LIMIT_BYTES - 100
     messages = [user_message(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
-    fit = images.MOST_BYTES // size
+    fit = images.MAX_BYTES // size
     assert kinds(shown) == [Context] * (5 - fit) + [Image] * fit
 
 

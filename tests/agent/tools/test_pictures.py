@@ -21,7 +21,7 @@ from agent.text.media_types import LIMIT_BYTES
 from agent.tools.base import CallContext
 from agent.tools.files.read_write import ReadFile
 from agent.tools.output_spill import spill_folder
-from agent.tools.pictures import MOST, keep_images
+from agent.tools.pictures import MAX_PICTURES, keep_images
 from agent.types import Image, ImageFile, ToolResult
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
@@ -171,9 +171,9 @@ def test_pictures_are_kept_once_under_their_content(tmp_path: Path) -> None:
 
 def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:
     too_large, no_picture = Image("image/png", LOGO + bytes(LIMIT_BYTES)), Image("image/png", b"%!")
-    enough = (Image("image/png", LOGO),) * (MOST + 2)
+    enough = (Image("image/png", LOGO),) * (MAX_PICTURES + 2)
     kept = keep_images(ToolResult("all", images=(too_large, no_picture, *enough)), tmp_path)
-    assert len(kept.images) == MOST
+    assert len(kept.images) == MAX_PICTURES
     notes = kept.for_model.splitlines()
     assert [note[:30] for note in notes] == [
         "all",

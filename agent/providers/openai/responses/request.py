@@ -25,7 +25,7 @@ from agent.types import Image, Message, Part, Text, Thinking, ToolCall, ToolCall
 _KEY = "openai-responses"
 _ENCRYPTED = "reasoning.encrypted_content"
 # The API refuses a smaller limit.
-_LEAST_OUTPUT_TOKENS = 16
+_MIN_OUTPUT_TOKENS = 16
 _PARALLEL = "parallel_tool_calls"
 # `store` is required: without it, the vendor stores the conversation.
 _REQUIRED = frozenset({"instructions", "model", "store", "stream"})
@@ -82,7 +82,7 @@ class ResponsesRequestEncoder:
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
-            fields["max_output_tokens"] = max(request.max_tokens, _LEAST_OUTPUT_TOKENS)
+            fields["max_output_tokens"] = max(request.max_tokens, _MIN_OUTPUT_TOKENS)
         options = dict(request.options)
         extra_body = options.pop("extra_body", None) or {}
         tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)

@@ -138,7 +138,7 @@ async def test_strangers_words_stay_marked(call: CallContext, tree: Path) -> Non
 
 
 async def test_too_many_files_are_refused_at_once(call: CallContext, tree: Path) -> None:
-    for n in range(move.FILES_MOST + 1):
+    for n in range(move.MAX_FILES + 1):
         (tree / "src" / f"{n}.txt").touch()
     with pytest.raises(ToolError, match="more than 500 files"):
         await run(call, "src")

@@ -4,7 +4,7 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 
 from agent.errors import ToolError
-from agent.tools.web.pdf import MOST_PAGES, pdf_text
+from agent.tools.web.pdf import MAX_PAGES, pdf_text
 from tests.fakes.pdf import pdf_of
 
 
@@ -24,9 +24,9 @@ async def test_pages_come_with_their_numbers() -> None:
 
 
 async def test_pages_beyond_the_limit_are_announced() -> None:
-    text = await pdf_text(pdf_of([f"p{n}" for n in range(MOST_PAGES + 3)]))
-    assert f"[page {MOST_PAGES} of {MOST_PAGES + 3}]" in text
-    assert text.rstrip().endswith(f"… (pages {MOST_PAGES + 1} to {MOST_PAGES + 3} are left out)")
+    text = await pdf_text(pdf_of([f"p{n}" for n in range(MAX_PAGES + 3)]))
+    assert f"[page {MAX_PAGES} of {MAX_PAGES + 3}]" in text
+    assert text.rstrip().endswith(f"… (pages {MAX_PAGES + 1} to {MAX_PAGES + 3} are left out)")
 
 
 async def test_only_a_password_keeps_a_locked_file_closed() -> None:
