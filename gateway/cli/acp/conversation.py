@@ -27,9 +27,8 @@ from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import FileRequests
 from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
-from gateway.cli.acp.sent_text import SentText
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
-from gateway.cli.acp.updates import TurnUpdates, Update
+from gateway.cli.acp.updates import SentText, TurnUpdates, Update
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.control.service import Service

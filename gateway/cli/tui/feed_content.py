@@ -13,8 +13,7 @@ from rich.text import Text
 from agent import events
 from agent.i18n import t
 from agent.text.visible import escape_invisible
-from agent.turn.tool_catalog import started_event
-from agent.types import Message, Thinking, ToolCall
+from agent.types import Message, Thinking
 from gateway.cli.console.output import renderables
 from gateway.core.records import (
     Delivered,
@@ -25,8 +24,9 @@ from gateway.core.records import (
     SessionIdle,
     TurnStored,
 )
-from gateway.presenter.blocks import STOPPED, Block, call_block, thought_block
+from gateway.presenter.blocks import STOPPED, Block, thought_block
 from gateway.presenter.markdown_blocks import MarkdownBlocks
+from gateway.presenter.stored import StoredCalls
 from gateway.presenter.text import LineBuffer
 from gateway.presenter.turn import TurnPresenter
 
@@ -67,7 +67,7 @@ class FeedContent:
         self.approvals.clear()
         self.calls.clear()
         self.is_running = False
-        self._known_calls: dict[str, ToolCall] = {}
+        self._stored = StoredCalls()
         self._shown_results: set[str] = set()
         self._replies: list[str] = []
         # Lines about a turn that follow its last message.
@@ -147,27 +147,24 @@ class FeedContent:
         if text := message.text.strip():
             self._replies.append(text)
             self.entries += answer_entries(text)
-        # Call ids are unique only within a reply: vendors reuse them.
-        self._known_calls = {call.id: call for call in message.tool_calls}
-        self._shown_results.difference_update(self._known_calls)
+        # Vendors reuse the ids of calls in the next reply.
+        self._shown_results.difference_update(call.id for call in self._stored.start(message))
 
     def _take_result(self, message: Message) -> None:
-        """Show a result of a turn that was not followed; its title comes from the call alone."""
-        call = self._known_calls.get(message.tool_call_id or "")
+        """Show a result of a turn that was not followed."""
         self._turn.discard_call(message.tool_call_id or "")
-        if call is None or call.id in self._shown_results:
-            return
-        started = started_event(call)
-        result = events.ToolResulted(
-            call.id, call.name, message.text, message.is_error, 0.0, kind=started.kind
-        )
-        self._add_call(call_block(started, result))
+        call = self._stored.end(message)
+        if call is not None and call.id not in self._shown_results:
+            self._add_call(call)
 
     def _take_turn(self, event: events.Event) -> None:
         match event:
-            case events.TextDelta() | events.ToolStart():
-                self.is_running = True
-            case events.IterationStart() | events.SessionStart():
+            case (
+                events.SessionStart()
+                | events.IterationStart()
+                | events.TextDelta()
+                | events.ToolStart()
+            ):
                 self.is_running = True
             case events.Retry():
                 self._draft.clear()
@@ -187,8 +184,8 @@ class FeedContent:
                     self._closing.append(_entry(block))
                 case "note":
                     self.entries.append(_entry(block))
-        if isinstance(event, events.ApprovalAnswered):
-            self._close_approval(event, block.text)
+                case "verdict" if isinstance(event, events.ApprovalAnswered):
+                    self._close_approval(event, block.text)
 
     def _add_call(self, block: Block) -> None:
         self.calls.append(block)
@@ -235,7 +232,9 @@ def _line(text: str, style: str) -> FeedEntry:
 
 
 def _entry(block: Block) -> FeedEntry:
-    text = f"{block.heading}\n{block.text}" if block.kind == "call" else block.text
+    text = block.marked_text if block.kind == "note" else block.text
+    if block.kind == "call":
+        text = f"{block.heading}\n{text}"
     return FeedEntry(text, lambda: renderables.render(block), joined=block.kind == "note")
 
 

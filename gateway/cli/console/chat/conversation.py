@@ -18,8 +18,7 @@ from gateway.cli.console.chat.repl import Repl, ReplOptions, Resumption
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
-from gateway.cli.console.output.ascii_fallback import speaks_utf8
-from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.screen import Screen, speaks_utf8
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.records import ConsoleLease

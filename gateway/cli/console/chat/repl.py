@@ -19,8 +19,7 @@ from gateway.cli.console.chat.turn_screen import TurnScreen, UnsentInput
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
-from gateway.cli.console.output.ascii_fallback import speaks_utf8, to_ascii
-from gateway.cli.console.output.screen import Screen
+from gateway.cli.console.output.screen import Screen, speaks_utf8, to_ascii
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost

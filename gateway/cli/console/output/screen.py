@@ -5,6 +5,7 @@ with a single write each time, so that nothing flickers and scrolling back stays
 without the required features (`live` is false) gets neither a tail nor control codes.
 """
 
+import codecs
 import math
 from collections.abc import Callable, Sequence
 from typing import TextIO
@@ -15,18 +16,25 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from agent.text.display_width import line_breaks
-from gateway.cli.console.output.ascii_fallback import make_plain, speaks_utf8
 from gateway.presenter.text import without_ansi
 
 _SYNC_BEGIN, _SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _MARGIN_ROWS = 2
 _NARROWEST_CELL = 12
+# ASCII replacements for terminals without UTF-8.
+_ASCII = {
+    **{"›": ">", "●": "*", "└": "|", "·": "-", "…": "...", "•": "*", "▌": "|", "✗": "x", "■": "#"},
+    **{"↻": "~", "↪": ">", "✻": "*", "⏷": "v", "⏹": "#", "─": "-", "━": "-", "│": "|", "┃": "|"},
+    **{"–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"', "→": "->", "█": "#", "░": "."},
+    **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
+}
+_ENCODING_ERRORS = "kore.plain"
 
 
 class Screen:
     def __init__(self, out: TextIO) -> None:
         if not speaks_utf8(out):
-            make_plain(out)
+            replace_unencodable(out)
         self._out = out
         self.console = Console(file=out, highlight=False, markup=False, emoji=False)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
@@ -125,3 +133,27 @@ def break_lines(text: Text, columns: int) -> Text:
     for line in lines:
         line.rstrip()
     return Text("\n", style=text.style, justify=text.justify).join(lines)
+
+
+def speaks_utf8(out: TextIO) -> bool:
+    return "utf" in (out.encoding or "").replace("-", "").casefold()
+
+
+def to_ascii(text: str) -> str:
+    """Return the text with all replaceable characters as ASCII."""
+    return "".join(_ASCII.get(letter, letter) for letter in text)
+
+
+def replace_unencodable(out: TextIO) -> None:
+    """Replace characters that `out` cannot encode, with a question mark as the last resort."""
+    codecs.register_error(_ENCODING_ERRORS, _ascii_replacement)
+    reconfigure = getattr(out, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors=_ENCODING_ERRORS)
+
+
+def _ascii_replacement(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(_ASCII.get(letter, "?") for letter in letters), error.end

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.cli.acp.sent_text import SentText
+from gateway.cli.acp.updates import SentText
 
 
 def take_all(sent: SentText, *pieces: str) -> str:

@@ -4,8 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from agent.events import ToolResulted
-from gateway.cli.acp.sent_text import SentText
-from gateway.cli.acp.updates import TurnUpdates
+from gateway.cli.acp.updates import SentText, TurnUpdates
 
 
 def test_results_are_code_whatever_marks_they_have() -> None:
