@@ -17,13 +17,13 @@ TOKEN = "123456:stand-in-token"
 async def ask(session: aiohttp.ClientSession, model_url: str, text: str) -> str:
     """Request one streamed chat completion."""
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]}
-    said = []
+    chunks = []
     async with session.post(f"{model_url}/v1/chat/completions", json=body) as response:
         async for line in response.content:
             if line.startswith(b"data: {"):
                 for choice in json.loads(line[6:])["choices"]:
-                    said.append(choice["delta"].get("content") or "")
-    return "".join(said)
+                    chunks.append(choice["delta"].get("content") or "")
+    return "".join(chunks)
 
 
 async def once(model_url: str, text: str) -> None:

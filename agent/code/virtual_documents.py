@@ -1,5 +1,4 @@
-"""Planned file contents of conversations, in memory until they are written together, and their
-tools.
+"""In-memory drafts of files that a session plans to write together, and their tools.
 
 The tools plan changes of several files, check them and write them at once. Models see them only
 when an agent's definition names them.

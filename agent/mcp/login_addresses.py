@@ -1,7 +1,7 @@
-"""Check of the addresses to which an MCP server may lead Kore during a login.
+"""Checks for the addresses that an MCP server makes Kore connect to during a login.
 
-A remote server must not lead Kore to this machine or its network under any spelling or name.
-Therefore addresses are checked instead of names, and the connection goes to the checked address.
+A remote server must not make Kore connect to this machine or its network, however the address is
+spelled. Therefore IP addresses are checked instead of names, and Kore connects to the checked one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ LookUp = Callable[[str], Awaitable[Sequence[Address]]]
 
 
 class UnsafeAddress(Exception):
-    """The server must not lead Kore to this address."""
+    """Raised for an address that the server must not make Kore connect to."""
 
 
 async def look_up(host: str) -> Sequence[Address]:

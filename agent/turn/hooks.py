@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Hooks(Generic[DepsT]):
     """Base class for hooks; override the methods you need.
 
-    None changes nothing; any other return value is used instead. `PolicyDenied` from a tool hook
-    turns the call into a failure that the model reads; from a model hook it ends the turn. Any
-    other exception is a bug in the application: it ends the turn and propagates.
+    Returning None changes nothing; any other value replaces the original. `PolicyDenied` from a
+    tool hook turns the call into a failure that the model reads; from a model hook it ends the
+    turn. Any other exception is a bug in the application: it ends the turn and propagates.
     """
 
     async def before_model(
@@ -59,7 +59,7 @@ class Hooks(Generic[DepsT]):
         return None
 
     async def before_end(self, run: RunContext[DepsT], reply: Message) -> str | None:
-        """Return text with which the model continues; limited to a few times per turn."""
+        """Return text that makes the model continue; limited to a few times per turn."""
         return None
 
     async def on_question(self, run: RunContext[DepsT], question: ApprovalRequest) -> None:
@@ -93,7 +93,7 @@ def withdrawn_prompt() -> Message:
 
 @frozen
 class AskFirst:
-    """Request of a hook to ask a person about a call."""
+    """A hook's request to ask a person about a call."""
 
     reason: str
 

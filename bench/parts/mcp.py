@@ -1,6 +1,6 @@
 """Benchmark of MCP servers: unused servers, one call, and the tokens of many tools.
 
-The servers are the tests' fake, as processes.
+The servers are processes that run the fake server of the tests.
 """
 
 import json
@@ -42,28 +42,28 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _unused(command: Sequence[str]) -> list[Figure]:
-    """Run `kore agent -m hi` with servers whose tools are known, and without any, in turns."""
-    taken: dict[int, list[Cost]] = {0: [], SERVERS: []}
+    """Run `kore agent -m hi` alternately with servers whose tools are known and with none."""
+    costs_by_count: dict[int, list[Cost]] = {0: [], SERVERS: []}
     async with open_stage(command) as none, open_stage(command) as ten:
         _configure(ten, {f"s{n}": [] for n in range(SERVERS)})
         stages = {0: none, SERVERS: ten}
         for n in range(RUNS + 2):
             for count, stage in stages.items():
                 cost = _cost([*command, "agent", "-m", "hi"], stage)
-                # The first runs create the workspace, and ask the servers for their tools.
+                # The first runs create the workspace and list the servers' tools.
                 if n > 1:
-                    taken[count].append(cost)
-        asked = await ten.model.get("requests", since=0)
-    names = [tool["function"]["name"] for tool in json.loads(asked[-1]["raw"])["tools"]]
+                    costs_by_count[count].append(cost)
+        requests = await ten.model.get("requests", since=0)
+    names = [tool["function"]["name"] for tool in json.loads(requests[-1]["raw"])["tools"]]
     assert "mcp__s9__echo" in names, names
     ms, mb = (
-        statistics.median(getattr(cost, name) for cost in taken[SERVERS])
-        - statistics.median(getattr(cost, name) for cost in taken[0])
+        statistics.median(getattr(cost, name) for cost in costs_by_count[SERVERS])
+        - statistics.median(getattr(cost, name) for cost in costs_by_count[0])
         for name in ("ms", "resident_mb")
     )
-    bare = statistics.median(cost.ms for cost in taken[0])
-    bare_mb = statistics.median(cost.resident_mb for cost in taken[0])
-    note = f"beside a run of {bare:.0f} ms and {bare_mb:.0f} MB without any"
+    bare = statistics.median(cost.ms for cost in costs_by_count[0])
+    bare_mb = statistics.median(cost.resident_mb for cost in costs_by_count[0])
+    note = f"compared with a run of {bare:.0f} ms and {bare_mb:.0f} MB without servers"
     return [
         Figure(f"{SERVERS} MCP servers, none used", "ms", ms, goal=5, note=note),
         Figure("the same, resident", "MB", mb, goal=2),
@@ -99,7 +99,7 @@ def _configure(stage: Stage, servers: dict[str, list[str]]) -> None:
 
 
 async def _calls() -> Figure:
-    """Measure a call through Kore's tool, and through the SDK alone, in turns."""
+    """Measure calls, alternately through Kore's tool and through the SDK alone."""
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -140,16 +140,16 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _tokens(command: Sequence[str]) -> Figure:
-    """Measure the first request with 200 tools of servers, minus the request without any."""
+    """Measure the tokens that 200 MCP tools add to the first request."""
     sizes = []
     for servers in ({}, {"big": ["many"]}):
         async with open_stage(command) as stage:
             _configure(stage, servers)
             once = [*command, "agent", "-m", "hi"]
             wall_ms(once, environ(stage.home), stage.home.parent)
-            asked = await stage.model.get("requests", since=0)
-            sizes.append(len(asked[0]["raw"]) / 4)
-    names = [tool["function"]["name"] for tool in json.loads(asked[0]["raw"])["tools"]]
+            requests = await stage.model.get("requests", since=0)
+            sizes.append(len(requests[0]["raw"]) / 4)
+    names = [tool["function"]["name"] for tool in json.loads(requests[0]["raw"])["tools"]]
     assert "tool_search" in names, names
     more = sizes[1] - sizes[0]
     return Figure("200 MCP tools in the first request", "tokens", more, goal=1_500)

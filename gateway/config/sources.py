@@ -25,12 +25,12 @@ class Sources:
 
     @property
     def own_file(self) -> Path:
-        """Path of the user's own file."""
+        """Path of the user's configuration file."""
         return own_file(self.config, self.home, self.cwd, self.environ)
 
     @property
     def project_file(self) -> Path:
-        """Path of the project's file in the process's folder."""
+        """Path of the project's configuration file in the working directory."""
         return self.cwd / ".kore" / "config.json"
 
     @property

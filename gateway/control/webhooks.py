@@ -1,6 +1,7 @@
-"""The gateway's HTTP server where platforms call us: their calls, and the supervisors' pages.
+"""HTTP server for webhooks of chat platforms and for the health pages.
 
-Only with a webhook: what aiohttp's server holds is too much for two small pages (`health.py`).
+Used only if a channel has a webhook. Otherwise `health.py` serves the two pages with less memory
+than aiohttp's server needs.
 """
 
 import os
@@ -18,9 +19,9 @@ from gateway.control.request_logger import RequestLogger
 
 _log = getLogger(__name__)
 
-# Updates of platforms are some kilobytes; the largest that were seen have not reached 100.
+# Updates are a few kilobytes; the largest observed were below 100 KB.
 BODY_LIMIT_BYTES = 1024 * 1024
-# The head of a request, as `health.page` takes it.
+# Function that returns the page for the lines of a request head, as `health.page` does.
 Pages = Callable[[list[str]], Awaitable[Page]]
 
 
@@ -28,9 +29,9 @@ Pages = Callable[[list[str]], Awaitable[Page]]
 async def serve_webhooks(
     host: str, port: int, pages: Pages, channels: Mapping[str, SupportsWebhook]
 ) -> AsyncIterator[int]:
-    """Answer until the block ends; gives the port. `channels` by the path that each is called at.
+    """Serve until the block ends, and yield the port. `channels` maps webhook paths to channels.
 
-    Raises `ConfigError` when the address cannot be had.
+    Raises `ConfigError` if the address cannot be used.
     """
 
     async def answer(request: web.Request) -> web.Response:

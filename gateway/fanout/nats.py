@@ -33,8 +33,8 @@ _CLOSE_S = 1.0
 class NatsFanout(QueuedFanout):
     """Fanout over NATS.
 
-    `url` is the setting `bus.url`. `find_id` returns the prefix of this Kore's subjects and raises
-    `LinkLost` while it cannot. `name` is shown in the server's monitoring.
+    `url` is the setting `bus.url`. `find_id` returns the prefix of this installation's subjects;
+    it raises `LinkLost` if the prefix is not known yet. `name` is shown in the server's monitoring.
     """
 
     # Each batch wakes the server and every listener.

@@ -45,7 +45,7 @@ class SharedInbox:
     async def put(self, media: Media) -> Media:
         """Upload a file from an inbox of this machine.
 
-        If the store does not take it, it stays on this machine only.
+        If the upload fails, the file stays on this machine only.
         """
         folder, name = _split(media)
         if name is None:
@@ -67,7 +67,7 @@ class SharedInbox:
     async def bring(self, messages: Sequence[InboundMessage]) -> list[str]:
         """Fetch files of messages that are missing on this machine.
 
-        Returns a sentence for each file that cannot be had.
+        Returns an error message for each file that could not be fetched.
         """
         failures = []
         for message in messages:
@@ -87,7 +87,7 @@ class SharedInbox:
         return failures
 
     async def bring_pictures(self, messages: Sequence[Message]) -> None:
-        """Fetch the pictures that a request will show; the request leaves out missing ones."""
+        """Fetch the pictures for a model request, which omits missing pictures."""
         for picture in islice(_newest_pictures(messages), MAX_IMAGES):
             folder, _, name = picture.path.rpartition("/")
             if _is_stored(folder, name):

@@ -27,7 +27,7 @@ class DataDir:
 
     @property
     def last_good_config(self) -> Path:
-        """Last configuration that a gateway ran with."""
+        """Last configuration with which a gateway ran."""
         return self.root / "config.good.json"
 
     @property
@@ -81,7 +81,7 @@ class DataDir:
 
     @property
     def running_marker(self) -> Path:
-        """Marker of the process whose commands end with it; it exists while the process runs."""
+        """Marker file of the running process, whose commands end when it ends."""
         return self.root / "running"
 
     def worker_marker(self, pid: int) -> Path:
@@ -97,7 +97,7 @@ class DataDir:
 
     @property
     def channels(self) -> Path:
-        """Folder with a folder for each channel that stores files of its own, such as keys."""
+        """Folder with a subfolder for each channel that stores its own files, such as keys."""
         return self.root / "channels"
 
     @property
@@ -166,7 +166,7 @@ class DataDir:
 
     @property
     def outgoing(self) -> Path:
-        """Files on their way to a chat, where the database is not a file with a folder."""
+        """Files waiting to be sent to a chat, used when the database is not a local file."""
         return self.root / "outgoing"
 
     @property

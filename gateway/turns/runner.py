@@ -1,4 +1,4 @@
-"""Turns from their claim to their commit."""
+"""Runner of turns, from claim to commit."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -39,7 +39,7 @@ class Editor:
         self.updates: list[Any] = []
         self.questions: list[Any] = []
         self.answer = "once"
-        # Answers used before `answer`, and an event set at a question that then never gets one.
+        # `answers` come before `answer`. A question sets `wait_at_question` and stays unanswered.
         self.answers: list[str] = []
         self.wait_at_question: asyncio.Event | None = None
         self.on_update: Callable[[Any], object] = lambda update: None
@@ -95,20 +95,20 @@ class Editor:
         draft.replace(file)
 
     def text(self) -> str:
-        """Text of the model's messages."""
+        """Return the text of the model's messages."""
         chunks = (
             update for update in self.updates if update.session_update == "agent_message_chunk"
         )
         return "".join(chunk.content.text for chunk in chunks)
 
     def calls(self) -> list[tuple[str, str | None]]:
-        """Ids and states of the calls, in order."""
+        """Return the ids and states of the calls, in order."""
         kinds = ("tool_call", "tool_call_update")
         calls = (update for update in self.updates if update.session_update in kinds)
         return [(call.tool_call_id, call.status) for call in calls]
 
     def unended_calls(self) -> list[str]:
-        """Ids of the calls that are shown as pending or in progress."""
+        """Return the ids of the calls shown as pending or in progress."""
         return [id_ for id_, state in dict(self.calls()).items() if state not in _ENDS]
 
 
@@ -201,8 +201,8 @@ class EditorSetup:
         return False
 
     async def ask(self, connection: Any, session: str, *blocks: Any) -> str:
-        asked = await connection.prompt(session_id=session, prompt=list(blocks))
-        return str(asked.stop_reason)
+        response = await connection.prompt(session_id=session, prompt=list(blocks))
+        return str(response.stop_reason)
 
     def question(self) -> str:
         return str(self.model.requests[-1].body["messages"][-1]["content"])

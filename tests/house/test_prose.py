@@ -6,8 +6,8 @@ import pytest
 
 from tests.house.tree import docstrings, parse, python_files
 
-# Phrases that native technical writers rarely use in code. Single uses may be right, so that the
-# test limits their rate; comparable projects have 0.5 to 1.5 in 1,000 words.
+# Phrases that native technical writers rarely use in code. Single uses may be right, so the test
+# limits their rate; comparable projects have 0.5 to 1.5 in 1,000 words.
 _UNIDIOMATIC = re.compile(
     r"\b(?:anew|beside|kept|stands?|stood|rests|holds?|spoken|mends?|mended|errands?)\b"
     r"|\b(?:is|are|was|were|be|been) told\b|\btold of\b|\bgo(?:es)? on\b|\bwhat becomes of\b"

@@ -1,4 +1,4 @@
-"""Prompt injection by an installed plugin: in a skill, and in an agent."""
+"""Prompt injection by a skill or an agent of an installed plugin."""
 
 import json
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ def install(home: DataDir, folder: Path, text: str) -> None:
 async def attacked(
     tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
 ) -> AsyncIterator[Scene]:
-    """Open a scene in which the plugin's part was used."""
+    """Open a scene after the model has used the plugin's skill or agent."""
     model = Obedient(heeds_system=True)
     async with open_scene(tmp_path, model=model, person=person) as scene:
         home, settings = DataDir(tmp_path / "kore"), Settings()
@@ -70,8 +70,8 @@ async def test_a_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
+async def test_plugin_leaks_when_a_person_approves(kind: str, tmp_path: Path) -> None:
     """The attack works without the protection, so the tests above detect it."""
-    (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
+    (attack,) = (attack for attack in ATTACKS if attack["name"] == "address with a query")
     async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
         assert CANARY in scene.loot()

@@ -1,6 +1,6 @@
 """Cache of file tags that survives restarts, in a folder that only Kore writes.
 
-An entry is valid only while modification time, size and inode of its file are the same.
+An entry is valid only while its file's modification time, size and inode are unchanged.
 """
 
 import hashlib
@@ -20,15 +20,14 @@ log = logging.getLogger(__name__)
 
 KnownTags = dict[Path, tuple[Stamp, FileTags]]
 
-# Increment it when the same text yields other tags.
+# Increment when the same text yields different tags.
 _VERSION = 1
 LIMIT_BYTES = 64_000_000
 MAX_PROJECTS = 20
 
 
 class TagCache:
-    """A cache with one file per project in `folder`. A missing or damaged file is an empty
-    cache."""
+    """Cache with one file per project in `folder`; a missing or damaged file counts as empty."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Syntax trees from a child process: no grammar is ever loaded where Kore itself runs."""
+"""Syntax trees from a child process, so that no grammar is loaded into Kore's own process."""
 
 import atexit
 import json
@@ -24,7 +24,7 @@ _NUMBERS = 6
 
 
 class SyntaxNode:
-    """A node of a syntax tree: its kind, its place in the source, and its children."""
+    """Node of a syntax tree, with its type, source range and children."""
 
     __slots__ = (
         "_source", "children", "end_byte", "field", "is_named", "parent_type", "start_byte", "type"
@@ -48,7 +48,7 @@ class SyntaxNode:
 
 @frozen
 class SyntaxTree:
-    """A root, and whether its source has parts that the grammar does not expect."""
+    """Syntax tree; `has_error` is true if the source does not conform to the grammar."""
 
     root: SyntaxNode
     has_error: bool
@@ -90,9 +90,11 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 @frozen
 class ParserLimits:
-    """`idle_s` is how long the process waits for a text before it ends. An answer that takes longer
-    than `wait_s` counts as none: the processor time of each text is bound by the kernel, so only a
-    process that was stopped takes so long."""
+    """Resource limits of the parser process.
+
+    The process exits after `idle_s` without a request. `wait_s` limits the wait for an answer; the
+    kernel limits the processor time of each text, so only a suspended process takes that long.
+    """
 
     memory_bytes: int = 512_000_000
     idle_s: float = 300.0
@@ -101,11 +103,11 @@ class ParserLimits:
 
 
 class ParserProcess:
-    """A process that is started with the first text and started again when it has ended.
+    """Child process that parses texts, started on first use and restarted after it exits.
 
-    `grammars` are packages and functions that return a grammar, by language. Texts are parsed one
-    at a time; callers may be in any thread. The process ends with Kore, even if Kore is killed: no
-    other process has the other end of its socket.
+    `grammars` maps each language to a package and the function that returns its grammar. Texts are
+    parsed one at a time; callers may be in any thread. The process exits with Kore, even if Kore is
+    killed, because no other process has the other end of its socket.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class ParserProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the child, None while there is none."""
+        """Process id of the child, or None if it is not running."""
         return self._process.pid if self._process is not None else None
 
     def parse(self, language: str, text: bytes, cpu_s: float, **parts: Any) -> dict[str, Any]:
@@ -134,7 +136,7 @@ class ParserProcess:
         with self._lock:
             answer = self._exchange(request)
             if answer is None:
-                # It ended because nothing came for a while, just before this text did.
+                # The process exited on its idle timeout just before this request.
                 answer = self._exchange(request)
         match answer:
             case None:
@@ -148,7 +150,7 @@ class ParserProcess:
         return answer
 
     def close(self) -> None:
-        """End the process; the next text starts another one."""
+        """Stop the process; the next text starts a new one."""
         if self._lock.acquire(timeout=_END_S):
             try:
                 self._end()
@@ -156,7 +158,7 @@ class ParserProcess:
                 self._lock.release()
 
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Send a request and return its answer; None if the process had ended before, idle."""
+        """Send a request and return the answer, or None if the process exited when idle."""
         if self._is_busy or (self._process is not None and self._process.poll() is not None):
             # A late answer must not be read as the next one.
             self._end()
@@ -240,7 +242,7 @@ class ParserProcess:
         return bytes(data)
 
     def _end(self) -> int | None:
-        """End the process and return its exit code; None without a process."""
+        """Stop the process and return its exit code, or None without a process."""
         process, self._process = self._process, None
         if self._socket is not None:
             self._socket.close()
@@ -254,10 +256,10 @@ class ParserProcess:
             return process.wait()
 
     def _forget(self) -> None:
-        """In a forked copy of Kore, leave the process to the original."""
+        """Give up the process in a fork of Kore; it belongs to the parent."""
         self._lock = threading.Lock()
         if self._process is not None:
-            # Its end is not for this copy to wait for.
+            # Only the parent can wait for it.
             self._process.returncode = 0
         if self._socket is not None:
             self._socket.close()

@@ -150,7 +150,7 @@ class WriteFile:
     """Tool that writes exactly `content` to a file.
 
     An existing file keeps its mode, its encoding and, unless `content` contains CRLF, its CRLF line
-    ends.
+    endings.
     """
 
     name: ClassVar[str] = "write_file"
@@ -183,11 +183,11 @@ class WriteFile:
         return load_prompt("tools/write_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare whether the file would be new, and the difference."""
+        """Plan to create or change the file, with a diff for approval."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _existing(path))
         unsaved = await read_unsaved(path, call)
-        # The person has seen the difference: do not reject an approved call when the turn resumes.
+        # The person has seen the diff: do not reject an approved call when the turn resumes.
         if old is not None and (old.text or unsaved.text) and not call.resumed:
             self._refuse_unread(path, call.session, unsaved)
         old = unsaved.over(old) if old else None
@@ -241,7 +241,7 @@ class WriteFile:
 
 
 class AppendFile:
-    """Tool that appends `content` on a new line, with the file's encoding and line ends."""
+    """Tool that appends `content` on a new line, with the file's encoding and line endings."""
 
     name: ClassVar[str] = "append_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -274,7 +274,7 @@ class AppendFile:
         return load_prompt("tools/append_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare the file and the appended text."""
+        """Plan to append the text, with a diff for approval."""
         path = self._scope.find(args["path"], call)
         old = await file_io.in_thread(lambda: _appendable(path))
         old = (await read_unsaved(path, call)).over(old) if old else None
@@ -340,7 +340,7 @@ def _text(data: bytes, path: Path) -> tuple[str, str]:
 
 
 def _existing(path: Path) -> Document | None:
-    """Return the text to be overwritten; a binary or huge file counts as unnamed."""
+    """Return the document to overwrite, which is empty for a binary or very large file."""
     kind = file_io.kind(path)
     if kind is None:
         return None
@@ -371,7 +371,7 @@ def _longer(path: Path, old: Document | None, content: str) -> Draft:
 
 
 def _appended(before: str, content: str) -> str:
-    """Return the text to append: on a new line, and with the line ends of the file."""
+    """Return the text to append: on a new line and with the file's line endings."""
     if not before or not content:
         return content
     if "\n" in before:

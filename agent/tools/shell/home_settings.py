@@ -1,7 +1,7 @@
-"""Files that earlier commands left in the home of a conversation's commands.
+"""Fingerprint of the files that earlier commands left in a session's home folder.
 
-Programs load settings, packages and other programs from anywhere in a home, so every file counts,
-at any place and under any name.
+Programs load settings, packages and other programs from anywhere in a home folder, so every file is
+included, whatever its path.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from agent.security.files.folder_tree import FolderCursor
 from agent.security.files.safe_open import LISTED
 from agent.security.sandbox.environment import PROGRAMS
 
-# These change with every use of their program and have no effect, unless a link gives them one.
-# Logs of npm, which only counts and deletes them:
+# Their program changes these on every run. They have no effect unless reached through a link.
+# Logs of npm, which never reads them:
 _NPM_LOGS = ".npm/_logs"
 # Times of last use of cargo's downloads, to remove the oldest:
 _CARGO_USES = ".cargo/.global-cache"
@@ -33,7 +33,7 @@ _PASSED_OVER_PARTS = tuple(tuple(path.split("/")) for path in sorted(_PASSED_OVE
 _PASSED_OVER_DEPTH = 2
 MAX_ENTRIES = 60_000
 MAX_SCAN_S = 2.0
-# For small files near the top the content counts: a program may rewrite one unchanged.
+# Small files near the top are hashed by content, because programs rewrite them unchanged.
 _HASHED_DEPTH, _HASHED_BYTES, _HASHED_FILES = 3, 64_000, 200
 _MAX_NAMES, _NAME_CHARS = 30, 80
 _NAME = attrgetter("name")
@@ -42,11 +42,11 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @frozen
 class HomeSettings:
-    """Files of a home.
+    """Files in a home folder.
 
-    `names` are for a person: each file is named, or a folder with the number of files in it.
+    `names` are for display: files, or folders with the number of files in them.
     `digest` is a hash of all files, "" if there are none. `unbound` names a file that the hash
-    can't include, such as a link to somewhere else.
+    cannot cover, such as a link that leads out of the folder.
     """
 
     names: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def home_settings(home: Path, seen_as: str, max_entries: int = MAX_ENTRIES) -> H
 
 @dataclass(slots=True)
 class _Folder:
-    """Folder of the home; `names` are its entries except folders, `count` all entries below it."""
+    """Folder in the home; `names` lists its files and links, `count` includes all levels."""
 
     path: str
     names: list[str] = field(default_factory=list)
@@ -171,7 +171,7 @@ class _Scan:
         return folders
 
     def _state(self, cursor: FolderCursor, folder: _Folder, entry: os.DirEntry[str]) -> str:
-        """Return a text that changes if the entry changes."""
+        """Return a string that changes whenever the entry changes."""
         name, info, depth = entry.name, entry.stat(follow_symlinks=False), len(cursor.names)
         if stat.S_ISREG(info.st_mode):
             folder.names.append(name)
@@ -192,8 +192,7 @@ class _Scan:
     def _is_bound(self, target: str, folder: _Folder) -> bool:
         """Return whether commands cannot change the target of a link.
 
-        A link to a file of this home counts as well, because the links there are checked in the
-        same way.
+        Also true for a target in this home, because the scan covers it too.
         """
         parts = target.split("/")
         if target.startswith("/"):
@@ -232,7 +231,7 @@ def _is_passed_over(folder: str, entry: os.DirEntry[str]) -> bool:
 
 
 def _is_looked_at(parts: list[str]) -> bool:
-    """Return whether all files at and below a path of the home are included in the hash."""
+    """Return whether the hash includes all files at and below a path in the home."""
     at = tuple(part for part in parts if part not in ("", "."))
     return all(at[: len(path)] != path[: len(at)] for path in _PASSED_OVER_PARTS)
 
@@ -259,7 +258,7 @@ def _hash(name: str, folder: int) -> str:
 
 
 def _names(top: _Folder) -> list[str]:
-    """Return names for all files: large folders are counted, the uppermost are expanded first."""
+    """Return names for all files, expanding upper folders first and counting large folders."""
     names = list(top.names)
     pending = deque(top.folders)
     counted_folders: list[str] = []
@@ -282,16 +281,16 @@ def _readable(name: str) -> str:
     return text if len(text) <= _NAME_CHARS else f"{text[: _NAME_CHARS - 1]}…"
 
 
-# An allowed build fills its caches with every run, and would otherwise be asked about each time.
-# Changes by any other command end the answers.
+# Record of changes by allowed commands: a build fills its caches on every run, and its approval
+# must stay valid. Changes by any other command invalidate the approval.
 _HOME_CHANGES_NAME = "home.json"
 
 
 def answered_digest(folder: Path, home: HomeSettings) -> str:
-    """Return the digest that answers are bound to.
+    """Return the digest that approvals are bound to.
 
-    It is the digest of the home before the last changes by allowed commands. `folder` belongs to
-    the conversation, and is hidden from commands. May block.
+    This is the digest of the home before the latest changes by allowed commands. `folder` belongs
+    to the session and is hidden from commands. May block.
     """
     try:
         record = json.loads((folder / _HOME_CHANGES_NAME).read_text("utf-8"))
@@ -301,9 +300,10 @@ def answered_digest(folder: Path, home: HomeSettings) -> str:
 
 
 def record_allowed_changes(folder: Path, before: HomeSettings, after: HomeSettings) -> None:
-    """Keep answers to the home `before` valid for the home `after` an allowed command.
+    """Keep approvals for the home `before` an allowed command valid for the home `after` it.
 
-    The command must have run alone. Without a record the answers end. May block.
+    No other command may have run meanwhile. If the record cannot be written, the approvals become
+    invalid. May block.
     """
     if before.unbound is not None or after.unbound is not None or before.digest == after.digest:
         return

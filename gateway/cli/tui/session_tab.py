@@ -49,7 +49,10 @@ NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/expo
 
 
 class SessionTab(TabPane):
-    """Posts `Changed` for a new title or state and `Ordered` for a command of the application."""
+    """Tab of a session.
+
+    Posts `Changed` for a new title or state and `Ordered` for a command of the application.
+    """
 
     class Changed(Message):
         def __init__(self, tab: "SessionTab") -> None:
@@ -169,7 +172,7 @@ class SessionTab(TabPane):
         search.focus()
 
     async def refresh_status(self) -> None:
-        """Refresh the session status; without a connection, the last known status stays."""
+        """Refresh the session status; without a connection, keep the last known status."""
         try:
             await self.status.refresh(self.conversation.service, self.conversation.lane)
             await self.conversation.look_up_name()
@@ -226,7 +229,7 @@ class SessionTab(TabPane):
         self.run_worker(self._reply(event), name="answer to a question")
 
     def close_search(self) -> bool:
-        """Return False if the search was not open."""
+        """Close the search; return False if it was not open."""
         search = self._search_line
         was_open, search.display = search.display, False
         if was_open:

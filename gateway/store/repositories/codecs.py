@@ -1,4 +1,4 @@
-"""Codecs for messages in rows: JSON, which the store seals for its place if it has a key.
+"""Codecs for messages in rows: JSON, sealed for its row and column if the store has a key.
 
 Readers of the inbox skip rows that were changed outside of Kore. The transaction reports such a row
 to the log and the audit log, once and without its content.
@@ -89,7 +89,7 @@ def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, Inboun
 def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, InboundMessage]]:
     """Return the `readable` messages and give up the others.
 
-    Messages behind a changed one are then answered.
+    A changed message then no longer blocks the messages after it.
     """
     rows = list(rows)
     messages = list(readable(tx, rows))
@@ -99,7 +99,7 @@ def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, Inboun
 
 
 def bury(tx: Transaction, seq: int) -> str | None:
-    """Give up a message that cannot be read; returns its lane."""
+    """Give up a message that cannot be read, and return its lane."""
     row = tx.first("UPDATE inbox SET dead_reason = ? WHERE seq = ? RETURNING lane", (_CHANGED, seq))
     return row[0] if row else None
 

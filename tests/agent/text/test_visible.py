@@ -19,7 +19,7 @@ IGNORABLE = frozenset(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
-# Blank or without width, although not ignorable.
+# Blank or zero-width characters that are not ignorable.
 BLANK = frozenset(
     {0x2800, 0xFFFC, 0x1107F, 0x1D159, 0x16FE4, 0x2028, 0x2029, *range(0xFFF9, 0xFFFC)}
 )
@@ -27,7 +27,7 @@ HIDDEN = IGNORABLE | BLANK
 UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 EVERYTHING = range(0x110000)
 AROUND = ("", "a", "1", " ", "字", "ب", "क", "ก", "ខ", "👩", "🏴", "\u0301", "\U000e0067", "\ufe0f")
-# Neighbours that give some of them a meaning in a script, emoji or word.
+# Invisible characters that a script, an emoji or a word may need.
 NEEDED = frozenset("\u200b\u200c\u200d\ufe0e\ufe0f")
 
 

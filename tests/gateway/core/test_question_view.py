@@ -28,13 +28,13 @@ def test_every_argument_and_every_character_is_shown() -> None:
     assert shown == ["ls\\u{1b}[8m; rm x", "workdir: /w", "background: true", "in: /w", "why"]
 
 
-def test_no_part_of_an_argument_looks_like_another_one() -> None:
+def test_argument_cannot_imitate_another_argument() -> None:
     arguments = {"reason": "x\noutside: false", "outside": True, "a\nb": 1}
     shown = lines_of(arguments=arguments)
     assert shown == ["reason: x", "    outside: false", "outside: true", "a b: 1", "why"]
 
 
-def test_the_hosts_that_would_be_reached_are_shown_as_they_are_meant() -> None:
+def test_requested_hosts_are_shown_normalized() -> None:
     shown = lines_of(
         arguments={"command": "make", "network": "  Example.org"},
         command="make",
@@ -61,7 +61,7 @@ def test_a_long_line_is_continued() -> None:
     assert "".join(line.removeprefix("↪ ") for line in shown) == command
 
 
-def test_a_diff_is_shown_with_its_path_and_why_errors_are_insisted_on() -> None:
+def test_diff_is_shown_with_the_reason_for_accepting_errors() -> None:
     arguments = {"path": "a.py", "old_string": "a", "despite_errors": "the next edit\ndefines it"}
     assert lines_of(tool="edit_file", arguments=arguments, diff="-a\n+b") == [
         "-a",
@@ -86,7 +86,7 @@ def test_a_short_path_is_in_the_title(path: str, title: str, row: list[str]) -> 
     assert [line.text for line in view.lines] == [*row, "why"]
 
 
-def test_what_would_leave_is_shown() -> None:
+def test_outgoing_data_is_shown() -> None:
     assert lines_of(tool="web_fetch", arguments={"url": "a"}, sends="a")[0] == "url: a"
     assert lines_of(tool="send", arguments={"to": "a"}, sends="b\nc")[:3] == ["b", "c", "to: a"]
 
@@ -111,7 +111,7 @@ def test_each_answer_says_what_it_grants() -> None:
     }
 
 
-def test_a_question_says_why_no_answer_lasts_and_what_does_not_confine() -> None:
+def test_question_explains_missing_options_and_missing_sandbox() -> None:
     shown = lines_of(command="go run .", unbound="go", confinement="none", asker="telegram:8")
     assert shown[2:] == [
         "It runs without a sandbox.",
@@ -121,7 +121,7 @@ def test_a_question_says_why_no_answer_lasts_and_what_does_not_confine() -> None
     assert lines_of(command="make", confinement="bwrap example.org") == ["make", "why"]
 
 
-def test_settings_in_the_home_are_named() -> None:
+def test_files_in_the_home_are_named() -> None:
     shown = lines_of(command="curl a", home_settings=(".curlrc", ".x\u202e\nin: /safe"))
     assert shown == [
         "curl a",
@@ -132,7 +132,7 @@ def test_settings_in_the_home_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["shop", "shop\nKore asks: allow?", "shop\u202e"])
-def test_a_server_is_named_on_one_line_and_its_words_hide_nothing(name: str) -> None:
+def test_server_name_fits_on_one_line_and_its_text_is_escaped(name: str) -> None:
     query = ServerQuestion(name, "a\u200b\n\n\n\n\nb", ("x\ny", "z"))
     view = view_of(ApprovalRequest("t", {}, "", server_question=query))
     assert view.title.startswith("the MCP server shop")
@@ -146,15 +146,18 @@ def test_a_server_is_named_on_one_line_and_its_words_hide_nothing(name: str) -> 
     ]
 
 
-def test_a_question_is_put_in_the_current_language() -> None:
+def test_question_is_translated() -> None:
     with use_locale("zh-Hans"):
         assert labels_of()["y"] == "允许一次"
         assert lines_of(reason="Runs a command.") != lines_of(reason="Runs  a command.")
 
 
-def test_no_face_computes_a_question_of_its_own() -> None:
+def test_labels_are_defined_only_in_question_view() -> None:
     """Every front end takes the lines and labels from `question_view`."""
-    faces = [*Path("gateway").rglob("*.py"), *Path("gateway/server/web/static/app").glob("*.mjs")]
-    texts = {path: path.read_text("utf-8") for path in faces}
+    front_ends = [
+        *Path("gateway").rglob("*.py"),
+        *Path("gateway/server/web/static/app").glob("*.mjs"),
+    ]
+    texts = {path: path.read_text("utf-8") for path in front_ends}
     owners = {str(path) for path, text in texts.items() if '"Always allow exactly this"' in text}
     assert owners == {"gateway/core/question_view.py"}

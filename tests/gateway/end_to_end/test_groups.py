@@ -8,7 +8,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_the_owner_is_told_in_private_of_groups(gateway: GatewayProcess) -> None:
+async def test_owner_is_notified_of_group_changes_in_private(gateway: GatewayProcess) -> None:
     gateway.api.bot_becomes(-81, "left", "member", by=9)
     await gateway.until(lambda: gateway.api.answers(OWNER))
     assert "I was added to the group 'Group -81' (-81) by 'Person 9' (9)." in (
@@ -23,21 +23,23 @@ async def test_the_owner_is_told_in_private_of_groups(gateway: GatewayProcess) -
     assert "telegram:123456:-81: removed from the group" in listed.out
 
 
-async def test_an_answer_that_finds_the_bot_kicked_out_is_known_as_unreachable(
+async def test_chat_is_unreachable_after_the_bot_was_kicked(
     gateway: GatewayProcess,
 ) -> None:
     gateway.model.script(ReplyScript(text="late", latency_s=0.3))
     await gateway.api.user_says(-82, "@kore_test_bot go")
     gateway.api.chats.blocked.add(-82)
     await gateway.idle()
-    (found,) = [item for item in (await gateway.status())["unreachable"] if "-82" in item["chat"]]
-    assert "bot was kicked" in found["reason"]
+    (unreachable,) = [
+        item for item in (await gateway.status())["unreachable"] if "-82" in item["chat"]
+    ]
+    assert "bot was kicked" in unreachable["reason"]
     gateway.api.chats.blocked.discard(-82)
     assert (await gateway.answers_to(-82, "@kore_test_bot back"))[-1] == "echo: back"
     assert not [item for item in (await gateway.status())["unreachable"] if "-82" in item["chat"]]
 
 
-async def test_group_that_forbids_files_gets_the_text_and_is_told(gateway: GatewayProcess) -> None:
+async def test_group_that_forbids_files_gets_text_and_a_notice(gateway: GatewayProcess) -> None:
     group = -85
     gateway.api.chats.without_files.add(group)
     (gateway.workspace / "r.txt").write_text("hello")
@@ -66,7 +68,7 @@ async def test_long_answer_to_a_group_that_forbids_files_is_sent_as_messages(
     assert "This file" not in text
 
 
-async def test_owner_is_told_when_a_chat_becomes_unreachable(gateway: GatewayProcess) -> None:
+async def test_owner_is_notified_when_a_chat_becomes_unreachable(gateway: GatewayProcess) -> None:
     group = -87
     gateway.model.script(ReplyScript(text="late", latency_s=0.3), "later")
     await gateway.api.user_says(group, "@kore_test_bot go")
@@ -79,12 +81,12 @@ async def test_owner_is_told_when_a_chat_becomes_unreachable(gateway: GatewayPro
     await gateway.idle()
 
 
-@pytest.mark.parametrize("said", ["message thread not found", "TOPIC_CLOSED"])
-async def test_an_answer_to_a_topic_that_was_closed_goes_to_the_chat_around_it(
-    gateway: GatewayProcess, said: str
+@pytest.mark.parametrize("description", ["message thread not found", "TOPIC_CLOSED"])
+async def test_answer_to_a_closed_topic_goes_to_the_chat(
+    gateway: GatewayProcess, description: str
 ) -> None:
-    group = -83 if said == "TOPIC_CLOSED" else -84
-    gateway.api.chats.closed_as = said
+    group = -83 if description == "TOPIC_CLOSED" else -84
+    gateway.api.chats.closed_as = description
     gateway.model.script(ReplyScript(text="The *answer*.", latency_s=0.3))
     await gateway.api.user_says(group, "@kore_test_bot go", thread_id=5)
     gateway.api.chats.closed_threads.add((group, 5))

@@ -60,7 +60,7 @@ def all_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if not path.is_dir()]
 
 
-async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
+async def test_received_file_is_fetched_once_by_another_machine(
     first: Machine, second: Machine
 ) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
@@ -75,7 +75,7 @@ async def test_a_received_file_is_fetched_once_as_if_it_had_come_here(
     assert copy.read_bytes() == b"changed here"
 
 
-async def test_a_file_that_cannot_be_had_is_told(first: Machine, second: Machine) -> None:
+async def test_file_that_cannot_be_fetched_is_reported(first: Machine, second: Machine) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
     for lost in (
         replace(media, file_digest="0" * 64),
@@ -95,19 +95,19 @@ async def test_a_file_that_cannot_be_had_is_told(first: Machine, second: Machine
         *(f"inbox/telegram/9/{NAME}", NAME, ""),
     ],
 )
-async def test_a_path_leads_nowhere_but_into_the_inbox_of_the_message(
+async def test_path_outside_the_inbox_of_the_message_is_ignored(
     first: Machine, second: Machine, path: str
 ) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
-    lie = replace(media, path=path)
-    assert await second.inbox.bring([message(lie)]) == []
+    forged = replace(media, path=path)
+    assert await second.inbox.bring([message(forged)]) == []
     picture = ImageFile(path, "image/png", str(media.file_digest))
     await second.inbox.bring_pictures([Message("user", (picture,))])
-    assert await second.inbox.put(lie) == lie
+    assert await second.inbox.put(forged) == forged
     assert all_files(second.workspace) == []
 
 
-async def test_an_inbox_that_became_a_link_is_not_followed(
+async def test_inbox_replaced_by_a_link_is_not_followed(
     first: Machine, second: Machine, tmp_path: Path
 ) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
@@ -126,7 +126,7 @@ async def test_pictures_of_a_conversation_are_fetched(first: Machine, second: Ma
     assert copy.read_bytes() == b"picture"
 
 
-async def test_a_store_that_is_away_keeps_nobody_from_receiving(
+async def test_files_are_received_while_the_store_is_unavailable(
     first: Machine, tmp_path: Path
 ) -> None:
     (tmp_path / "shared").rename(tmp_path / "unmounted")
@@ -134,7 +134,7 @@ async def test_a_store_that_is_away_keeps_nobody_from_receiving(
     assert await first.inbox.put(media) == media
 
 
-async def test_an_upload_of_a_client_is_shared_whatever_it_says(first: Machine) -> None:
+async def test_upload_gets_its_digest_from_the_content(first: Machine) -> None:
     uploads = Uploads(lambda: first.workspace, LIMIT, shared=first.inbox)
     media = await sent(uploads, "a.txt", b"content")
     seen = await uploads.look_again(replace(media, file_digest="f" * 64))
@@ -144,7 +144,7 @@ async def test_an_upload_of_a_client_is_shared_whatever_it_says(first: Machine) 
     assert (await uploads.look_again(elsewhere)).file_digest is None
 
 
-async def test_what_nobody_needs_is_cleaned_away(tmp_path: Path, first: Machine) -> None:
+async def test_unused_files_are_deleted(tmp_path: Path, first: Machine) -> None:
     files, now, day_s = first.files, time.time(), 86_400.0
 
     def age(digest: str, area: str, seconds: float) -> None:

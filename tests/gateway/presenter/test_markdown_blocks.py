@@ -1,4 +1,4 @@
-"""Markdown in pieces: no text is lost, and a finished block never changes."""
+"""Markdown fed in pieces: no text is lost, and a finished block never changes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def test_no_line_is_lost_or_moved(text: str, size: int) -> None:
 
 
 @given(TEXTS, st.integers(1, 40))
-def test_how_the_text_was_cut_makes_no_difference(text: str, size: int) -> None:
+def test_blocks_do_not_depend_on_the_piece_size(text: str, size: int) -> None:
     assert feed_in_pieces(text, size) == feed_in_pieces(text, 1)
 
 
@@ -49,7 +49,7 @@ def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
     assert blocks.tail == "t"
 
 
-def test_a_fence_is_one_block_whatever_is_in_it() -> None:
+def test_fence_is_one_block() -> None:
     finished, rest = feed_in_pieces("```\na\n\nb\n~~~\n```\nafter", 3)
     assert finished == ["```\na\n\nb\n~~~\n```"]
     assert rest == "after"
@@ -60,7 +60,7 @@ def test_an_indented_paragraph_stays_with_its_list() -> None:
     assert finished == ["1. one\n\n   more"]
 
 
-def test_an_open_fence_is_known_by_its_first_line() -> None:
+def test_open_fence_is_the_opening_line() -> None:
     blocks = MarkdownBlocks()
     blocks.feed("````py\n```\ncode")
     assert blocks.open_fence == "````py"

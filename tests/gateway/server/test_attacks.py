@@ -55,7 +55,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         {"Authorization": "Bearer {admin}", "Sec-Fetch-Site": "same-site"},
     ],
 )
-async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> None:
+async def test_invalid_credentials_and_foreign_origins_are_rejected(
+    server: Served, headers: dict[str, str]
+) -> None:
     host = urlsplit(server.address).netloc
     admin = server.secrets["admin"]
     values = {"admin": admin, "host": host, "port": urlsplit(server.address).port}
@@ -70,7 +72,7 @@ async def test_who_is_not_let_in(server: Served, headers: dict[str, str]) -> Non
             await session.ws_connect("/v1/connect", headers=sent)
 
 
-async def test_a_token_in_the_address_is_none(server: Served) -> None:
+async def test_token_in_the_query_is_ignored(server: Served) -> None:
     secret = server.secrets["admin"]
     async with aiohttp.ClientSession(server.address) as session:
         for query in ("token", "access_token", "authorization"):
@@ -78,7 +80,7 @@ async def test_a_token_in_the_address_is_none(server: Served) -> None:
                 assert response.status == 401
 
 
-async def test_another_name_of_the_server_may_be_set(server: Served) -> None:
+async def test_configured_host_name_is_accepted(server: Served) -> None:
     async with (
         server.session(Host="kore.example.org") as session,
         session.post("/v1/calls/status", json={}) as response,
@@ -99,7 +101,7 @@ async def test_another_name_of_the_server_may_be_set(server: Served) -> None:
         "/v1/",
     ],
 )
-async def test_no_path_leads_anywhere_else(server: Served, path: str) -> None:
+async def test_path_cannot_reach_files_or_internal_methods(server: Served, path: str) -> None:
     url = URL(server.address + path, encoded=True)
     async with server.session("read") as session, session.get(url) as response:
         assert response.status in (403, 404, 405)
@@ -109,7 +111,7 @@ async def test_no_path_leads_anywhere_else(server: Served, path: str) -> None:
         assert "root:" not in await response.text()
 
 
-async def test_who_guesses_tokens_has_to_wait(server: Served) -> None:
+async def test_token_guessing_is_throttled(server: Served) -> None:
     async with aiohttp.ClientSession(server.address) as session:
         statuses = []
         for n in range(15):
@@ -125,7 +127,7 @@ async def test_who_guesses_tokens_has_to_wait(server: Served) -> None:
     assert await is_let_in(server.address, key_of(server.secrets["read"]))
 
 
-async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
+async def test_login_code_works_once(server: Served) -> None:
     async with server.session() as session:
         code = await login_code(session)
     key = await log_in(server.address, code)
@@ -137,7 +139,7 @@ async def test_a_code_lets_one_browser_in_once(server: Served) -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_only_an_admin_makes_codes(server: Served, scope: CallScope) -> None:
+async def test_only_an_admin_creates_login_codes(server: Served, scope: CallScope) -> None:
     async with (
         server.session(scope) as session,
         session.post("/v1/login-codes", json={}) as response,
@@ -145,7 +147,7 @@ async def test_only_an_admin_makes_codes(server: Served, scope: CallScope) -> No
         assert response.status == 403
 
 
-async def test_a_frame_that_is_too_large_ends_its_connection_only(server: Served) -> None:
+async def test_oversized_frame_closes_only_its_connection(server: Served) -> None:
     async with server.session() as session:
         async with session.ws_connect("/v1/connect") as socket:
             with suppress(ConnectionError):
@@ -155,7 +157,7 @@ async def test_a_frame_that_is_too_large_ends_its_connection_only(server: Served
         assert (await server.call("status"))[0] == 200
 
 
-async def test_a_slow_head_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_request_head_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_IDLE_S", 0.5)
     async with served(tmp_path) as server:
         where = urlsplit(server.address)
@@ -175,8 +177,10 @@ OWNERS_CALLS = [
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: CallScope) -> None:
-    """Both over HTTP and a connection, for any arguments."""
+async def test_administrative_calls_require_the_admin_scope(
+    server: Served, scope: CallScope
+) -> None:
+    """Over HTTP and WebSocket, with valid and missing arguments."""
     for name in OWNERS_CALLS:
         call = find_call(name)
         assert call is not None
@@ -197,9 +201,7 @@ async def test_what_changes_kore_itself_is_for_admins(server: Served, scope: Cal
         *("inbox/notes.txt", "inbox/.upload-0123456789abcdef.part", ["inbox/x"], 7),
     ],
 )
-async def test_only_an_upload_may_be_named_by_who_may_only_speak(
-    server: Served, path: object
-) -> None:
+async def test_chat_scope_may_attach_only_uploads(server: Served, path: object) -> None:
     media = [{"kind": "document", "path": path}]
     answer = await server.call("send_message", "chat", session=None, text="hi", media=media)
     assert answer == (403, "denied")
@@ -212,7 +214,7 @@ async def test_only_an_upload_may_be_named_by_who_may_only_speak(
     assert status == 400
 
 
-async def test_what_was_sent_is_no_way_to_other_files(tmp_path: Path) -> None:
+async def test_read_sent_file_reads_only_sent_files(tmp_path: Path) -> None:
     sending = tool_call("1", "send_file", paths=["a.txt"])
     reading = tool_call("2", "read_file", path="b.txt", paths=["b.txt"])
     failing = tool_call("3", "send_file", paths=["../secret.txt"])
@@ -254,8 +256,8 @@ ODD_VALUES = [
 
 
 @pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: repr(value)[:20])
-async def test_odd_values_are_refused_and_are_no_bug(server: Served, value: object) -> None:
-    """Each argument of each call is tried, except for `hand_over`, backups, exports and streams."""
+async def test_odd_values_cause_no_internal_error(server: Served, value: object) -> None:
+    """Every argument of every call, except for `hand_over`, backups, exports and streams."""
     for name in call_names():
         call = find_call(name)
         assert call is not None
@@ -272,7 +274,7 @@ TERMINAL_CALLS = [name for name in call_names() if "terminal" in name]
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
 async def test_only_an_admin_reaches_a_terminal(tmp_path: Path, scope: CallScope) -> None:
-    """All calls over HTTP and a connection, with the id of a terminal that is open."""
+    """All calls over HTTP and WebSocket, with the id of an open terminal."""
     section = ServerSection(terminal="full")
     async with served(tmp_path, settings={"server": section}) as server:
         terminal = (await server.call("open_terminal"))[1]

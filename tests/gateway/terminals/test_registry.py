@@ -123,7 +123,7 @@ async def test_no_secret_of_the_environment_reaches_the_shell(
             assert "canary" not in await read_until(items, "done2")
 
 
-async def test_without_leave_nothing_opens(tmp_path: Path) -> None:
+async def test_no_terminal_opens_in_mode_off(tmp_path: Path) -> None:
     async with open_registry(tmp_path, "off") as terminals:
         with pytest.raises(KoreError, match="switched off"):
             await terminals.open(None, TerminalSize())
@@ -133,8 +133,8 @@ async def test_without_leave_nothing_opens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", BOTH)
-async def test_closing_kills_what_hides(tmp_path: Path, mode: TerminalMode) -> None:
-    """Processes that left the session and ignore the terminal's hangup are killed, too."""
+async def test_closing_kills_detached_processes(tmp_path: Path, mode: TerminalMode) -> None:
+    """Includes processes in another session that ignore the terminal's hangup."""
     marker = f"{os.getpid()}.125"
     async with open_registry(tmp_path, mode) as terminals:
         id = await terminals.open(None, TerminalSize())
@@ -159,18 +159,18 @@ async def test_closing_kills_what_hides(tmp_path: Path, mode: TerminalMode) -> N
 
 def find_processes(marker: str) -> list[int]:
     """Return the processes that sleep for the marker's duration."""
-    found = []
+    process_ids = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if words[:2] == [b"sleep", marker.encode()]:
-            found.append(int(name))
-    return found
+            process_ids.append(int(name))
+    return process_ids
 
 
-async def test_what_nobody_follows_ends(tmp_path: Path) -> None:
+async def test_terminal_without_a_follower_is_closed(tmp_path: Path) -> None:
     limits = TerminalLimits(running=2, unfollowed_s=0.3, look_s=0.05)
     async with open_registry(tmp_path, "full", limits) as terminals:
         followed = await terminals.open(None, TerminalSize())
@@ -188,7 +188,7 @@ async def test_what_nobody_follows_ends(tmp_path: Path) -> None:
                 terminals.write(other, "x")
 
 
-async def test_what_nobody_types_in_ends(tmp_path: Path) -> None:
+async def test_idle_terminal_is_closed(tmp_path: Path) -> None:
     limits = TerminalLimits(idle_s=0.2, look_s=0.05)
     async with open_registry(tmp_path, "full", limits) as terminals:
         id = await terminals.open(None, TerminalSize())
@@ -196,7 +196,7 @@ async def test_what_nobody_types_in_ends(tmp_path: Path) -> None:
             assert [item async for item in items][-1]["exit_code"] != 0
 
 
-async def test_who_comes_back_sees_the_screen(tmp_path: Path) -> None:
+async def test_returning_follower_gets_the_screen(tmp_path: Path) -> None:
     async with open_registry(tmp_path, "full") as terminals:
         id = await terminals.open(None, TerminalSize(90, 25))
         async with terminals.follow(id) as items:
@@ -208,7 +208,7 @@ async def test_who_comes_back_sees_the_screen(tmp_path: Path) -> None:
             assert (screen["columns"], screen["rows"]) == (90, 25)
 
 
-async def test_output_is_bounded_and_a_slow_follower_catches_up(tmp_path: Path) -> None:
+async def test_output_buffer_is_bounded_and_a_slow_follower_catches_up(tmp_path: Path) -> None:
     async with open_registry(tmp_path, "full") as terminals:
         id = await terminals.open(None, TerminalSize())
         async with terminals.follow(id) as slow, terminals.follow(id) as quick:
@@ -231,7 +231,7 @@ async def test_a_program_waits_for_its_only_follower(tmp_path: Path) -> None:
             assert numbers == [str(n) for n in range(100_000, 300_001)]
 
 
-async def test_a_program_that_reads_nothing_takes_no_more(tmp_path: Path) -> None:
+async def test_input_is_limited_if_the_program_does_not_read(tmp_path: Path) -> None:
     async with open_registry(tmp_path, "full") as terminals:
         id = await terminals.open(None, TerminalSize())
         terminals.write(id, "x" * 700_000)
@@ -239,8 +239,8 @@ async def test_a_program_that_reads_nothing_takes_no_more(tmp_path: Path) -> Non
             terminals.write(id, "x" * 700_000)
 
 
-async def test_a_killed_kore_leaves_no_shell(tmp_path: Path) -> None:
-    """After kill -9, processes that left the shell's session end, too."""
+async def test_no_shell_survives_a_killed_kore(tmp_path: Path) -> None:
+    """Includes processes in another session, after kill -9."""
     marker = f"{os.getpid()}.25"
     async with ModelServer(api_key=KEY) as model:
         machine = Machine(tmp_path, model)
@@ -264,12 +264,12 @@ async def test_a_killed_kore_leaves_no_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(0, 24), (80, 0), (-1, 5), (100_000, 24)])
-def test_no_screen_has_such_a_size(size: tuple[int, int]) -> None:
+def test_invalid_size_is_rejected(size: tuple[int, int]) -> None:
     with pytest.raises(KoreError, match="expected"):
         TerminalSize(*size)
 
 
-async def test_bytes_that_are_no_text_are_shown(tmp_path: Path) -> None:
+async def test_invalid_utf8_is_replaced(tmp_path: Path) -> None:
     terminal = Terminal("a", tmp_path, TerminalSize())
     os.write(terminal.tty, b"\xff\xe4\xb8")
     os.write(terminal.tty, b"\xad")

@@ -86,7 +86,7 @@ class _Cutter:
         return any(start <= index < end for start, end in self._blocks)
 
     def _skip_blank(self, start: int) -> int:
-        """Return the next character to show; a code line's indentation counts as shown."""
+        """Return the index of the next visible character, or of its code line's indentation."""
         text = self._text
         first = start
         while first < len(text) and text[first].isspace():
@@ -155,5 +155,5 @@ class _Cutter:
         return reach
 
     def _index(self, unit: int) -> int:
-        """Return the last character that begins at or before this unit."""
+        """Return the index of the last character that begins at or before this unit."""
         return bisect_right(self._at, unit) - 1

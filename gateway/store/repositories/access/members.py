@@ -94,7 +94,7 @@ def _put_member(tx: Transaction, member: Member) -> None:
 
 
 def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
-    """Remove a person on every account, and accept no request of theirs until the given time.
+    """Remove a person from every account, and reject their requests until the given time.
 
     Their grants are deleted with them. Returns False when there was no such member.
     """
@@ -122,7 +122,7 @@ def refuse_waiting(tx: Transaction, principal: str) -> None:
 def open_request(
     tx: Transaction, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
 ) -> None:
-    """Store a pairing request; `times` are those of the request and its expiry."""
+    """Store a pairing request; `times` are the request time and the expiry time."""
     _put_request(tx, person, chat, code_hash, times)
 
 
@@ -133,7 +133,7 @@ def _put_request(
     code_hash: bytes | None,
     times: tuple[float, float],
 ) -> None:
-    """Store a request in place of an earlier one; without a hash it cannot be approved."""
+    """Store a request, replacing an earlier one; without a hash it cannot be approved."""
     key = _key(person)
     name = tx.seal(person.name, _PAIRING, *key, chat, code_hash)
     tx.run(
@@ -196,7 +196,7 @@ def close_request(tx: Transaction, person: Person) -> None:
 
 
 def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
-    """Void a person's open requests, and take no new one until then; returns False without any."""
+    """Void a person's open requests and block new ones until `until`; False without any."""
     rows = tx.all(
         "SELECT account, chat, asked_at FROM pairing"
         " WHERE channel = ? AND sender = ? AND code_hash IS NOT NULL",
@@ -208,7 +208,7 @@ def reject(tx: Transaction, channel: str, sender: str, until: float) -> bool:
 
 
 def guesses(tx: Transaction, principal: str) -> tuple[int, float]:
-    """Return the consecutive wrong codes, and the time until which further codes are ignored."""
+    """Return the number of consecutive wrong codes and the time until which codes are ignored."""
     row = tx.first(
         "SELECT failures, locked_until FROM pairing_attempt WHERE principal = ?", (principal,)
     )

@@ -15,10 +15,10 @@ from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.types import assistant, user
 from tests.fakes.model import ModelServer
 
-ASKED = ModelRequest("fake", "", (user("hi"),))
+REQUEST = ModelRequest("fake", "", (user("hi"),))
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_connection_is_reused() -> None:
     peers: list[object] = []
 
     async def complete(request: web.Request) -> web.StreamResponse:
@@ -36,7 +36,7 @@ async def test_a_connection_is_used_again() -> None:
     async with TestServer(app, host="127.0.0.1") as server:
         provider = OpenAICompatibleProvider(Endpoint("openai", str(server.make_url("/v1")), "k"))
         for _ in range(3):
-            async with aclosing(provider.stream(ASKED)) as stream:  # type: ignore[type-var]
+            async with aclosing(provider.stream(REQUEST)) as stream:  # type: ignore[type-var]
                 async for event in stream:
                     if isinstance(event, Reply):
                         break
@@ -45,7 +45,7 @@ async def test_a_connection_is_used_again() -> None:
     assert len(set(peers)) == 1
 
 
-async def test_a_body_of_several_megabytes_arrives_whole(model_server: ModelServer) -> None:
+async def test_body_of_several_megabytes_is_sent_completely(model_server: ModelServer) -> None:
     provider = OpenAICompatibleProvider(Endpoint("openai", model_server.base_url, "k"))
     messages = [user("x" * 3_000_000), assistant("ok"), user("last")]
     events = [event async for event in provider.stream(ModelRequest("fake", "", messages))]
@@ -56,10 +56,10 @@ async def test_a_body_of_several_megabytes_arrives_whole(model_server: ModelServ
     assert len(model_server.requests[0].raw) > 3_000_000
 
 
-async def test_a_closed_provider_opens_again(model_server: ModelServer) -> None:
+async def test_closed_provider_can_be_used_again(model_server: ModelServer) -> None:
     provider = OpenAICompatibleProvider(Endpoint("openai", model_server.base_url, "k"))
     for _ in range(2):
-        events = [e async for e in provider.stream(ASKED)]
+        events = [e async for e in provider.stream(REQUEST)]
         assert isinstance(events[-1], Reply)
         await provider.aclose()
 
