@@ -14,7 +14,7 @@ BEGIN += "print(PostgresServer().folder, flush=True)\nsys.stdin.read()"
 
 
 @pytest.mark.skipif(postgres_server.programs() is None, reason="PostgreSQL is not installed")
-def test_what_a_killed_run_leaves_is_ended_and_removed() -> None:
+def test_leftovers_of_a_killed_run_are_removed() -> None:
     words = (sys.executable, "-c", BEGIN)
     with subprocess.Popen(words, stdin=-1, stdout=-1, text=True) as run:
         assert run.stdout is not None

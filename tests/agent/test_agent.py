@@ -85,7 +85,7 @@ async def test_a_conversation_is_created_once(tmp_path: Path) -> None:
     assert created == [events.SessionCreated("s")]
 
 
-async def test_whoever_leaves_at_the_first_event_has_said_what_was_asked(tmp_path: Path) -> None:
+async def test_prompt_is_stored_before_the_first_event(tmp_path: Path) -> None:
     history = MemoryHistory()
     agent, _ = scripted(["one"], tmp_path, history=history)
     async with aclosing(agent.stream("a", session="s")) as stream:

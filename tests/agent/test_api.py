@@ -26,7 +26,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), 
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_what_the_readme_shows_runs(example: str, tmp_path: Path) -> None:
+def test_readme_example_runs(example: str, tmp_path: Path) -> None:
     """Run without a key, so that the offline echo provider answers."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "KORE_HOME": str(tmp_path)}
     ran = subprocess.run(

@@ -146,6 +146,6 @@ async def test_a_bug_in_the_program_ends_all_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"session": "one"}])
-async def test_what_many_runs_cannot_have_is_refused(tmp_path: Path, options: Any) -> None:
+async def test_parallel_rejects_options_of_a_single_run(tmp_path: Path, options: Any) -> None:
     with pytest.raises(ConfigError):
         await kore.parallel(["a"], model=ScriptedProvider(["a"]), workspace=tmp_path, **options)

@@ -54,7 +54,7 @@ async def _results(folder: Path, model: ScriptedProvider, **options: Any) -> lis
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-async def test_what_was_read_before_stops_nothing(tmp_path: Path) -> None:
+async def test_earlier_reads_do_not_restrict_full_access(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside.txt"
     inside.mkdir()
     (inside / ".git").mkdir()
@@ -109,7 +109,7 @@ def test_the_model_is_told_the_truth(tmp_path: Path) -> None:
     assert "Full access" not in block
 
 
-def test_what_is_closed_to_tools_stays_closed(tmp_path: Path) -> None:
+def test_off_limits_paths_stay_closed_with_full_access(tmp_path: Path) -> None:
     """Kore's own data is closed: file tools never edit its configuration."""
     own = ToolSettings(off_limits=(tmp_path / "config.json",)).with_full_access()
     assert own.off_limits == (tmp_path / "config.json",)

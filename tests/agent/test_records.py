@@ -101,7 +101,7 @@ def hashable(value: object) -> bool:
     return True
 
 
-def test_what_holds_something_changeable_has_no_hash_like_its_twin() -> None:
+def test_record_with_a_mutable_field_is_unhashable() -> None:
     assert not hashable(Point(1))
     assert not hashable(Twin(1))
 
@@ -137,7 +137,7 @@ def test_it_is_copied_and_pickled(way: Any) -> None:
     assert again.tags == ["a"]
 
 
-def test_what_comes_after_the_fields_may_check_and_complete_them() -> None:
+def test_post_init_may_validate_and_convert_fields() -> None:
     with pytest.raises(ValueError, match="not positive"):
         Positive(0)
     assert isinstance(Positive(1).value, float)
@@ -148,7 +148,7 @@ def test_methods_of_its_own_are_kept() -> None:
     assert Loud("a") == Loud("A")
 
 
-def test_what_is_made_of_it_is_frozen_too() -> None:
+def test_unfrozen_subclass_is_rejected() -> None:
     with pytest.raises(TypeError, match="frozen"):
 
         @dataclass(frozen=True, slots=True)

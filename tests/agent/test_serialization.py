@@ -186,7 +186,7 @@ def test_a_result_is_read_as_it_was_written() -> None:
         {"role": "assistant", "content": [], "tool_calls": [{"id": "c1"}]},
     ],
 )
-def test_what_is_no_message_is_refused(data: dict[str, Any]) -> None:
+def test_invalid_message_is_rejected(data: dict[str, Any]) -> None:
     with pytest.raises(KoreError):
         message_from_json(data)
 
@@ -201,7 +201,7 @@ def test_what_is_no_message_is_refused(data: dict[str, Any]) -> None:
         {"type": "done", "result": {}},
     ],
 )
-def test_what_is_no_event_is_refused(data: dict[str, Any]) -> None:
+def test_invalid_event_is_rejected(data: dict[str, Any]) -> None:
     with pytest.raises(KoreError):
         event_from_json(data)
 

@@ -169,7 +169,7 @@ async def test_a_conversation_with_calls_and_results_is_accepted_when_it_goes_ba
         assert f"found {n} ünïcode" in sent
 
 
-async def test_what_other_models_and_accidents_left_behind_is_accepted(bench: Bench) -> None:
+async def test_history_of_other_models_is_accepted(bench: Bench) -> None:
     """A history outlives the model that created it, and must be valid for the next model."""
     odd = (ToolCall("functions.exec:0", "a name", {}, "{}"), ToolCall("ü", "exec", None, '{"x'))
     messages = (
@@ -240,7 +240,7 @@ async def test_nobody_there_is_unavailable(bench: Bench, unused_tcp_port: int) -
     assert "could not connect to" in str(error)
 
 
-async def test_what_is_not_json_is_a_bad_reply(bench: Bench) -> None:
+async def test_invalid_json_is_a_bad_reply(bench: Bench) -> None:
     bench.script(ReplyScript(text="x", breaks=Break("garbage", 1)))
     assert isinstance(await bench.failure(), BadReply)
 

@@ -240,7 +240,7 @@ async def test_an_error_is_told_with_the_edit_and_its_mending_with_nothing(
     assert not any(" error: " in line for line in await calls.lines("diagnostics", plant.path))
 
 
-async def test_what_is_refused_never_reaches_the_disk(calls: CodeCalls) -> None:
+async def test_rejected_edit_never_reaches_the_disk(calls: CodeCalls) -> None:
     plant = PLANTS[project_of(calls)]
     path = calls.folder / plant.path
     before = path.stat()
@@ -283,7 +283,7 @@ async def test_dependents_are_looked_at_too(calls: CodeCalls, known: str) -> Non
     assert errors_of(await calls.run("edit_file", **back)) == []
 
 
-async def test_what_others_change_on_the_disk_is_known(calls: CodeCalls) -> None:
+async def test_external_changes_on_disk_are_noticed(calls: CodeCalls) -> None:
     project = project_of(calls)
     dependent, change = PLANTS[project].path, BREAKS[project]
     await calls.ask("diagnostics", dependent)

@@ -216,7 +216,7 @@ async def test_after_two_refused_pictures_none_is_sent(opened: Refusing) -> None
 
 
 @pytest.mark.parametrize("opened", ["openai", "anthropic"], indirect=True)
-async def test_what_the_words_name_is_left_out_first(opened: Refusing) -> None:
+async def test_parameter_named_in_the_error_is_dropped_first(opened: Refusing) -> None:
     opened.refuse(_is_field("metadata"), 400, "Argument not supported: metadata")
     _, notices = await opened.ask()
     assert len(opened.bodies) == 2

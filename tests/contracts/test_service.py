@@ -199,7 +199,7 @@ async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) 
 
 
 @covers("conversation_status")
-async def test_how_a_conversation_stands_is_told_before_and_after_it_begins(
+async def test_conversation_status_works_before_and_after_the_first_message(
     service: Service,
 ) -> None:
     nowhere = await service.conversation_status("cli:local:nobody")
@@ -245,7 +245,7 @@ async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service:
     assert answered == [first.event_id, second.event_id]
 
 
-async def test_what_was_delivered_comes_again_to_a_watcher_that_names_its_last_one(
+async def test_deliveries_after_the_last_seen_one_are_replayed(
     service: Service,
 ) -> None:
     opened = await service.open_console(None, True)
@@ -627,7 +627,7 @@ async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> No
 
 
 @covers("read_sent_file")
-async def test_what_was_not_sent_is_not_read(real_service: Service) -> None:
+async def test_file_that_was_not_sent_cannot_be_read(real_service: Service) -> None:
     session = await real_service.create_session()
     with pytest.raises(KoreError, match="no such file"):
         await real_service.read_sent_file(session, 1, "call", 0)
@@ -644,7 +644,7 @@ async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
 
 
 @covers("list_agents", "list_models", "list_commands", "call_model")
-async def test_who_can_answer_is_listed_and_asked(real_service: Service) -> None:
+async def test_commands_and_models_are_listed_and_callable(real_service: Service) -> None:
     commands = {
         command["name"]: command["summary"] for command in await real_service.list_commands()
     }
@@ -719,7 +719,7 @@ async def test_servers_of_an_editor_that_fail_are_told(real_service: Service) ->
 
 
 @covers("list_costs", "describe_config", "read_log", "list_audit")
-async def test_what_is_written_down_is_read(real_service: Service) -> None:
+async def test_costs_configuration_and_audit_are_readable(real_service: Service) -> None:
     assert [cost["calls"] for cost in await real_service.list_costs(2)] == [0, 0]
     assert (await real_service.describe_config())["agent"]["model"] == "offline/echo"
     assert await real_service.read_log(5) == []

@@ -46,7 +46,7 @@ async def test_an_edit_with_new_errors_is_refused_unless_the_model_insists(
         assert WRONG in (folder / ITEMS).read_text()
 
 
-async def test_what_is_refused_is_asked_of_nobody(tmp_path: Path) -> None:
+async def test_rejected_write_asks_for_no_approval(tmp_path: Path) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty", before_write="block")) as calls:
         calls.see(ITEMS)
@@ -110,7 +110,7 @@ async def test_a_plan_has_an_end(tmp_path: Path) -> None:
             await calls.run("create_virtual", path="../b.txt", content="xx")
 
 
-async def test_where_no_server_answers_grammars_tell_of_syntax_errors(tmp_path: Path) -> None:
+async def test_grammars_report_syntax_errors_without_a_server(tmp_path: Path) -> None:
     (tmp_path / "a.rb").write_text("def total\n  1\nend\n")
     async with code_calls(tmp_path, LspSettings(before_write="block")) as calls:
         assert await calls.lines("document_symbols", "a.rb") == ["1-3 def total"]

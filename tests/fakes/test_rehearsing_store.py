@@ -29,7 +29,7 @@ async def test_only_the_second_run_is_stored_and_acts_afterwards(tmp_path: Path)
     await store.close()
 
 
-async def test_what_fails_reaches_the_caller_and_stores_nothing(tmp_path: Path) -> None:
+async def test_failed_transaction_raises_and_stores_nothing(tmp_path: Path) -> None:
     store = RehearsingStore.open(tmp_path / "kore.db")
 
     def work(tx: Transaction) -> None:

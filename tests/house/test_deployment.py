@@ -153,7 +153,7 @@ def test_the_configuration_of_the_cluster_is_valid(tmp_path: Path) -> None:
         assert f" {folder}" in dockerfile()
 
 
-def test_what_parts_name_is_there() -> None:
+def test_referenced_deployment_parts_exist() -> None:
     for pod in pods():
         spec = pod["spec"]
         (container,) = spec["containers"]

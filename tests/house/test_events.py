@@ -50,7 +50,7 @@ def test_the_page_tells_every_event_and_field() -> None:
         ("hello", "--model", "openai/none"),
     ],
 )
-def test_what_a_run_prints_is_as_described(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_printed_events_match_the_schema(tmp_path: Path, words: tuple[str, ...]) -> None:
     check = validator()
     model = () if "--model" in words else ("--model", "offline/echo")
     ran = kore(

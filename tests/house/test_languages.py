@@ -204,7 +204,7 @@ def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
     ]
 
 
-def test_what_is_counted_has_a_form_for_one() -> None:
+def test_counted_messages_have_a_singular_form() -> None:
     found = {
         text: place(path, call)
         for path in python_files(*PACKAGES)

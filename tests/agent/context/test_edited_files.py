@@ -91,7 +91,7 @@ async def test_long_files_lose_their_middle(tmp_path: Path) -> None:
     assert len(file.text) < WINDOW
 
 
-async def test_what_may_not_be_read_any_more_is_not_attached(tmp_path: Path) -> None:
+async def test_file_that_became_unreadable_is_not_attached(tmp_path: Path) -> None:
     agent, _, history = agent_in(tmp_path)
     await agent.run("a.txt please", session="s")
     await agent.run("b.txt please", session="s")

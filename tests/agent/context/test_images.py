@@ -30,7 +30,7 @@ async def test_a_reference_becomes_the_picture(tmp_path: Path) -> None:
     assert shown.content[1] == Image("image/png", png(1))
 
 
-async def test_what_holds_no_picture_is_left_as_it_is(tmp_path: Path) -> None:
+async def test_messages_without_pictures_are_returned_unchanged(tmp_path: Path) -> None:
     messages = [user_message(), user_message(Context("x"))]
     assert await ImageLoader(tmp_path).with_pictures(messages) is messages
 

@@ -23,7 +23,7 @@ def write_memory(folder: Path, *facts: str) -> Path:
     return file
 
 
-async def test_what_is_remembered_leaves_the_prompt_as_it_was(
+async def test_new_memory_does_not_change_the_prompt_of_the_session(
     history: History, tmp_path: Path
 ) -> None:
     file = write_memory(tmp_path, "likes tea")

@@ -89,7 +89,7 @@ _FILE = st.lists(st.sampled_from(["alpha " * 20, "beta " * 20, "gamma\tdelta", "
 
 @settings(max_examples=60)
 @given(_FILE, st.data())
-def test_what_it_is_told_is_what_the_disk_has(lines: list[str], data: st.DataObject) -> None:
+def test_reported_content_matches_the_disk(lines: list[str], data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
         reader = Reader(Path(folder))
         for _ in range(data.draw(st.integers(2, 8))):

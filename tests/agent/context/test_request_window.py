@@ -129,7 +129,7 @@ async def test_without_a_summary_the_oldest_results_go_down_to_half_of_the_room(
         assert limit // 2 - 400 < shorter.tokens_after <= limit // 2
 
 
-async def test_what_people_wrote_stays_even_without_a_summary() -> None:
+async def test_people_s_messages_survive_without_a_summary() -> None:
     talk = [m for n in range(200) for m in (user(f"rule {n} holds."), assistant("word " * 200))]
     view, model = a_view([], 12_000, [RateLimited("no")] * 99)
     sent = await play(view, requests_of(talk), 1.0)
@@ -139,7 +139,7 @@ async def test_what_people_wrote_stays_even_without_a_summary() -> None:
     assert load_prompt("trimmed").strip()[:40] in front
 
 
-async def test_what_results_said_is_summarised_before_they_go() -> None:
+async def test_tool_results_are_summarised_before_they_are_dropped() -> None:
     view, model = a_view([], 8_000, ["Summary."] * 99)
     await play(view, requests_of(long_work(24)), 1.0)
     assert "0 0 0 0" in model.requests[0].messages[0].text
@@ -168,7 +168,7 @@ async def test_a_window_that_counts_higher_is_filled_less() -> None:
     assert most[2.0] < most[1.0] * 0.7
 
 
-async def test_what_cannot_be_summarised_is_trimmed_and_asked_for_only_so_often() -> None:
+async def test_failed_summaries_fall_back_to_trimming_and_are_limited() -> None:
     talk = [m for n in range(400) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     view, model = a_view([], 8_000, [RateLimited("no")] * 999)
     sent = await play(view, requests_of(talk), 1.0)
@@ -176,7 +176,7 @@ async def test_what_cannot_be_summarised_is_trimmed_and_asked_for_only_so_often(
     assert all(sum(map(estimate, request)) <= 6_400 for request, _ in sent)
 
 
-async def test_what_could_not_be_stored_is_not_used() -> None:
+async def test_summary_that_could_not_be_stored_is_not_used() -> None:
     talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     view, _ = a_view([], 4_000, ["Summary."] * 99, keeper=RecordingStore(willing=False))
     await play(view, requests_of(talk), 1.0)

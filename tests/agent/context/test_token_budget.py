@@ -50,7 +50,7 @@ def sent(window: TrimmedMessages) -> list[tuple[object, ...]]:
 
 
 @given(rounds(), LIMITS, st.booleans())
-def test_what_is_sent_is_valid_and_begins_with_a_person(
+def test_trimmed_window_is_valid_and_begins_with_a_user_message(
     messages: list[Message], limit: int, trimmed: bool
 ) -> None:
     window = trim_to_budget(messages, limit, trimmed=trimmed)
@@ -67,7 +67,7 @@ def test_what_is_sent_is_valid_and_begins_with_a_person(
 
 
 @given(rounds(), LIMITS)
-def test_what_is_sent_fits_whenever_it_can(messages: list[Message], limit: int) -> None:
+def test_trimmed_window_fits_if_possible(messages: list[Message], limit: int) -> None:
     window = trim_to_budget(messages, limit)
     if least_tokens(list(window.messages)) <= limit * 0.5:
         assert window.tokens <= limit
@@ -109,7 +109,7 @@ def test_the_same_conversation_is_always_cut_the_same(messages: list[Message], l
 
 
 @given(rounds(longest=200), st.integers(100_000, 200_000))
-def test_what_fits_is_sent_as_it_is(messages: list[Message], limit: int) -> None:
+def test_window_that_fits_is_unchanged(messages: list[Message], limit: int) -> None:
     window = trim_to_budget(messages, limit)
     assert window.messages == messages
     assert all(one is other for one, other in zip(window.messages, messages, strict=True))

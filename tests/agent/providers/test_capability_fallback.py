@@ -47,7 +47,7 @@ async def test_both_may_be_missing() -> None:
     assert reply.message.tool_calls
 
 
-async def test_what_no_change_mends_is_raised() -> None:
+async def test_error_that_no_fallback_fixes_is_raised() -> None:
     provider = CapabilityFallback(
         ScriptedProvider([NoTools("no"), NoTools("again"), Rejected("bad")])
     )
@@ -82,7 +82,7 @@ async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are
         assert request.messages[2].text.endswith("and that?")
 
 
-async def test_when_the_last_picture_was_not_to_blame_none_is_shown_and_then_it_is_raised() -> None:
+async def test_all_pictures_are_removed_before_the_error_is_raised() -> None:
     pictures = [Message("user", (Image("image/png", data), Text("?"))) for data in (b"a", b"b")]
     asked = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
     model = ScriptedProvider(
@@ -189,7 +189,7 @@ async def test_each_question_with_pictures_that_are_left_out_is_noticed_once() -
     assert counts == [1, 0, 0, 1]
 
 
-async def test_what_a_model_is_known_to_lack_is_not_tried() -> None:
+async def test_known_missing_capabilities_are_not_tried() -> None:
     model = ScriptedProvider(["one", "two"])
     provider = CapabilityFallback(model, images=False, thinking=False)
     pictured = replace(ASKED, messages=(Message("user", (Image("image/png", b"x"), Text("?"))),))

@@ -56,9 +56,7 @@ async def test_a_refusal_is_the_vendors_without_the_key(model_server: ModelServe
 
 
 @pytest.mark.parametrize("meaning", [[], [0.0, 0.0], [math.inf], ["x"]])
-async def test_what_is_no_vector_is_refused(
-    model_server: ModelServer, meaning: list[float]
-) -> None:
+async def test_invalid_vector_is_rejected(model_server: ModelServer, meaning: list[float]) -> None:
     model_server.meaning = lambda text: meaning
     asked = client(model_server)
     with pytest.raises(BadReply):

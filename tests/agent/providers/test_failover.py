@@ -244,7 +244,7 @@ async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: Wor
     assert (await answer(models))[0] == "big by k1"
 
 
-async def test_whoever_chooses_a_resting_model_has_it_asked_at_once(world: World) -> None:
+async def test_choosing_a_model_ends_its_cooldown(world: World) -> None:
     models = world.models(("k1",), spare=False)
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
     with pytest.raises(RateLimited):

@@ -48,7 +48,7 @@ async def test_anything_else_is_no_list(answer: bytes) -> None:
         assert await ollama_models(port=port) == []
 
 
-async def test_what_never_ends_is_left() -> None:
+async def test_endless_response_is_abandoned() -> None:
     async with answering(HEAD, endless=True) as port, asyncio.timeout(30):
         assert await ollama_models(port=port) == []
 

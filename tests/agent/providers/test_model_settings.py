@@ -127,7 +127,7 @@ def test_ollama_takes_options_and_no_choice_of_a_tool() -> None:
     assert "tools" not in json.loads(OllamaRequestEncoder(None).body(request(silent)))
 
 
-async def test_what_an_api_does_not_know_is_told_once() -> None:
+async def test_unsupported_settings_are_reported_once() -> None:
     unsupported = UnsupportedSettings(frozenset({"seed", "top_p"}))
 
     async def collect(settings: ModelSettings) -> list[ModelEvent]:

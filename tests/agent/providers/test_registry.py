@@ -36,7 +36,7 @@ def test_an_unknown_model_has_its_vendors_window_and_behind_another_address_a_co
     assert resolve_model("mine", [entry], {}).context_tokens == 128_000
 
 
-def test_what_the_list_says_of_a_model_wins_over_what_is_known() -> None:
+def test_configured_model_facts_override_known_facts() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", context_tokens=5000, images=True, reasoning=True)
     config = resolve_model("mine", [entry], KEYS)
     assert (config.context_tokens, config.images, config.reasoning) == (5000, True, True)
@@ -110,7 +110,7 @@ def test_aliases_are_their_vendors() -> None:
         ("", ["unknown model ''"]),
     ],
 )
-def test_what_is_wrong_is_said_with_the_fix(name: str, words: list[str]) -> None:
+def test_error_names_the_fix(name: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_model(name, [ModelConfig("local", "ollama/llama3.2")], {})
     for word in words:
@@ -155,7 +155,7 @@ def test_addresses_are_normalised(address: str, version: str | None, expected: s
         "http://a..b/v1", "http://a b/v1",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError, match=r"'mine'.*api_base"):
         resolve_model("mine", [ModelConfig("mine", "ollama/x", address)], {})
 

@@ -85,7 +85,7 @@ async def test_too_long_a_retry_after_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("error", [Rejected("no"), ContextTooLong("long")])
-async def test_what_a_retry_cannot_mend_is_raised_at_once(error: ProviderError) -> None:
+async def test_permanent_error_is_raised_without_a_retry(error: ProviderError) -> None:
     provider, script, _ = retrying_provider(error, "hello")
     with pytest.raises(type(error)):
         await events_of(provider)

@@ -20,7 +20,7 @@ from agent.providers.tool_calls import parse_tool_call
         ('{"text": "a, } True, ]",}', {"text": "a, } True, ]"}),
     ],
 )
-def test_what_can_be_meant_in_one_way_only_is_repaired(raw: str, arguments: object) -> None:
+def test_unambiguous_arguments_are_repaired(raw: str, arguments: object) -> None:
     call = parse_tool_call("c", "note", raw)
     assert call.arguments == arguments
     assert json.loads(call.raw) == arguments
@@ -39,6 +39,6 @@ def test_what_can_be_meant_in_one_way_only_is_repaired(raw: str, arguments: obje
         '{"a": 1} and then',
     ],
 )
-def test_what_is_cut_or_can_be_meant_otherwise_is_left_alone(raw: str) -> None:
+def test_truncated_or_ambiguous_arguments_are_not_repaired(raw: str) -> None:
     call = parse_tool_call("c", "note", raw)
     assert (call.arguments, call.raw) == (None, raw)

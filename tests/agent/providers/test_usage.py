@@ -64,7 +64,7 @@ def test_a_million_small_charges_do_not_drift() -> None:
     assert spent.cost_usd == 0.004
 
 
-def test_what_the_cache_answered_costs_like_other_input_when_no_price_is_known() -> None:
+def test_cached_input_costs_the_input_price_by_default() -> None:
     assert price(2, 8).cost(Usage(10, 0, 10)) == price(2, 8).cost(Usage(10, 0, 0))
 
 

@@ -85,7 +85,7 @@ def test_a_configured_proxy_wins() -> None:
 
 
 @pytest.mark.parametrize("text", ["ftp://x:1", "http://", "http://x:99999", "socks6://x:1", ""])
-def test_what_is_no_proxy_is_refused(text: str) -> None:
+def test_invalid_proxy_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="proxy"):
         read_proxy(text)
 

@@ -69,6 +69,6 @@ async def test_a_picture_inside_is_not_fetched(tmp_path: Path) -> None:
         (7, "found int"),
     ],
 )
-async def test_what_is_no_picture_is_an_error(part: Any, reason: str) -> None:
+async def test_invalid_picture_is_an_error(part: Any, reason: str) -> None:
     with pytest.raises(KoreError, match=reason):
         await message_of(["Look:", part])

@@ -35,7 +35,7 @@ async def test_a_session_is_kept_message_by_message(history: History) -> None:
     assert await history.load("s") == talk
 
 
-async def test_what_was_loaded_is_the_callers_own(history: History) -> None:
+async def test_loaded_history_is_a_copy(history: History) -> None:
     await history.append("s", [user("a")])
     loaded = await history.load("s")
     assert isinstance(loaded, list)

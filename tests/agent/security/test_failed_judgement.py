@@ -111,7 +111,7 @@ async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: 
 
 
 @given(st.text(st.characters()), st.text(st.characters()))
-def test_whatever_is_asked_gets_a_verdict(command: str, path: str) -> None:
+def test_every_request_gets_a_verdict(command: str, path: str) -> None:
     folder = Path("/tmp")
     asked = ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
     for request in (asked, read(path, folder)):

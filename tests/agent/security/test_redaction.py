@@ -154,7 +154,7 @@ def test_a_text_full_of_near_misses_is_searched_to_its_end() -> None:
     assert stream.feed(near) + stream.end() == near
 
 
-def test_what_one_learns_it_teaches() -> None:
+def test_learned_secrets_are_passed_on() -> None:
     first, second = Redactor(), Redactor(["older-9f3b7Q"])
     first.teach(second)
     first.learn(["newer-4d8e1Z"])

@@ -58,7 +58,7 @@ def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, proj
     assert catalogue.load(None)["general"].description == "home kore"
 
 
-def test_what_a_project_brings_is_not_trusted(places: CatalogPaths, project: Path) -> None:
+def test_project_agent_is_not_trusted(places: CatalogPaths, project: Path) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(project / ".claude" / "agents", "theirs", "theirs")
     found = SubagentCatalog(places).load(project)

@@ -49,7 +49,7 @@ def test_tools_are_understood_however_they_are_written(
         ("tools: lsp, Edit\ndisallowedTools: lsp_edit", False),
     ],
 )
-def test_who_changes_files_changes_them_by_lsp_too(written: str, may_edit: bool) -> None:
+def test_agent_with_edit_tools_gets_lsp_edit(written: str, may_edit: bool) -> None:
     assert definition(written).chooses("lsp_edit") is may_edit
 
 

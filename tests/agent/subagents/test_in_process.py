@@ -158,7 +158,7 @@ async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
     assert [tool.name for tool in asked.tools] == ["list_dir"]
 
 
-async def test_who_speaks_does_no_more_than_its_mode_and_neither_does_who_it_sends_out(
+async def test_agent_and_its_subagents_are_limited_to_its_mode(
     tmp_path: Path,
 ) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
@@ -197,7 +197,7 @@ async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
     assert "> take your time" in result.text
 
 
-async def test_who_goes_on_keeps_the_model_that_was_asked_for(tmp_path: Path) -> None:
+async def test_resumed_subagent_keeps_its_model(tmp_path: Path) -> None:
     paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
     models = ModelPool("first", [ModelConfig("first", "offline/echo"), paid])
     agent = Agent(models, workspace=tmp_path, subagents=[POET])

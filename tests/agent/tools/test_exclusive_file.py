@@ -17,7 +17,7 @@ TIMES = 24
 SETTINGS = ToolSettings()
 
 
-async def test_what_several_do_to_one_file_at_once_is_all_there(
+async def test_concurrent_changes_to_a_file_are_all_kept(
     call: CallContext, workspace: Path
 ) -> None:
     """Sub-agents and conversations run concurrently.
@@ -86,7 +86,7 @@ def test_another_file_does_not_wait(tmp_path: Path) -> None:
     thread.join(10)
 
 
-def test_what_nobody_holds_is_forgotten(tmp_path: Path) -> None:
+def test_unused_file_locks_are_dropped(tmp_path: Path) -> None:
     for n in range(100):
         with exclusive_file(tmp_path / str(n)):
             pass

@@ -85,7 +85,7 @@ async def test_git_looks_without_refreshing_its_index(box: Bubblewrap, call: Cal
     assert (folder / ".git" / "index").stat().st_mtime_ns == before
 
 
-async def test_what_looks_is_told_so_in_the_plan(box: Bubblewrap, call: CallContext) -> None:
+async def test_plan_marks_read_only_commands(box: Bubblewrap, call: CallContext) -> None:
     for command, looks in (("ls -l", True), ("touch x", False), ("curl example.org", False)):
         assert (await tool(box).plan({"command": command}, call)).read_only is looks
 
@@ -99,7 +99,7 @@ async def _start() -> None:
     """Ignore the start of the call."""
 
 
-async def test_what_is_written_into_an_own_folder_from_a_strangers_one_is_marked(
+async def test_files_written_from_an_untrusted_folder_are_marked(
     box: Bubblewrap, call: CallContext
 ) -> None:
     own = call.workspace / "mine"

@@ -41,7 +41,7 @@ def reading(*replies: Step) -> Sequence[Step]:
     return [calls(call("read_file", path="a.txt")), "read", *replies]
 
 
-async def test_what_a_person_changes_between_turns_is_told_to_the_model_and_to_watchers(
+async def test_person_s_changes_between_turns_are_reported(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
@@ -69,7 +69,7 @@ async def test_a_file_that_is_gone_has_changed(tmp_path: Path) -> None:
     assert await turn_changes(agent, "go on") == [("a.txt", "user"), ("a.txt", "main")]
 
 
-async def test_what_a_command_changes_is_told_with_its_result(tmp_path: Path) -> None:
+async def test_command_result_lists_changed_files(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     command = call("exec", "c2", command="echo new > a.txt; echo b > b.txt")
     replies = [calls(call("read_file", path="a.txt")), calls(command), "done"]
@@ -98,7 +98,7 @@ async def test_own_edits_are_no_news(tmp_path: Path) -> None:
     assert await turn_changes(agent, "go") == [("a.txt", "tool")] * 3
 
 
-async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path: Path) -> None:
+async def test_subagent_s_changes_are_reported_to_its_caller(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     tools = ("read_file", "write_file")
     writer = SubagentDefinition("writer", "Writes.", "You write.", tools=tools)
@@ -121,7 +121,7 @@ async def test_what_a_sub_agent_changes_is_told_to_whoever_sent_it_out(tmp_path:
     assert "changed since you read" in model.requests[-1].messages[-1].text
 
 
-def test_what_was_not_said_yet_stays_to_be_said(tmp_path: Path) -> None:
+def test_unreported_changes_are_kept(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
     seen.record_view("s", path, stamp(path))
@@ -163,7 +163,7 @@ def test_only_the_newest_are_kept(tmp_path: Path, count: int) -> None:
     )
 
 
-def test_what_is_stored_comes_back_and_tells_what_changed_meanwhile(tmp_path: Path) -> None:
+def test_restored_views_report_changed_files(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     (same := tmp_path / "b").write_text("the same")
     (touched := tmp_path / "c").write_text("as it was")
@@ -203,7 +203,7 @@ def test_other_content_of_the_same_size_has_changed(tmp_path: Path) -> None:
     assert [view.path for view in views.take_stale_views("s")] == [path]
 
 
-def test_what_is_no_plain_file_is_told_by_its_times(tmp_path: Path) -> None:
+def test_special_file_is_compared_by_its_times(tmp_path: Path) -> None:
     os.mkfifo(path := tmp_path / "a")
     views = FileViews()
     views.record_view("s", path, stamp(path))

@@ -233,7 +233,7 @@ def test_a_name_that_vendors_refuse_is_refused() -> None:
         kore.tool(lambda: None)
 
 
-def test_what_says_nothing_is_unsafe_and_brings_everything() -> None:
+def test_function_without_options_is_unsafe_and_brings_both_taints() -> None:
     def go() -> None:
         "Go."
 
@@ -266,7 +266,7 @@ async def test_arguments_arrive_as_their_types(call: CallContext) -> None:
     ]
 
 
-async def test_what_the_hints_do_not_allow_is_told_to_the_model(call: CallContext) -> None:
+async def test_argument_that_violates_a_hint_is_reported_to_the_model(call: CallContext) -> None:
     def at(day: date, many: Annotated[int, Field(multiple_of=3)] = 3) -> None:
         "At."
 
@@ -291,7 +291,7 @@ async def test_what_the_hints_do_not_allow_is_told_to_the_model(call: CallContex
         (ToolResult("mine", is_error=True), "mine"),
     ],
 )
-async def test_what_it_returns_is_what_the_model_reads(
+async def test_return_value_is_the_tool_result(
     call: CallContext, value: Any, expected: str
 ) -> None:
     def give() -> Any:
@@ -359,7 +359,7 @@ async def test_a_method_is_a_function_too(call: CallContext) -> None:
     assert (await run_function(Shop().price, call, thing="tea")).for_model == "tea: 5"
 
 
-async def test_what_a_function_raises_is_told_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_exception_of_a_function_becomes_a_tool_result(tmp_path: Path) -> None:
     @kore.tool(brings=())
     def divide(a: int, b: int) -> float:
         "Divide."
@@ -464,7 +464,7 @@ def test_a_tool_that_asks_is_judged_like_a_built_in_one(tmp_path: Path) -> None:
     assert "Not allowed" in asked_of("ask", send, folder=tmp_path)[0]
 
 
-def test_what_such_a_tool_brings_still_counts_for_built_in_ones(tmp_path: Path) -> None:
+def test_function_tool_taint_restricts_built_in_tools(tmp_path: Path) -> None:
     @kore.tool
     def read_mail() -> str:
         """Read the mail."""

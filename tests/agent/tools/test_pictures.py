@@ -169,7 +169,7 @@ def test_pictures_are_kept_once_under_their_content(tmp_path: Path) -> None:
     assert kept.for_model == "two"
 
 
-def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:
+def test_omitted_pictures_are_noted(tmp_path: Path) -> None:
     too_large, no_picture = Image("image/png", LOGO + bytes(LIMIT_BYTES)), Image("image/png", b"%!")
     enough = (Image("image/png", LOGO),) * (MAX_PICTURES + 2)
     kept = keep_images(ToolResult("all", images=(too_large, no_picture, *enough)), tmp_path)

@@ -102,7 +102,7 @@ async def test_a_denied_call_is_recorded_with_its_rule(tmp_path: Path) -> None:
     assert text.startswith("Not allowed: ")
 
 
-async def test_what_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
+async def test_tool_does_not_run_if_the_audit_record_fails(tmp_path: Path) -> None:
     broken = Permissions(DefaultPolicy("auto"), audit=Record(broken=True))
     assert await run(tmp_path, broken) == ("Not allowed: the record is full", 0)
     denied = Permissions(Never(), audit=Record(broken=True))

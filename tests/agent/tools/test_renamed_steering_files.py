@@ -49,7 +49,7 @@ Run = Callable[[CallContext, str], "asyncio.Future[str]"]
 
 
 @pytest.mark.parametrize("name", MADE)
-async def test_what_steers_is_set_aside(
+async def test_steering_file_is_set_aside(
     run: Run, tainted: CallContext, workspace: Path, name: str
 ) -> None:
     top = name.partition("/")[0]
@@ -83,7 +83,7 @@ async def test_without_strangers_words_and_for_other_names_nothing_moves(
     assert (workspace / "docs" / "AGENTS.md").exists()
 
 
-async def test_what_a_file_tool_makes_meanwhile_stays(
+async def test_approved_file_of_another_session_is_not_set_aside(
     run: Run, tainted: CallContext, workspace: Path
 ) -> None:
     """Another conversation in the same workspace has approved the file."""

@@ -162,7 +162,7 @@ def test_every_user_is_refused_what_is_not_the_folder(
 
 
 @pytest.mark.parametrize("put", ["link", "folder"])
-def test_what_comes_after_the_check_leads_nowhere(
+def test_folder_replaced_after_the_check_is_not_followed(
     replace_folder: Callable[..., dict[str, Any]], put: str
 ) -> None:
     found = replace_folder(put, is_early=False)

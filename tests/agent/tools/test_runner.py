@@ -45,7 +45,7 @@ async def test_a_long_result_of_any_tool_is_cut_and_kept_whole_and_clean(tmp_pat
     assert "s3cr3t-value" not in kept.read_text() + told
 
 
-async def test_what_hardly_passes_the_limit_stays_whole(tmp_path: Path) -> None:
+async def test_output_just_over_the_limit_is_kept_whole(tmp_path: Path) -> None:
     assert await run(tmp_path, "x" * 10_500) == "x" * 10_500
     assert not (tmp_path / ".kore").exists()
 

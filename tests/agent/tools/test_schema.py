@@ -54,7 +54,7 @@ def test_a_string_that_says_a_value_is_that_value(name: str, written: Any, meant
         ("text", 2),
     ],
 )
-def test_what_says_something_else_is_refused(name: str, written: Any) -> None:
+def test_value_of_another_type_is_rejected(name: str, written: Any) -> None:
     with pytest.raises(ToolError, match=f"note: {name} must be of type"):
         SCHEMA.validate({name: written})
 

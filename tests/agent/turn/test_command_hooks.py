@@ -84,7 +84,7 @@ async def test_it_reads_the_call_as_json(tmp_path: Path) -> None:
     assert told["cwd"] == str(tmp_path.resolve())
 
 
-async def test_what_it_says_afterwards_stands_with_the_result(tmp_path: Path) -> None:
+async def test_post_tool_output_is_added_to_the_result(tmp_path: Path) -> None:
     hook = CommandHook("PostToolUse", "grep -q 'the file' && echo check the style >&2; exit 2")
     text, _ = await run(tmp_path, hook)
     assert "the file" in text
@@ -206,7 +206,7 @@ async def test_words_with_what_the_person_says(tmp_path: Path) -> None:
     assert result.text == "done"
 
 
-async def test_what_a_hook_blocks_never_reaches_the_model(tmp_path: Path) -> None:
+async def test_blocked_prompt_never_reaches_the_model(tmp_path: Path) -> None:
     hook = CommandHook("UserPromptSubmit", "grep -q hunter2 && echo no passwords >&2 && exit 2")
     model = ScriptedProvider(["fine"])
     agent = kore.Agent(model, workspace=tmp_path, hooks=[CommandHooks([hook], ToolSettings())])
@@ -287,7 +287,7 @@ async def test_it_has_the_variables_of_who_brought_it(tmp_path: Path) -> None:
     assert f"/a 'b'|{tmp_path.resolve()}" in text
 
 
-async def test_who_answers_does_not_wait_for_a_notification(tmp_path: Path) -> None:
+async def test_approval_does_not_wait_for_a_notification_hook(tmp_path: Path) -> None:
     hook = CommandHook("Notification", "sleep 600", timeout_s=600)
     model = ScriptedProvider([calls(call("exec", command="touch made")), "done"])
     agent = kore.Agent(

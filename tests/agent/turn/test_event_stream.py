@@ -62,7 +62,7 @@ async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
         assert await rest is None
 
 
-async def test_what_was_emitted_before_the_writer_died_is_still_read() -> None:
+async def test_events_emitted_before_the_writer_failed_are_read() -> None:
     outlet = EventStream()
 
     async def write() -> None:

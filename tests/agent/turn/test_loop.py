@@ -147,7 +147,7 @@ async def test_a_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:
     assert [message.text for message in result.messages] == ["half a"]
 
 
-async def test_what_comes_after_the_reply_is_not_waited_for(tmp_path: Path) -> None:
+async def test_stream_is_closed_after_the_reply(tmp_path: Path) -> None:
     model = Speaker(reply("done"), events.TextDelta("more"))
     agent = Agent(model, workspace=tmp_path)
     seen, _ = await run_turn(agent, task(agent))
@@ -215,7 +215,7 @@ async def test_a_model_that_finds_everything_too_long_is_not_asked_for_ever(
     assert 1 < len(model.requests) <= 6
 
 
-async def test_what_the_model_is_asked_with_comes_from_the_settings(tmp_path: Path) -> None:
+async def test_model_request_uses_the_settings(tmp_path: Path) -> None:
     settings = AgentSettings(temperature=0.0, max_tokens=77)
     agent, model = scripted(["hi"], tmp_path, answers("mine"), settings=settings)
     await run_turn(agent, task(agent))

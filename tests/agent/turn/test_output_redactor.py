@@ -93,7 +93,7 @@ def test_a_clean_message_is_the_very_same_object() -> None:
     assert clean_message(Message("assistant", (quoted,)), redactor).content == (Thinking(""),)
 
 
-def test_what_no_text_is_stays_as_it_came() -> None:
+def test_non_text_parts_are_unchanged() -> None:
     redactor = Redactor([KEY])
     kept = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
     cleaned = clean_message(Message("assistant", (*kept, Text(KEY))), redactor)
@@ -157,7 +157,7 @@ def test_mark_is_no_pattern_of_a_shell(tmp_path: Path) -> None:
         assert done.stdout.decode() == f"{MARK}\n"
 
 
-async def test_what_tools_print_reaches_neither_model_nor_screen_nor_file(tmp_path: Path) -> None:
+async def test_secrets_in_tool_output_are_redacted_everywhere(tmp_path: Path) -> None:
     (tmp_path / "leak.txt").write_text(f"a {KEY} b\n")
     (tmp_path / "IDENTITY.md").write_text(f"You are {KEY}.")
     many = "for i in $(seq 3000); do cat leak.txt; done"

@@ -74,12 +74,12 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path.resolve())
 
 
-async def test_what_a_person_changes_is_told_at_once(watched: Watched) -> None:
+async def test_person_s_change_is_reported_immediately(watched: Watched) -> None:
     told = await watched.turn([calls(call("wait")), "done"], watched.tool("read", "a.txt"))
     assert told == [("a.txt", "user", 1)]
 
 
-async def test_what_changes_while_a_command_runs_is_the_command_s(watched: Watched) -> None:
+async def test_change_during_a_command_is_attributed_to_the_tool(watched: Watched) -> None:
     told = await watched.turn([calls(call("wait")), "done"], watched.tool("unsafe", "a.txt"))
     assert told == [("a.txt", "tool", 1)]
 
@@ -99,7 +99,7 @@ async def test_a_file_that_a_tool_writes_is_told_once(watched: Watched) -> None:
     assert sorted(told) == [("a.txt", "tool", 1), ("b", "user", 1)]
 
 
-async def test_what_another_conversation_s_tool_writes_is_an_agent_s(watched: Watched) -> None:
+async def test_change_by_another_session_is_attributed_to_the_agent(watched: Watched) -> None:
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         (path := watched.root / "a.txt").write_text("changed")
         watched.agent.views.record_write("another", path)

@@ -71,7 +71,7 @@ async def test_a_model_that_never_gets_it_right_is_an_error(tmp_path: Path) -> N
     assert len(model.requests) == 3
 
 
-async def test_what_is_said_before_a_call_is_no_part_of_the_answer(tmp_path: Path) -> None:
+async def test_text_before_a_call_is_not_part_of_the_output(tmp_path: Path) -> None:
     @tool(effect="read", brings=())
     def look() -> str:
         """Look."""

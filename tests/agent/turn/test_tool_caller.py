@@ -99,7 +99,7 @@ async def test_a_conversation_is_taken_up_from_a_file(
         ]
 
 
-async def test_what_the_model_makes_up_is_returned_as_it_is(model_server: ModelServer) -> None:
+async def test_invented_calls_are_returned_unchanged(model_server: ModelServer) -> None:
     made_up = (Call("nothing", {"x": 1}), Call("weather", {"days": "soon"}), Call("weather", "{no"))
     model_server.script(ReplyScript(tool_calls=made_up))
     async with ToolCaller(models(model_server), [WEATHER]) as one:

@@ -153,7 +153,7 @@ async def test_a_denial_says_why_also_after_a_restart(tmp_path: Path) -> None:
         assert "\nUse b.txt.\n" in told[0].text
 
 
-async def test_what_is_asked_each_time_is_allowed_once_at_most(tmp_path: Path) -> None:
+async def test_always_asked_call_can_only_be_allowed_once(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         await parts.bus.submit(console_message("go"))
@@ -248,7 +248,7 @@ async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path)
         assert "old" in told[0].text
 
 
-async def test_what_may_have_begun_before_a_crash_is_not_told_as_never_run(tmp_path: Path) -> None:
+async def test_call_begun_before_a_crash_is_reported_as_interrupted(tmp_path: Path) -> None:
     """The file exists after the crash, so the resumed call asks before it changes it."""
     model = [assistant("", (change("1"), change("2", "b.txt")))]
     async with opened(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
@@ -330,7 +330,7 @@ async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
-async def test_who_is_turned_out_comes_back_without_consent(tmp_path: Path) -> None:
+async def test_removed_person_loses_their_grants(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = ["hello", assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
     other = {"chat": "8", "sender": Sender("8", "Bob")}

@@ -46,7 +46,7 @@ async def test_the_owner_hears_of_groups_that_the_bot_is_put_into_and_out_of(
         assert len(await messages_after(parts, again)) == 2
 
 
-async def test_whoever_adds_it_everywhere_fills_nobodys_chat(tmp_path: Path) -> None:
+async def test_notices_of_many_groups_are_limited(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
         many = [
             membership_change(Route("chat", "bot", f"-{n}"), present=True, was=False)
@@ -55,7 +55,7 @@ async def test_whoever_adds_it_everywhere_fills_nobodys_chat(tmp_path: Path) -> 
         assert len(await messages_after(parts, *many)) == 5
 
 
-async def test_whoever_adds_it_and_throws_it_out_again_fills_nobodys_chat(tmp_path: Path) -> None:
+async def test_notices_of_repeated_joins_are_limited(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
         told: list[tuple[str, str]] = []
         for n in range(20):
@@ -114,7 +114,7 @@ async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
         assert await messages_after(parts, membership_change(present=True, was=False)) == []
 
 
-async def test_what_waits_for_a_chat_ends_when_the_bot_is_put_out_of_it(tmp_path: Path) -> None:
+async def test_pending_work_of_a_chat_ends_when_the_bot_is_removed(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
         await parts.bus.accept("chat", "bot", Batch([chat_message("/stop", "-5", private=False)]))
         await parts.bus.accept(

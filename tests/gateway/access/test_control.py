@@ -122,7 +122,7 @@ def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() 
     assert ACCESS.is_untrusted(chat_message("x", sender=Sender("7"), private=False))
 
 
-def test_what_the_owner_passes_on_are_a_stranger_s_words_and_no_command() -> None:
+def test_message_forwarded_by_the_owner_is_untrusted_and_no_command() -> None:
     passed_on = chat_message("/auto", sender=Sender("7"), forwarded=True)
     assert ACCESS.is_untrusted(passed_on)
     assert ACCESS.is_allowed(passed_on)

@@ -150,7 +150,7 @@ def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, tx: Transactio
     assert verdict.wait_s == 24 * 3600
 
 
-def test_who_was_turned_down_or_out_gets_no_code_for_a_day(
+def test_rejected_or_removed_person_gets_no_code_for_a_day(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     pairing.deny(tx, ask_code(pairing, tx, "9"), CLI, NOW)

@@ -123,7 +123,7 @@ def test_a_button_that_is_none_of_ours_does_nothing(
 
 
 @pytest.mark.parametrize(("listed", "waiting"), [((), 0), (("9",), 2), (("*",), 2)])
-def test_what_somebody_wrote_before_they_were_turned_out_is_not_answered_after_it(
+def test_pending_messages_of_a_removed_person_are_dropped(
     tx: Transaction, listed: tuple[str, ...], waiting: int
 ) -> None:
     pairing = pairing_service(access_of("chat:7", listed))
@@ -144,7 +144,7 @@ def test_in_a_group_the_owner_s_press_does_not_count(
     assert pairing.press(tx, press, NOW) == "This request belongs to another chat."
 
 
-def test_what_was_decided_before_the_letter_went_out_is_not_asked(
+def test_request_decided_before_delivery_is_not_asked(
     pairing: PairingService, tx: Transaction
 ) -> None:
     assert pairing.revoke(tx, "chat:9", "cli:0", NOW)[0]

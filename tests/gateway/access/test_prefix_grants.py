@@ -163,7 +163,7 @@ async def test_a_grant_ends_with_what_confined_it(
         assert await work.ask(line) is None
 
 
-async def test_what_cannot_be_bound_is_allowed_once(tmp_path: Path) -> None:
+async def test_unbound_command_is_allowed_only_once(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)

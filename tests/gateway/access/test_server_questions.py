@@ -147,7 +147,7 @@ async def test_one_choice_is_an_answer(tmp_path: Path) -> None:
         assert p.platform.texts("1")[0] == "✅ Answered by Ann (chat:7)"
 
 
-async def test_what_does_not_fit_is_asked_again(tmp_path: Path) -> None:
+async def test_invalid_answer_is_asked_again(tmp_path: Path) -> None:
     question = form("How many?", ("n",), n={"type": "integer", "minimum": 1, "maximum": 5})
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)

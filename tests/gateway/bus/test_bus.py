@@ -78,7 +78,7 @@ async def test_a_message_delivered_twice_is_answered_once(tmp_path: Path) -> Non
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
 
 
-async def test_what_was_waiting_when_the_process_died_is_answered_by_the_next(
+async def test_pending_messages_are_answered_by_the_next_process(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
@@ -197,7 +197,7 @@ async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> No
         assert asked.startswith("Model: `offline/echo`.")
 
 
-async def test_what_the_flags_of_a_terminal_choose_is_what_its_commands_tell(
+async def test_commands_show_the_terminal_s_options(
     tmp_path: Path,
 ) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
@@ -305,7 +305,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
     ],
     ids=["turn", "command"],
 )
-async def test_what_the_database_refuses_costs_one_answer_and_the_chat_goes_on(
+async def test_database_error_costs_one_answer(
     tmp_path: Path, what: str, refused: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:

@@ -44,7 +44,7 @@ async def test_a_front_hands_plain_messages_on_without_a_look(tmp_path: Path) ->
         assert not parts.platform.chats.get("1"), "its turn is a worker's"
 
 
-async def test_what_waits_behind_a_command_is_handed_on_after_it(tmp_path: Path) -> None:
+async def test_message_after_a_command_is_passed_to_a_worker(tmp_path: Path) -> None:
     fanout = KeptHints()
     link = FrontLink(fanout)
     link.room = {WORKER: 5}

@@ -114,7 +114,7 @@ async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
         assert full.obstacle is None
 
 
-async def test_who_keeps_no_message_is_told_that_there_is_no_room(tmp_path: Path) -> None:
+async def test_sender_is_notified_if_the_disk_is_full(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         full = ingestor_of(parts, BackpressureLimits(free_bytes=2**60))
         with pytest.raises(KoreError, match="MB of disk space is free") as refused:

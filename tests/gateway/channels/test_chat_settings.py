@@ -34,7 +34,7 @@ def test_a_chat_is_found_by_its_first_id_and_by_its_present_one() -> None:
     assert PLACES.names(route()) == ("-1005", "-5")
 
 
-def test_what_moves_while_we_run_is_known_at_once() -> None:
+def test_chat_migration_is_applied_immediately() -> None:
     places = ChatSettingsIndex({"chat": {"-1006": CHAT}})
     assert places.of(route("-6")) == ChatSettings()
     places.moves("chat").learn("-6", "-1006")

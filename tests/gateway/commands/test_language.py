@@ -30,7 +30,7 @@ async def test_an_answer_is_in_the_language_of_the_app_that_asked(tmp_path: Path
         assert await answer_to(parts, other("/stop", language="tlh")) == "Nothing is running."
 
 
-async def test_what_somebody_chose_counts_in_all_their_chats_and_after_a_restart(
+async def test_chosen_language_applies_to_all_chats_and_after_a_restart(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, []) as parts:
@@ -71,7 +71,7 @@ async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) ->
         assert not platform.chats["8"][-1].text.isascii()
 
 
-async def test_what_broke_is_said_in_the_language_of_whoever_asked(tmp_path: Path) -> None:
+async def test_internal_error_is_reported_in_the_sender_s_language(tmp_path: Path) -> None:
     class Broken(ScriptedProvider):
         def stream(self, request: object) -> object:  # type: ignore[override]
             raise RuntimeError("a bug")

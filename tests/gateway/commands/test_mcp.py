@@ -68,7 +68,7 @@ async def test_a_second_login_ends_the_first(tmp_path: Path) -> None:
         ("/mcp log in", True, "`/mcp login NAME`"),
     ],
 )
-async def test_what_is_no_login_says_why(
+async def test_impossible_login_is_explained(
     tmp_path: Path, text: str, private: bool, words: str
 ) -> None:
     async with chatting(tmp_path) as (parts, server):

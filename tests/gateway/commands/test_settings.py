@@ -60,7 +60,7 @@ async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) 
         assert "Mode of this conversation: `ask`" in await answer_to(parts, other("/mode ask"))
 
 
-async def test_what_the_owner_tightens_in_a_group_stays_tight_for_others(tmp_path: Path) -> None:
+async def test_stricter_group_mode_applies_to_others(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         await answer_to(parts, chat_message("/plan", **GROUP))
         assert "Only the owner" in await answer_to(parts, other("/mode ask", **GROUP))

@@ -35,7 +35,7 @@ def test_paths_and_sentences_are_for_the_model(text: str) -> None:
     assert command_of(chat_message(text)) is None
 
 
-def test_what_was_forwarded_is_no_slip() -> None:
+def test_forwarded_command_gets_no_suggestion() -> None:
     assert command_of(chat_message("/statsu", forwarded=True)) is None
 
 

@@ -117,7 +117,7 @@ async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Pat
         assert await has_ended(command)
 
 
-async def test_what_a_sub_agent_left_running_ends_when_it_breaks(tmp_path: Path) -> None:
+async def test_background_command_of_a_failed_subagent_ends(tmp_path: Path) -> None:
     command = lasting_command()
     args = {"description": "start it", "prompt": "start it", "subagent_type": "general"}
     send = assistant("", (ToolCall("c0", "task", args, json.dumps(args)),))

@@ -26,7 +26,7 @@ async def write_contents(parts: Parts, *contents: str) -> Path:
 OWNER: dict[str, Any] = {"owner": "chat:7"}
 
 
-async def test_what_turns_changed_is_undone_and_redone(tmp_path: Path) -> None:
+async def test_file_changes_are_undone_and_redone(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await write_contents(parts, "one", "two")
@@ -74,7 +74,7 @@ async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
         assert file.read_text() == "two"
 
 
-async def test_what_somebody_else_changed_is_left_alone_unless_forced(tmp_path: Path) -> None:
+async def test_undo_skips_foreign_changes_unless_forced(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await write_contents(parts, "one", "two")

@@ -6,7 +6,7 @@ from gateway.config.key_catalog import is_at_once
 from tests.gateway.config.loading import load
 
 
-def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None:
+def test_reload_applies_only_live_settings(tmp_path: Path) -> None:
     running = load(tmp_path, {"agent": {"max_iterations": 3}, "http": {"port": 1}})
     wanted = load(
         tmp_path,
@@ -21,7 +21,7 @@ def test_what_can_change_at_once_does_and_the_rest_stays(tmp_path: Path) -> None
     assert update(found.settings, wanted).restart_keys == found.restart_keys
 
 
-def test_who_may_write_to_a_further_bot_changes_at_once_and_its_token_does_not(
+def test_allowed_senders_reload_but_a_bot_token_does_not(
     tmp_path: Path,
 ) -> None:
     def bots(token: str, *people: int) -> dict[str, object]:

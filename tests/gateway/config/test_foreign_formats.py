@@ -115,7 +115,7 @@ def test_profiles_by_id_with_a_nested_config_are_read(tmp_path: Path) -> None:
     assert any("adapt 'grpc'" in line for line in left.notes)
 
 
-def test_what_is_not_taken_of_a_profile_or_a_pointer_is_said(tmp_path: Path) -> None:
+def test_ignored_profile_keys_are_reported(tmp_path: Path) -> None:
     content = {
         "modelProfiles": [
             {"name": "a", "provider": "openai", "modelName": "x", "reasoningEffort": "high"},
@@ -236,9 +236,7 @@ def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize("name", [".kode.json", ".mcp.json", ".mcprc"])
-def test_what_a_folder_brings_counts_once_it_is_trusted_and_until_it_changes(
-    tmp_path: Path, name: str
-) -> None:
+def test_project_file_applies_while_trusted_and_unchanged(tmp_path: Path, name: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
     file = work / name
@@ -287,9 +285,7 @@ def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", [".mcp.json", ".kore/config.json"])
-def test_what_is_read_of_a_trusted_file_is_what_was_found_to_be_trusted(
-    tmp_path: Path, name: str
-) -> None:
+def test_trusted_file_is_read_only_once(tmp_path: Path, name: str) -> None:
     file, other = tmp_path / "work" / name, tmp_path / "other"
     file.parent.mkdir(parents=True)
     key = "mcpServers" if name == ".mcp.json" else "mcp_servers"

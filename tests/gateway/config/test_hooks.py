@@ -22,7 +22,7 @@ def test_they_are_read_in_the_shape_of_claude_code(tmp_path: Path) -> None:
     assert (matcher.matcher, matcher.hooks[0].command) == ("Bash", "check")
 
 
-def test_those_of_a_project_count_once_it_is_trusted_and_until_it_changes(tmp_path: Path) -> None:
+def test_project_hooks_apply_while_trusted_and_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot set this"):
         load(tmp_path, project=HOOKS)
     trust([tmp_path / "work" / ".kore" / "config.json"], tmp_path / "home")
@@ -106,7 +106,7 @@ def test_another_programs_settings_without_hooks_are_left_alone(tmp_path: Path) 
         {"PreToolUse": [{"hooks": [{"type": "prompt", "command": "x"}]}]},
     ],
 )
-def test_what_cannot_be_a_hook_is_an_error(tmp_path: Path, hooks: object) -> None:
+def test_invalid_hook_is_an_error(tmp_path: Path, hooks: object) -> None:
     with pytest.raises(ConfigError, match="hooks"):
         load(tmp_path, {"hooks": hooks})
 

@@ -40,7 +40,7 @@ def test_a_map_or_a_list_is_set_as_a_whole_and_never_mixed_from_two_layers(tmp_p
     assert TELEGRAM.section_of(settings).allow_from == ("2",)
 
 
-def test_what_a_layer_above_overrides_needs_no_reference(tmp_path: Path) -> None:
+def test_overridden_reference_may_be_unset(tmp_path: Path) -> None:
     user = {"http": {"port": "${GONE}"}}
     assert load(tmp_path, user, environ={"KORE_HTTP_PORT": "1"}).http.port == 1
     with pytest.raises(ConfigError, match=r"config.json: http.port: found \$\{GONE\}"):

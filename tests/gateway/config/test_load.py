@@ -90,7 +90,7 @@ def test_each_layer_wins_over_the_ones_below(given_at: list[str], start: int) ->
     token=st.just("") | st.from_regex(r"[0-9]{1,9}:[!-#%-~]{1,20}", fullmatch=True),
     commands=st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True)),
 )
-def test_what_is_written_is_what_is_read(
+def test_written_settings_are_read_back(
     iterations: int, temperature: float | None, token: str, commands: list[str]
 ) -> None:
     written = {
@@ -237,7 +237,7 @@ def test_a_missing_key_of_the_chosen_model_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["hello", "98765", "bot1:AAF0", "1: 2", "1:"])
-def test_what_is_no_token_is_refused_and_not_quoted(tmp_path: Path, token: str) -> None:
+def test_invalid_token_is_rejected_without_quoting_it(tmp_path: Path, token: str) -> None:
     with pytest.raises(ConfigError, match=r"telegram\.token: .*BotFather") as caught:
         load(tmp_path, {"telegram": {"token": token}})
     assert token not in str(caught.value)
@@ -343,7 +343,7 @@ def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: 
         assert TELEGRAM.section_of(settings).base_url == "http://127.0.0.1:8081"
 
 
-def test_what_is_wrong_is_said_in_the_language_that_is_spoken(tmp_path: Path) -> None:
+def test_configuration_errors_are_translated(tmp_path: Path) -> None:
     wrong = {"agent": {"max_iterations": 0, "modle": "x"}, "model_list": [{"model_name": "a"}]}
     with use_locale("zh-Hans"):
         said = complaint(lambda: load(tmp_path, wrong)) or ""

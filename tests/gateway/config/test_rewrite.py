@@ -9,7 +9,7 @@ from agent.errors import ConfigError
 from gateway.config.editing import change_config, change_secrets
 
 
-def test_what_is_not_changed_stays_as_it_was_written(tmp_path: Path) -> None:
+def test_unchanged_keys_are_preserved(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{\n  "z": 1,   "telegram": {"odd": [1], "token": "x"}\n}\n')
     change_config(path, {("telegram", "token"): "y", ("http", "port"): 1, ("model_list",): []})
@@ -39,7 +39,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"telegram": 3}', "[]", "{"])
-def test_what_cannot_be_changed_is_named_and_left(content: str, tmp_path: Path) -> None:
+def test_unchangeable_file_is_named_and_unchanged(content: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"config\.json"):

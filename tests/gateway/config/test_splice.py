@@ -74,7 +74,7 @@ def test_a_list_is_reached_by_numbers() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", '{"a"}', '{"a": 1 "b": 2}', '{"a": 1,, }', "{a: 1}", '{"a": 1} x', "[NaN]"]
 )
-def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
+def test_json_error_names_its_position(text: str) -> None:
     with pytest.raises(ValueError, match=r"line 1, column \d+"):
         read(text)
 

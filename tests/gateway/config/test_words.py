@@ -20,9 +20,7 @@ from gateway.config.secret_keys import STARS, secrets_of, starred_words
         (["ghp_canary0123456789"], [STARS]),
     ],
 )
-def test_what_looks_like_a_secret_among_arguments_is_stars(
-    words: list[str], shown: list[str]
-) -> None:
+def test_secrets_in_arguments_are_masked(words: list[str], shown: list[str]) -> None:
     assert starred_words(words) == shown
     assert any("canary" in secret for secret in secrets_of(words))
 

@@ -76,7 +76,7 @@ async def test_all_is_well_as_long_as_every_channel_receives() -> None:
         ({"obstacle": "the disk is full"}, "intake"),
     ],
 )
-async def test_what_receives_nothing_is_named(trouble: dict[str, Any], named: str) -> None:
+async def test_broken_receivers_are_named(trouble: dict[str, Any], named: str) -> None:
     running = Running({**_well(), **trouble})
     async with health_server(running) as (session, url), session.get(f"{url}/healthz") as response:
         assert response.status == 503

@@ -162,7 +162,7 @@ async def test_a_reader_that_waits_is_woken() -> None:
             assert await reading == mark(1)
 
 
-async def test_who_comes_late_is_told_of_the_calls_that_still_run() -> None:
+async def test_late_watcher_gets_the_running_calls() -> None:
     watchers = EventHub()
     over, running = (ToolStart(id, "exec", {"command": id}) for id in ("over", "running"))
     with watchers.turn("x", "s"):
@@ -185,7 +185,7 @@ async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
         assert await read(late) == []
 
 
-async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_reason() -> None:
+async def test_watcher_of_a_failed_lane_gets_buffered_events_then_the_error() -> None:
     watchers = EventHub()
     with watchers.watch("a") as watcher, watchers.watch("b") as other:
         watchers.publish("a", TextDelta("x"))
@@ -197,7 +197,7 @@ async def test_who_watches_a_lane_that_failed_gets_what_was_held_and_then_the_re
         assert other.is_open
 
 
-async def test_who_follows_all_sessions_is_told_whose_events_they_are() -> None:
+async def test_overview_events_name_their_session() -> None:
     hub = EventHub()
     with hub.watch_sessions(lambda session, _: session != "hidden") as overview:
         for lane, session in (("x", "one"), ("y", "two"), ("z", "hidden")):
@@ -217,7 +217,7 @@ async def test_who_follows_all_sessions_is_told_whose_events_they_are() -> None:
     ] == expected
 
 
-async def test_who_follows_all_sessions_is_told_why_it_ends() -> None:
+async def test_overview_ends_with_the_reason() -> None:
     hub = EventHub()
     with hub.watch_sessions(lambda *_: True) as overview:
         async with asyncio.TaskGroup() as group:

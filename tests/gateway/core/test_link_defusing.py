@@ -126,7 +126,7 @@ def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
     assert read.buttons[0].label == "https[:]//evil[.]example/?d=secret"
 
 
-def test_what_an_address_looks_like_stays_beside_it(db: Transaction) -> None:
+def test_defused_link_keeps_surrounding_formatting(db: Transaction) -> None:
     dangerous(db)
     text = f"😀 see {BARE} now"
     part = outgoing_part(db, OutboundPart(text, (Entity("bold", 0, len(text) + 1),)))

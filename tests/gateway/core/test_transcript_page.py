@@ -100,7 +100,7 @@ def test_words_of_others_stay_words(attack: str) -> None:
     assert checker.styles == 1
 
 
-def test_what_was_said_is_there_and_what_only_the_model_read_is_not() -> None:
+def test_transcript_omits_text_only_for_the_model() -> None:
     call = ToolCall("c1", "read_file", {"path": "a.py"}, '{"path": "a.py"}')
     messages = [
         Message("user", (Text("**Read** it"), Context("only for the model"))),

@@ -77,7 +77,7 @@ def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(
     assert doing.line == "⏳ Thinking"
 
 
-def test_what_lasts_says_how_long_in_steps(doing: ActivityStatus, clock: Clock) -> None:
+def test_duration_is_shown_in_steps(doing: ActivityStatus, clock: Clock) -> None:
     doing.feed(start("exec", command="make"))
     seen = []
     for passed in (9, 10, 19, 20, 59, 60, 119, 125):

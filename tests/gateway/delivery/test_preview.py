@@ -124,7 +124,7 @@ async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: Streamin
     assert await row(parts) == ("streaming", "1", 0)
 
 
-async def test_what_was_said_before_a_tool_stays_above(
+async def test_text_before_a_tool_stays_in_the_preview(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:
@@ -134,7 +134,7 @@ async def test_what_was_said_before_a_tool_stays_above(
         await platform.until(lambda: platform.texts("1") == ["I look.\n\nFound."])
 
 
-async def test_what_a_failed_stream_had_said_is_void(
+async def test_text_of_a_failed_stream_is_discarded(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:
@@ -222,7 +222,7 @@ async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
 READ = ToolStart("1", "read_file", {"path": "x.py"}, "read", "Reading {path}")
 
 
-async def test_what_is_being_done_stands_below_the_text_until_it_goes_on(
+async def test_activity_line_disappears_when_the_text_continues(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:

@@ -205,7 +205,7 @@ async def test_a_notice_that_is_refused_is_not_followed_by_another(
     assert [call[2] for call in platform.calls] == ["x", LOST]
 
 
-async def test_what_is_given_up_is_counted_and_told_to_the_owner(
+async def test_abandoned_messages_are_counted_and_reported_to_the_owner(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     platform = Platform()
@@ -229,7 +229,7 @@ async def test_the_platform_is_given_the_time_that_it_asks_for(
     assert clock.rests[0] == pytest.approx(77)
 
 
-async def test_what_certainly_did_not_arrive_is_tried_for_a_day_at_growing_intervals(
+async def test_unsent_message_is_retried_for_a_day_with_backoff(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -257,7 +257,7 @@ class NoticingPlatform(Platform):
         self.is_back = call
 
 
-async def test_what_rests_is_tried_at_once_when_its_platform_answers_again(
+async def test_delayed_messages_are_retried_when_the_platform_recovers(
     tmp_path: Path,
 ) -> None:
     platform = NoticingPlatform()
@@ -293,7 +293,7 @@ async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping)
     assert [state for state, _ in states] == ["dead", "sent", "sent"]
 
 
-async def test_what_was_in_flight_at_a_kill_goes_out_again_marked(tmp_path: Path) -> None:
+async def test_message_in_flight_at_a_kill_is_resent_with_a_mark(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
@@ -417,7 +417,7 @@ async def _send_first(parts: Parts, platform: Platform) -> None:
     await parts.sender.flush()
 
 
-async def test_what_its_transaction_has_taken_is_sent_once(tmp_path: Path) -> None:
+async def test_message_claimed_in_its_transaction_is_sent_once(tmp_path: Path) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
         await _send_first(parts, platform)
@@ -435,7 +435,7 @@ async def test_what_its_transaction_has_taken_is_sent_once(tmp_path: Path) -> No
         assert await parts.stored("outbox", "state") == [("sent",)] * 4
 
 
-async def test_what_is_taken_and_not_handed_over_is_sent_all_the_same(tmp_path: Path) -> None:
+async def test_claimed_message_is_sent_despite_a_failed_handover(tmp_path: Path) -> None:
     platform = Platform()
 
     async def break_off(parts: Parts, reply: OutgoingReply) -> None:
@@ -465,7 +465,7 @@ async def test_a_route_with_mail_takes_nothing_over(tmp_path: Path) -> None:
         assert await platform.answers("1", 2) == ["a", "b"]
 
 
-async def test_what_was_taken_when_the_process_ended_is_marked(
+async def test_message_claimed_by_an_ended_process_is_marked(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -686,7 +686,7 @@ async def test_no_answer_waits_for_the_reaction_to_the_one_before(
     assert platform.ended == platform.answering
 
 
-async def test_what_follows_an_answer_ends_after_a_while() -> None:
+async def test_work_after_an_answer_times_out() -> None:
     platform = ReactingPlatform()
     message = OutboundMessage("d", 0, Route("chat", "bot", "1"), OutboundPart("x"))
     aftermath = BestEffortTasks(lasts_s=0.01)
@@ -696,7 +696,7 @@ async def test_what_follows_an_answer_ends_after_a_while() -> None:
     assert (platform.answering, platform.ended) == (2, 2)
 
 
-async def test_what_stays_refused_rests_its_route_until_the_next_start_which_marks_it(
+async def test_rejected_route_pauses_until_the_next_start(
     tmp_path: Path, clock: Jumping, caplog: pytest.LogCaptureFixture
 ) -> None:
     timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)

@@ -76,7 +76,7 @@ async def test_somebody_else_s_question_goes_to_the_owner(
     assert gateway.api.answers(chat)[-1] == "Noted."
 
 
-async def test_what_is_written_meanwhile_is_answered_afterwards(gateway: GatewayProcess) -> None:
+async def test_message_during_an_approval_is_answered_afterwards(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
@@ -263,7 +263,7 @@ async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
     ]
 
 
-async def test_what_does_not_fit_stands_above_as_a_file(gateway: GatewayProcess) -> None:
+async def test_oversized_diff_is_sent_as_a_file(gateway: GatewayProcess) -> None:
     seed(gateway)
     content = "".join(f"line {n} of many\n" for n in range(1_000))
     gateway.model.script(ReplyScript(tool_calls=write(content)))

@@ -49,7 +49,7 @@ async def test_nulls_of_another_bot_api_server_lose_nothing(
     assert gateway.api.answers(chat) == ["echo: hello"]
 
 
-async def test_what_cannot_be_decoded_is_counted_and_named(
+async def test_undecodable_updates_are_counted_and_named(
     gateway: GatewayProcess, chat: int
 ) -> None:
     before = (await gateway.status())["updates_undecoded"] or 0
@@ -119,7 +119,7 @@ async def test_a_huge_update_is_left_out_and_the_rest_goes_on(
     ],
     ids=["empty", "blank", "garbage", "html", "control", "marks"],
 )
-async def test_whatever_the_model_says_gets_one_answer(
+async def test_every_model_reply_gives_one_answer(
     gateway: GatewayProcess, chat: int, reply: ReplyScript
 ) -> None:
     gateway.model.script(reply)

@@ -22,7 +22,7 @@ async def break_configuration(gateway: GatewayProcess, text: str = "{ broken") -
     gateway.config.write_text(text)
 
 
-async def test_what_speaks_to_the_gateway_goes_on(alone: GatewayProcess) -> None:
+async def test_gateway_commands_work_with_a_broken_configuration(alone: GatewayProcess) -> None:
     await break_configuration(alone)
     await alone.answers_to(OWNER, "hi")
     for words in (
@@ -136,7 +136,7 @@ async def test_without_a_gateway_what_is_broken_is_backed_up(alone: GatewayProce
 
 
 @only_sqlite
-async def test_what_was_never_read_whole_is_backed_up_from_where_it_is_by_default(
+async def test_backup_uses_the_default_database_with_a_broken_configuration(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()

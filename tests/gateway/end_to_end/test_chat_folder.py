@@ -87,7 +87,7 @@ async def test_work_is_done_in_the_folder(gateway: GatewayProcess, tmp_path: Pat
     assert "leads outside the workspace" in tool_result(gateway)
 
 
-async def test_what_was_sent_can_be_read_there(gateway: GatewayProcess) -> None:
+async def test_received_file_is_readable_in_the_chat_folder(gateway: GatewayProcess) -> None:
     await gateway.api.user_sends(OWNER, "document", TOKEN_WORD.encode(), name="a.txt")
     await gateway.idle()
     (path,) = (item for item in (gateway.workspace / "inbox").rglob("*") if item.is_file())
@@ -130,7 +130,7 @@ async def test_other_chats_work_in_the_workspace(gateway: GatewayProcess) -> Non
     ("name", "problem"),
     [("nowhere", "is not there"), (".", "holds one of them"), ("home", "Kore's own folder")],
 )
-async def test_what_is_no_project_is_refused_at_the_start(
+async def test_invalid_chat_folder_is_rejected_at_start(
     alone: GatewayProcess, tmp_path: Path, name: str, problem: str
 ) -> None:
     alone.configure({"telegram": {"chats": {str(GROUP): {"folder": str(tmp_path / name)}}}})

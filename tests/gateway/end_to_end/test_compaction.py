@@ -67,7 +67,7 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"
 
 
-async def test_what_people_wrote_outlives_compactions_commands_and_a_kill(
+async def test_people_s_messages_survive_compactions_and_a_kill(
     alone: GatewayProcess,
 ) -> None:
     held: list[bool] = [False]

@@ -4,7 +4,7 @@ from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_what_means_the_same_is_found_in_memory_and_conversations(
+async def test_similar_meaning_is_found_in_memory_and_conversations(
     alone: GatewayProcess,
 ) -> None:
     pets = ("pet", "kitten", "cat")

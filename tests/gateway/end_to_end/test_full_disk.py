@@ -51,7 +51,7 @@ async def test_a_full_disk_stops_the_intake_until_there_is_room(
 
 
 @only_sqlite
-async def test_what_cannot_be_written_at_all_is_not_lost(
+async def test_message_is_not_lost_on_a_full_disk(
     small_disk: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     async with GatewayProcess(small_disk, bot_api, model_server) as gateway:

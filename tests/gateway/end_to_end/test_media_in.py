@@ -196,7 +196,9 @@ async def test_a_question_about_a_photo_brings_the_photo(
     assert len(inbox(gateway, chat)) == 1
 
 
-async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: int) -> None:
+async def test_oversized_file_is_reported_to_person_and_model(
+    gateway: GatewayProcess, chat: int
+) -> None:
     size = 21 * 2**20
     await gateway.api.user_sends(chat, "video", b"x", name="long.mp4", size=size, caption="see?")
     await gateway.idle()
@@ -207,7 +209,7 @@ async def test_what_is_too_large_is_said_to_both(gateway: GatewayProcess, chat: 
     assert not inbox(gateway, chat)
 
 
-async def test_what_is_larger_than_was_told_is_cut_off(gateway: GatewayProcess, chat: int) -> None:
+async def test_download_stops_at_the_limit(gateway: GatewayProcess, chat: int) -> None:
     data = bytes(20 * 2**20 + 1)
     await gateway.api.user_sends(chat, "document", data, name="liar.bin", size=3)
     await gateway.idle()

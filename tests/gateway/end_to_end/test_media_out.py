@@ -76,7 +76,7 @@ class TestRunning:
         assert [file.kind for file in second.files] == ["document"] * 2
         assert (first.text, second.text) == ("all", "")
 
-    async def test_what_cannot_be_shown_as_a_picture_goes_out_as_a_document(
+    async def test_unsupported_picture_is_sent_as_a_document(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         name = put(gateway, "long.png", png(1))
@@ -124,7 +124,7 @@ class TestRunning:
             ("empty.txt", "is empty"),
         ],
     )
-    async def test_what_may_not_be_read_is_not_sent(
+    async def test_unreadable_file_is_not_sent(
         self, gateway: GatewayProcess, chat: int, path: str, why: str
     ) -> None:
         put(gateway, "empty.txt", b"")

@@ -55,7 +55,7 @@ async def test_a_picture_stays_in_its_place_over_a_restart(alone: GatewayProcess
     assert b"no longer the one that was sent" in newest
 
 
-async def test_what_cannot_be_had_is_told_once_over_a_kill(alone: GatewayProcess) -> None:
+async def test_failed_download_is_reported_once_across_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     refusal = status(400, description="Bad Request: file is temporarily unavailable")
     alone.api.fail("getFile", refusal)
@@ -90,7 +90,7 @@ async def test_a_voice_message_is_written_down_again_after_a_broken_try(
     assert "sk-voice" not in alone.log_text()
 
 
-async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayProcess) -> None:
+async def test_transcription_cost_is_counted_once_across_a_kill(alone: GatewayProcess) -> None:
     async with Listener("buy milk") as listener:
         section = {"api_base": listener.base_url, "price_per_minute_usd": 0.2}
         models = json.loads(alone.config.read_text())["model_list"]
@@ -112,7 +112,7 @@ async def test_what_listening_costs_is_counted_once_over_a_kill(alone: GatewayPr
         assert "Last answer: $0.0100" in (await alone.answers_to(7, "/cost"))[-1]
 
 
-async def test_what_has_lain_in_the_inbox_for_long_is_deleted(alone: GatewayProcess) -> None:
+async def test_old_inbox_files_are_deleted(alone: GatewayProcess) -> None:
     folder = alone.workspace / "inbox" / "telegram" / "7"
     folder.mkdir(parents=True)
     old, own = folder / f"a-{'0' * 16}.txt", folder / "notes.txt"

@@ -28,7 +28,7 @@ def mind(body: Mapping[str, Any]) -> ReplyScript:
     return ReplyScript(text="Read.")
 
 
-async def test_what_it_keeps_is_in_memory_before_the_summary(alone: GatewayProcess) -> None:
+async def test_memory_is_written_before_the_summary(alone: GatewayProcess) -> None:
     alone.configure({"context": {"max_tokens": 12_000}})
     alone.model.mind = mind
     memory = alone.workspace / "memory" / "MEMORY.md"

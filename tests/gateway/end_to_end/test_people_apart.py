@@ -172,7 +172,7 @@ async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
     assert alone.workspace / "common.md" in planted
 
 
-async def test_what_the_owner_says_in_a_group_is_no_key_to_their_memory(
+async def test_owner_s_memory_is_closed_in_groups(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
@@ -187,7 +187,7 @@ async def test_what_the_owner_says_in_a_group_is_no_key_to_their_memory(
         assert OF_OWNER not in json.dumps([request.body for request in alone.model.requests])
 
 
-async def test_what_one_person_said_and_noted_is_found_by_nobody_else(
+async def test_memory_search_finds_only_the_speaker_s_own_data(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey

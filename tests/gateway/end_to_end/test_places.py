@@ -37,7 +37,7 @@ def last_request(gateway: GatewayProcess) -> str:
     return gateway.model.requests[-1].raw.decode()
 
 
-async def test_what_others_said_is_shown_with_the_next_question_and_not_again(
+async def test_group_context_is_included_once(
     gateway: GatewayProcess,
 ) -> None:
     await gateway.answers_to(QUIET, "the meeting is at five", user_id=8)
@@ -51,13 +51,13 @@ async def test_what_others_said_is_shown_with_the_next_question_and_not_again(
     assert last_request(gateway).count("at five") == 1
 
 
-async def test_where_nobody_listens_nothing_is_kept(gateway: GatewayProcess) -> None:
+async def test_group_messages_are_not_stored_without_group_context(gateway: GatewayProcess) -> None:
     await gateway.answers_to(READERS, "between us", user_id=8)
     await gateway.answers_to(READERS, "@kore_test_bot hello", user_id=9)
     assert "between us" not in last_request(gateway)
 
 
-async def test_what_was_overheard_outlives_a_kill(gateway: GatewayProcess) -> None:
+async def test_group_context_survives_a_kill(gateway: GatewayProcess) -> None:
     await gateway.answers_to(QUIET, "bring an umbrella", user_id=8)
     await gateway.kill()
     await gateway.start()

@@ -26,7 +26,7 @@ async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: Gatewa
     assert not any(reactions_in(alone, 7).values())
 
 
-async def test_what_is_still_to_be_answered_keeps_its_reaction(alone: GatewayProcess) -> None:
+async def test_unanswered_message_keeps_its_reaction(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
     alone.model.script(

@@ -48,7 +48,7 @@ async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess
         assert alone.model.requests[-1].body["model"] == "other"
 
 
-async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
+async def test_allowed_senders_are_reloaded(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
         change_section(alone, "telegram", allow_from=[8])
@@ -62,7 +62,7 @@ async def test_who_may_write_changes_at_once(alone: GatewayProcess) -> None:
         assert await alone.answers_to(8, "hi") == ["echo: hi"]
 
 
-async def test_what_needs_a_restart_is_said_and_stays(alone: GatewayProcess) -> None:
+async def test_restart_required_settings_are_reported(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
         change_section(alone, "http", port=1)

@@ -45,7 +45,7 @@ async def test_a_kill_in_a_second_page_loses_and_repeats_nothing(alone: GatewayP
     assert len(alone.api.sends) == 2
 
 
-async def test_what_was_being_done_at_a_kill_does_not_stay_there(alone: GatewayProcess) -> None:
+async def test_activity_line_is_removed_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     look = (Call("list_dir", {"path": "."}),)
     alone.model.script(ReplyScript(text="I look.", tool_calls=look, pieces=2, chunk_delay_s=1.0))
@@ -128,7 +128,7 @@ async def test_a_second_signal_ends_it_at_once_and_loses_nothing(alone: GatewayP
     assert alone.api.answers(7) == ["echo: hi"]
 
 
-async def test_what_was_written_while_it_was_down_is_answered_in_order(
+async def test_messages_sent_during_downtime_are_answered_in_order(
     alone: GatewayProcess,
 ) -> None:
     for text in ("one", "two", "three"):

@@ -64,7 +64,7 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     assert b"canary" not in gateway.stored()
 
 
-async def test_what_does_not_fit_is_one_sentence_and_plain_is_a_way_back(
+async def test_wrong_key_is_one_sentence_and_plain_mode_restores_access(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     gateway = Sealed(tmp_path, bot_api, model_server)

@@ -89,9 +89,7 @@ async def test_a_long_answer_goes_on_in_further_messages_while_it_streams(
     assert gateway.api.calls.count("editMessageText") - begun == len(edits)
 
 
-async def test_what_a_preview_had_more_than_the_answer_says_so(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_preview_longer_than_the_answer_is_marked(gateway: GatewayProcess, chat: int) -> None:
     long = "Words that nobody should keep. " * 300
     gateway.model.script(slow(long, waits_at=4, breaks=Break("reset", after=5)))
     gateway.model.script(slow())
@@ -152,9 +150,7 @@ async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:
     assert shown.reply_to == asked.message_id
 
 
-async def test_what_is_being_done_is_shown_and_gives_way_to_the_answer(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_activity_is_replaced_by_the_answer(gateway: GatewayProcess, chat: int) -> None:
     look = (Call("list_dir", {"path": "notes"}),)
     gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
     gateway.model.script(ReplyScript(text="Nothing there.", waits_at=0))

@@ -89,9 +89,7 @@ async def test_a_group_sees_nobodys_memory(gateway: GatewayProcess) -> None:
     assert "birthday" not in system_prompt(gateway)
 
 
-async def test_what_is_forbidden_to_a_stranger_is_not_told_through_the_memory_file(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_memory_file_is_closed_to_a_stranger(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "memory").mkdir(exist_ok=True)
     (gateway.workspace / "memory" / "MEMORY.md").write_text("- the canary sings\n")
     gateway.model.script(reply_with_call("read_file", path="memory/MEMORY.md"), "Done.")

@@ -4,7 +4,7 @@ from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_what_was_written_before_a_kill_is_undone_after_it(alone: GatewayProcess) -> None:
+async def test_change_before_a_kill_can_be_undone(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("write_file", {"path": "a.txt", "content": "one\n"})
     alone.model.script(ReplyScript(tool_calls=(write,)), "Done.")

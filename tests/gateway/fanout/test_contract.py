@@ -128,7 +128,7 @@ async def test_lost_connections_are_made_again(bus: Bus) -> None:
             await wait_until(lambda n=round_: front.messages[-1:] == [f"after {n}".encode()])
 
 
-async def test_what_is_cut_off_is_delivered_once_or_told_as_missed(bus: Bus) -> None:
+async def test_message_during_a_disconnect_is_delivered_once_or_reported(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         cut = asyncio.create_task(asyncio.to_thread(bus.cut))
         sent = 0
@@ -172,7 +172,7 @@ async def test_a_server_that_starts_later_is_waited_for(bus: Bus) -> None:
             await wait_until(lambda: front.messages[-1:] == [b"late"])
 
 
-async def test_what_was_sent_to_a_server_that_stood_still_arrives(bus: Bus) -> None:
+async def test_messages_sent_to_a_paused_server_arrive(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         worker.publish(b"before")
         await wait_until(lambda: front.messages)

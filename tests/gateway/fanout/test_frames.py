@@ -120,7 +120,7 @@ def test_a_frame_of_another_topic_does_not_open() -> None:
         Reading(CIPHER).reader.read(frame)
 
 
-def test_who_joins_in_the_middle_of_a_message_hears_the_next() -> None:
+def test_late_reader_gets_the_next_message() -> None:
     _, *frames = FrameWriter("front", new_sender(), None).frames([b"a" * 200, b"b"], 100)
     reading = Reading()
     for frame in frames:

@@ -182,7 +182,7 @@ class Private(Inboxes):
 
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("made", [SlowPlatform, BreakingPlatform])
-async def test_what_is_on_its_way_when_its_person_is_deleted_does_not_land(
+async def test_download_of_a_deleted_person_is_discarded(
     tmp_path: Path, made: Callable[[], SlowPlatform], group: bool
 ) -> None:
     platform = made()

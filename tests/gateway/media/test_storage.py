@@ -49,7 +49,7 @@ def test_two_files_do_not_share_a_name_by_chance() -> None:
     assert len(mark) * 4 >= 64
 
 
-async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+async def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "inbox" / "a.txt"
     path.parent.mkdir()
     path.write_bytes(b"mine")
@@ -63,7 +63,7 @@ async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_has_no_name_is_called_by_its_kind() -> None:
+def test_unnamed_file_is_named_after_its_kind() -> None:
     made = storage_name(Media("voice", media_type="audio/ogg", unique="u"), "bot")
     assert made.startswith("voice-")
     assert made.endswith(".ogg")
@@ -100,7 +100,7 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_what_is_kept_long_enough_goes_and_nothing_of_anybody_elses(tmp_path: Path) -> None:
+def test_only_expired_inbox_files_are_deleted(tmp_path: Path) -> None:
     inbox = tmp_path / "inbox"
     outside = tmp_path / "outside"
     theirs = inbox / "telegram" / "7"
@@ -131,7 +131,7 @@ def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
     assert with_file_facts(Media("document"), path, tmp_path).digest is None
 
 
-def test_what_was_received_below_a_deep_tree_of_folders_goes_all_the_same(tmp_path: Path) -> None:
+def test_expired_files_in_deep_folders_are_deleted(tmp_path: Path) -> None:
     received = storage_name(Media("document", name="a.txt", unique="u"), "bot")
     with deep_folders(tmp_path / "inbox") as levels:
         innermost = os.open(tmp_path / "inbox", os.O_RDONLY)

@@ -34,7 +34,7 @@ def transcriber(listener: Listener, **more: Any) -> Transcriber:
     return Transcriber(section, answer_s=20.0)
 
 
-async def test_what_was_spoken_is_written_down(listener: Listener, voice_file: Path) -> None:
+async def test_voice_message_is_transcribed(listener: Listener, voice_file: Path) -> None:
     listener.text = "  good morning \ud83d\ude00 "
     service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
     heard = await service.transcribe(VOICE, voice_file)
@@ -49,7 +49,7 @@ async def test_what_was_spoken_is_written_down(listener: Listener, voice_file: P
     ("price", "seconds", "nano"),
     [(0.006, 30, 3_000_000), (None, 30, None), (0.006, None, None), (0.0, None, 0)],
 )
-async def test_what_it_costs_is_told_by_its_length(
+async def test_transcription_cost_depends_on_the_duration(
     listener: Listener, voice_file: Path, price: float | None, seconds: int | None, nano: int | None
 ) -> None:
     service = transcriber(listener, model="large", price_per_minute_usd=price)
@@ -142,7 +142,7 @@ async def test_a_service_that_takes_too_long_is_not_asked_again(
     assert not refused.value.is_retryable
 
 
-async def test_what_is_too_large_is_not_sent(listener: Listener, voice_file: Path) -> None:
+async def test_oversized_recording_is_not_sent(listener: Listener, voice_file: Path) -> None:
     large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
     with pytest.raises(NotFetched, match="limit of 25 MB"):
         await transcriber(listener).transcribe(large, voice_file)

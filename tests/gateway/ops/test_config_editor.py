@@ -99,7 +99,7 @@ async def test_an_unknown_key_of_the_file_stays(
         ("agent.model", "x" * 300_000, "too long"),
     ],
 )
-async def test_what_is_wrong_is_said_and_nothing_written(
+async def test_invalid_change_is_reported_and_not_written(
     editor: Callable[..., ConfigEditor], home: Path, key: str, value: str | None, words: str
 ) -> None:
     before = (home / "config.json").read_bytes()
@@ -168,7 +168,7 @@ def test_a_variable_with_a_secret_is_not_read_by_a_reference(
     assert "hunter2" not in json.dumps(facts)
 
 
-def test_what_the_environment_sets_is_not_changed_here(
+def test_setting_from_the_environment_is_locked(
     editor: Callable[..., ConfigEditor],
 ) -> None:
     made = editor(KORE_AGENT_MAX_ITERATIONS="9")

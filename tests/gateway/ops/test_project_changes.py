@@ -80,7 +80,7 @@ async def test_each_folder_has_steps_of_its_own_and_nothing_is_replaced(parts: P
         await service.make_folder(str(parts.workspace), "a.txt")
 
 
-async def test_what_others_have_changed_since_is_left_alone(parts: Parts) -> None:
+async def test_undo_skips_files_changed_by_others(parts: Parts) -> None:
     service, place = parts.service, str(parts.workspace)
     await service.write_file(place, "a.txt", "mine")
     put(parts, "a.txt", "theirs")

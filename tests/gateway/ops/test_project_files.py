@@ -76,7 +76,7 @@ def test_nothing_else_is_read_or_written(files: ProjectFiles, project: Path, pat
     assert names(files, project) == ["a.txt"]
 
 
-def test_what_a_file_is_stays(files: ProjectFiles, project: Path) -> None:
+def test_encoding_mode_and_mark_are_preserved(files: ProjectFiles, project: Path) -> None:
     path = project / "b.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     path.chmod(0o640)
@@ -88,7 +88,7 @@ def test_what_a_file_is_stays(files: ProjectFiles, project: Path) -> None:
     assert is_marked(path)
 
 
-def test_what_is_no_text_or_too_large_is_refused(files: ProjectFiles, project: Path) -> None:
+def test_binary_or_oversized_file_is_rejected(files: ProjectFiles, project: Path) -> None:
     (project / "picture").write_bytes(b"\x89PNG\0\0")
     (project / "large").write_bytes(b"x" * 1_000_001)
     for name in ("picture", "large"):

@@ -128,7 +128,7 @@ async def test_a_deep_tree_of_folders_is_exported_as_far_as_it_has_names_and_del
             assert not theirs.exists()
 
 
-async def test_what_the_owner_has_goes_and_what_lies_in_a_channels_folder_stays(
+async def test_owner_s_files_are_deleted_but_not_channel_folders(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, []) as parts:

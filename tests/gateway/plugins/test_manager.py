@@ -33,9 +33,7 @@ def market(folder: Path, *entries: dict[str, Any]) -> Path:
     return folder
 
 
-def test_what_a_market_says_of_a_plugin_is_agreed_to_as_well(
-    manager: PluginManager, tmp_path: Path
-) -> None:
+def test_market_entry_is_part_of_the_review(manager: PluginManager, tmp_path: Path) -> None:
     """The files stay the same, but the market adds a program to start."""
     folder = tmp_path / "fair"
     (folder / "tools" / "skills" / "hi").mkdir(parents=True)
@@ -63,7 +61,7 @@ def test_a_plugin_from_elsewhere_is_not_installed_by_what_was_shown_of_another(
         manager.install(str(other), shown["review"], {}, "", is_update=False)
 
 
-def test_what_it_needs_comes_first(manager: PluginManager, tmp_path: Path) -> None:
+def test_dependencies_are_installed_first(manager: PluginManager, tmp_path: Path) -> None:
     plugin(tmp_path / "fair" / "low")
     plugin(tmp_path / "fair" / "high", dependencies=["low"])
     entries = [{"name": name, "source": f"./{name}"} for name in ("low", "high")]

@@ -84,7 +84,7 @@ def test_no_plugin_takes_another_name_at_an_update(tmp_path: Path) -> None:
     assert installed.find("good").source["path"] == str(tmp_path / "a")
 
 
-def test_what_is_kept_is_what_was_shown(tmp_path: Path) -> None:
+def test_installation_matches_the_review(tmp_path: Path) -> None:
     installer = PluginInstaller(tmp_path / "plugins")
     source = {"source": "folder", "path": str(plugin(tmp_path / "a", "p"))}
     with installer.fetched(source) as review:
@@ -102,7 +102,7 @@ def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, name: str) ->
         Markets(tmp_path / "plugins").add(archive(tmp_path / "m", name))
 
 
-def test_what_a_server_is_given_is_shown(tmp_path: Path) -> None:
+def test_server_environment_and_headers_are_shown(tmp_path: Path) -> None:
     folder = plugin(tmp_path / "a", "p")
     server = {"command": "node", "args": ["a.js"], "env": {"NODE_OPTIONS": "--require ./b.js"}}
     other = {"url": "https://x.example", "headers": {"X-To": "y"}}

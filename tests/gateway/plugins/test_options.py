@@ -137,7 +137,7 @@ def test_two_plugins_never_share_a_secret() -> None:
     assert len(names) == 4
 
 
-def test_what_a_plugin_needs_is_installed_first(tmp_path: Path) -> None:
+def test_plugin_dependencies_are_installed_first(tmp_path: Path) -> None:
     folder, home = tmp_path / "market", tmp_path / "kore"
     write(folder, "top", dependencies=["middle", {"name": "base", "version": "~1"}])
     write(folder, "middle", dependencies=["base", "top"])
@@ -161,7 +161,7 @@ def test_what_a_plugin_needs_is_installed_first(tmp_path: Path) -> None:
     assert installer.find("base").is_enabled
 
 
-def test_what_is_needed_is_asked_for_too(tmp_path: Path) -> None:
+def test_options_of_dependencies_are_requested(tmp_path: Path) -> None:
     folder, home = tmp_path / "market", tmp_path / "kore"
     write(folder, "top", dependencies=["base"])
     write(folder, "base")

@@ -100,7 +100,7 @@ def test_a_folder_without_a_manifest_goes_by_its_name(tmp_path: Path) -> None:
     assert (manifest.name, manifest.commands, manifest.hooks) == ("plain", ("commands",), {})
 
 
-def test_what_is_installed_is_used(tmp_path: Path) -> None:
+def test_installed_plugin_is_used(tmp_path: Path) -> None:
     installer = installed(tmp_path, plugin(tmp_path))
     home, settings = DataDir(tmp_path / "kore"), Settings()
     skill = skill_catalog(home, settings).load()["hi"]

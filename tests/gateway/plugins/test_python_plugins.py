@@ -141,7 +141,7 @@ def test_a_policy_file_names_tools_of_packages(on_path: None, tmp_path: Path) ->
         ("text", "offers a str, expected a tool"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(on_path: None, name: str, words: str) -> None:
+def test_unusable_plugin_is_one_sentence(on_path: None, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         python_tools(settings(**{name: {}}))
 
@@ -270,7 +270,7 @@ def test_the_program_keeps_everything_in_a_store_of_a_package(site: Path, tmp_pa
         (["cellar", "attic"], "cellar, attic each offer a store; name one"),
     ],
 )
-async def test_what_is_no_store_is_one_sentence(
+async def test_invalid_store_is_one_sentence(
     on_path: None, tmp_path: Path, names: list[str], words: str
 ) -> None:
     options = {"file": str(tmp_path / "x.db")}

@@ -158,7 +158,7 @@ def test_a_plugin_without_a_name_goes_by_its_address(source: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize("sha", ["main", SHA[:12], "-x", 5])
-def test_what_is_no_whole_sha_is_refused_as_one(tmp_path: Path, sha: Any) -> None:
+def test_abbreviated_sha_is_rejected(tmp_path: Path, sha: Any) -> None:
     with pytest.raises(PluginError, match="sha"):
         fetch({"source": "url", "url": tmp_path.as_uri(), "sha": sha}, tmp_path / "out")
 
@@ -295,7 +295,7 @@ def test_a_list_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:
     assert path.read_text() == "{ broken"
 
 
-def test_what_is_installed_again_is_what_was_shown(tmp_path: Path) -> None:
+def test_reinstallation_restores_the_reviewed_files(tmp_path: Path) -> None:
     """A copy modified since is restored instead of trusted for its name."""
     folder = tmp_path / "p" / "commands"
     folder.mkdir(parents=True)

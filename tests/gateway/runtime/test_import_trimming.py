@@ -38,5 +38,5 @@ def test_a_program_that_has_the_library_already_keeps_all_of_it() -> None:
     assert last_line(KEPT).endswith("cli.py")
 
 
-def test_what_nobody_reads_of_the_library_is_let_go() -> None:
+def test_unused_library_data_is_released() -> None:
     assert last_line(FORGOTTEN) == "None 5"

@@ -81,7 +81,7 @@ async def test_an_unknown_call_and_wrong_arguments_are_told(server: Served) -> N
         {"text": "hi", "media": [{"kind": "photo", "path": "/etc/passwd"}]},
     ],
 )
-async def test_who_may_only_speak_gives_no_leave(
+async def test_chat_scope_cannot_grant_permissions(
     server: Served, message: dict[str, object]
 ) -> None:
     answer = await server.call("send_message", "chat", session=None, **message)

@@ -183,7 +183,7 @@ async def test_one_token_has_a_share_of_the_connections(tmp_path: Path) -> None:
         assert len(closed) == 40 - 24 // 4
 
 
-def test_what_is_owed_is_paid_by_time() -> None:
+def test_debt_decreases_with_time() -> None:
     now = 0.0
     limiter = CallLimiter(RateLimit(10, 2), lambda: now)
     limiter.charge("a", 16)

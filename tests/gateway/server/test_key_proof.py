@@ -185,7 +185,7 @@ def _check_nothing_was_told(impostor: Impostor, secret: str) -> None:
         assert '"proof"' not in record
 
 
-async def test_what_an_impostor_heard_opens_nothing_later(server: Served) -> None:
+async def test_recorded_proof_cannot_be_replayed(server: Served) -> None:
     """Another connection replays the first frames of a client once Kore is back."""
     secret = server.secrets["admin"]
     heard = KeyClaim.new(key_of(secret))

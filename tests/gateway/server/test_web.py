@@ -263,7 +263,7 @@ def test_the_first_screen_is_small() -> None:
     assert sum(len(read_page_file(name).packed) for name in names) < 150_000
 
 
-def test_what_others_wrote_is_what_was_fetched() -> None:
+def test_vendored_files_match_their_digests() -> None:
     facts = json.loads((FOLDER / "vendored.json").read_text("utf-8"))
     assert facts["packages"] == sorted(PACKAGES)
     digests = {

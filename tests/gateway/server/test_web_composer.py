@@ -36,7 +36,7 @@ async def test_commands_and_files_are_completed(tmp_path: Path) -> None:
         assert await page.inner_text(".user .bubble") == "/status"
 
 
-async def test_what_was_said_is_said_again(tmp_path: Path) -> None:
+async def test_arrow_up_recalls_earlier_messages(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         for text in ("one", "two"):
@@ -53,7 +53,7 @@ async def test_what_was_said_is_said_again(tmp_path: Path) -> None:
         assert await page.input_value(BOX) == "three"
 
 
-async def test_what_is_sent_while_a_turn_runs_is_seen_to_wait(tmp_path: Path) -> None:
+async def test_message_sent_during_a_turn_is_shown_as_queued(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "one")
@@ -95,7 +95,7 @@ HOLD = """name => {
 }"""
 
 
-async def test_what_is_typed_while_a_session_begins_goes_into_it(tmp_path: Path) -> None:
+async def test_input_typed_while_a_session_starts_is_kept(tmp_path: Path) -> None:
     async with served(tmp_path, ["first answer"]) as server, browser_page() as page:
         await log_in(page, server)
         await page.evaluate(HOLD, "create_session")

@@ -198,7 +198,7 @@ async def test_line_ends_of_several_kinds_stay(tmp_path: Path) -> None:
         assert file.read_bytes() == b"xa\r\nb\nc\rd"
 
 
-async def test_what_is_no_text_is_shown_or_named(tmp_path: Path) -> None:
+async def test_binary_file_is_shown_or_named(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         workspace = server.parts.workspace
         (workspace / "a.png").write_bytes(PNG)

@@ -50,7 +50,7 @@ async def test_a_session_is_branched_in_the_middle_and_shown_as_a_tree(tmp_path:
         assert "↳ 1" in await page.inner_text(".sidebar li:has(.session)")
 
 
-async def test_what_was_typed_stays_with_its_session(tmp_path: Path) -> None:
+async def test_draft_stays_with_its_session(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "one")

@@ -71,7 +71,7 @@ async def read_size(page: Any, name: str) -> str:
     return found[1]
 
 
-async def test_what_a_program_prints_can_only_draw(tmp_path: Path) -> None:
+async def test_terminal_output_can_only_draw(tmp_path: Path) -> None:
     """Clipboard, windows, elements and input stay out of reach; the title is plain text."""
     options = {"permissions": ["clipboard-read", "clipboard-write"]}
     async with served(tmp_path, settings=FULL) as server, browser_page(**options) as page:

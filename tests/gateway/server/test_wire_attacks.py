@@ -128,7 +128,7 @@ async def test_a_head_that_is_wrong_or_too_large_is_refused(
         b"GET / HTTP/1.1\nHost: x\n\n",
     ],
 )
-async def test_what_is_no_request_leaves_no_traceback_in_the_log(
+async def test_invalid_request_logs_no_traceback(
     server: Served, request_: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     where = urlsplit(server.address)
@@ -185,7 +185,7 @@ async def test_a_role_keeps_the_owner_out_neither(tmp_path: Path) -> None:
         assert (await server.call("status"))[0] == 200
 
 
-async def test_where_all_connections_are_the_owners_a_new_one_is_refused(
+async def test_new_connection_is_rejected_at_the_connection_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(tmp_path, max_connections=8) as server, AsyncExitStack() as stack:

@@ -87,7 +87,7 @@ async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_tu
         await find("canary", 5)
 
 
-async def test_who_joins_while_older_messages_are_entered_counts(database: SqliteStore) -> None:
+async def test_person_joining_during_indexing_is_considered(database: SqliteStore) -> None:
     def store(tx: Transaction) -> None:
         talk(tx, *(f"canary {number}" for number in range(1200)), home="chat:bot:-5")
         search.forget_all(tx)
@@ -123,7 +123,7 @@ async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> Non
     assert [item.text for item in await find("canary", 1)] == ["canary before"]
 
 
-async def test_what_was_said_before_there_was_an_index_is_found(database: SqliteStore) -> None:
+async def test_messages_older_than_the_index_are_found(database: SqliteStore) -> None:
     def store(tx: Transaction) -> None:
         talk(tx, *(f"canary {number}" for number in range(1200)))
         faults.empty_index(tx)
@@ -134,7 +134,7 @@ async def test_what_was_said_before_there_was_an_index_is_found(database: Sqlite
     ]
 
 
-async def test_what_a_conversation_had_taken_in_comes_along(database: SqliteStore) -> None:
+async def test_hit_carries_the_taint_of_its_session(database: SqliteStore) -> None:
     stranger: frozenset[Taint] = frozenset({"untrusted"})
     session = await database.transact(talk, "canary")
     await database.transact(sessions.add_taint, session, stranger)

@@ -32,7 +32,7 @@ async def project(tmp_path: Path, parts: Parts) -> AsyncIterator[Path]:
         yield project
 
 
-async def test_what_changes_is_told_to_a_screen_of_another_process(
+async def test_changes_are_reported_to_another_process(
     parts: Parts, project: Path, tmp_path: Path
 ) -> None:
     async with ControlServer(parts.service, tmp_path / "kore.sock"):
@@ -55,7 +55,7 @@ async def test_a_name_that_is_no_text_reaches_the_screen_too(
             assert await anext(events) == FileChanged(str(project / "caf\ufffd\n.txt"), "user")
 
 
-async def test_what_a_tool_has_written_is_an_agent_s(parts: Parts, project: Path) -> None:
+async def test_change_by_a_tool_is_attributed_to_the_agent(parts: Parts, project: Path) -> None:
     async with parts.service.watch(LANE, str(project)) as events:
         (project / "a.txt").write_text("a")
         parts.agent.views.record_write("s", project / "a.txt")

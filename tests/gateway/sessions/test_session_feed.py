@@ -43,7 +43,7 @@ async def test_a_follower_hears_what_is_said_and_what_is_stored(parts: Parts) ->
     assert [seq for seq, _ in texts(told)] == [1, 2]
 
 
-async def test_who_was_away_hears_only_what_was_stored_since(parts: Parts) -> None:
+async def test_returning_follower_gets_only_stored_events(parts: Parts) -> None:
     session = await parts.service.send_message(None, "one")
     async with parts.service.follow_session(session) as events:
         await until_turn_end(events)
@@ -109,7 +109,7 @@ async def test_messages_that_were_taken_back_are_told_of(parts: Parts) -> None:
     assert [seq for seq, _ in texts(told)] == [1, 2]
 
 
-async def test_what_streamed_of_a_stored_message_is_not_told_again(parts: Parts) -> None:
+async def test_streamed_text_of_a_stored_message_is_not_repeated(parts: Parts) -> None:
     """A slow follower gets the words of a reply once: as the message."""
     session = await parts.service.create_session()
     async with parts.service.follow_session(session) as slow:

@@ -93,7 +93,9 @@ async def test_a_line_of_memory_is_found_by_another_word_for_it(
     assert both.for_model.split("\n")[0].endswith("Momo")
 
 
-async def test_what_both_find_comes_first(tmp_path: Path, similarity: StoredSimilarity) -> None:
+async def test_hit_of_both_rankings_comes_first(
+    tmp_path: Path, similarity: StoredSimilarity
+) -> None:
     memory = call(tmp_path, similarity).memory
     memory.write_text(
         "- 2026-01-01: A cat named Momo\n- 2026-01-02: Momo is a place\n- 2026-01-03: A kitten\n"
@@ -121,7 +123,7 @@ async def test_a_message_is_found_by_another_word_for_it_in_its_own_scope(
     assert not any("eight" in hit.text for hit in await find("the pet", 10))
 
 
-async def test_who_joins_while_the_model_is_asked_counts(
+async def test_person_joining_during_the_search_is_considered(
     database: SqliteStore, similarity: StoredSimilarity
 ) -> None:
     await database.transact(talk, "The kitten sleeps")

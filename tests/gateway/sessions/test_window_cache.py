@@ -25,7 +25,7 @@ async def test_a_session_is_read_once_and_then_grows_in_memory(database: SqliteS
     assert await texts(histories, session, "b") == ["a", "b"]
 
 
-async def test_what_was_forgotten_is_read_again(database: SqliteStore) -> None:
+async def test_evicted_window_is_reloaded(database: SqliteStore) -> None:
     histories = SessionWindowCache(database)
     session = await database.transact(begin, "a")
     await texts(histories, session, "a")
@@ -54,7 +54,7 @@ async def test_a_session_larger_than_the_limit_is_kept_while_it_is_used(
     assert await texts(histories, session, "d") == ["a", "b", "c", "d"]
 
 
-async def test_what_a_turn_has_added_counts_by_its_bytes(database: SqliteStore) -> None:
+async def test_added_messages_count_towards_the_byte_limit(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
     one, two = [await database.transact(begin, "a") for _ in range(2)]
     await texts(histories, one, "a")

@@ -116,7 +116,7 @@ async def test_a_turn_that_runs_is_told_with_its_next_request(tmp_path: Path) ->
         assert model.requests[3].messages[-1].text == "something else"
 
 
-async def test_what_the_model_has_read_is_not_told(tmp_path: Path) -> None:
+async def test_output_read_by_the_model_is_not_reported(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     model = ScriptedProvider([start(gate.command), output_call(60), "It failed.", "nothing"])
     async with at_work(tmp_path, model) as parts:

@@ -30,7 +30,7 @@ async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
         assert await budget.spend(15)
 
 
-def test_what_nobody_says_is_told_from_what_a_person_does() -> None:
+def test_messages_of_people_are_distinguished() -> None:
     message = chat_message("Good morning")
     assert is_said(message)
     assert is_said(replace(message, kind="job", job=1))

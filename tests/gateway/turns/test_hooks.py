@@ -77,7 +77,7 @@ def test_python_hooks_that_cannot_be_used_are_one_sentence(
         hooks_of(settings, InstalledPlugins(tmp_path / "plugins"), ToolSettings())
 
 
-async def test_what_a_hook_says_is_stored_in_its_place(tmp_path: Path) -> None:
+async def test_hook_text_is_stored_in_order(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("list_dir", path=".")), "Done.", "checked", "later"])
     async with running(tmp_path, model) as parts:
         context = CommandHook("UserPromptSubmit", "echo the build is red")

@@ -119,7 +119,7 @@ async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
     assert shown["5"].startswith("⚠️ I gave up on this message")
 
 
-async def test_what_was_given_up_is_closed_in_the_conversation(tmp_path: Path) -> None:
+async def test_abandoned_turn_is_closed_in_the_history(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=1) as parts:
         await accept_messages(parts, chat_message("bad"))
     for _ in range(2):

@@ -51,7 +51,7 @@ async def test_a_message_brings_what_it_names_of_a_server(
 
 
 @pytest.mark.parametrize("line", ["write to ann@s:x", "@other:memo://one", "/other:greet Ann"])
-async def test_what_names_no_server_stays_a_line(tmp_path: Path, line: str) -> None:
+async def test_line_without_a_server_name_is_plain_text(tmp_path: Path, line: str) -> None:
     async with running(tmp_path, ["answer"]) as parts:
         use_servers(parts, tmp_path)
         message = chat_message(line)

@@ -126,7 +126,7 @@ def test_people_have_the_role_that_the_settings_give_them() -> None:
     assert role(other_message()) == "general"
 
 
-def test_what_a_sub_agent_tells_is_judged_for_all_whom_it_worked_for() -> None:
+def test_subagent_report_has_the_permissions_of_all_requesters() -> None:
     change = request("write_file")
     told = chat_message(
         "done", task=1, kind="subagent_report", options={"session": "s", "taint": []}
@@ -162,7 +162,7 @@ def test_a_conversation_has_its_mode_and_a_channel_its_first_one() -> None:
     assert verdict(console_message("x"), asked=change, by=rules(modes={"cli": "plan"})) == "deny"
 
 
-def test_what_the_owner_loosens_in_a_shared_chat_is_not_for_others() -> None:
+def test_looser_owner_mode_does_not_apply_to_others() -> None:
     change = request("write_file")
     shared = rules({"chat:8": "build"})
     group = {"chat": "-5", "private": False}
@@ -192,7 +192,7 @@ def test_memory_is_that_of_whoever_speaks() -> None:
     )
 
 
-def test_what_a_search_shows_is_in_the_scope_of_everybody_who_speaks(tmp_path: Path) -> None:
+def test_search_scope_is_limited_by_every_speaker(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "roles:\n"

@@ -14,7 +14,7 @@ def facts(**more: object) -> str:
     return context
 
 
-def test_what_was_said_is_the_text_and_nothing_else() -> None:
+def test_plain_message_is_only_its_text() -> None:
     assert build_user_message([chat_message("hello")]).text == "hello"
 
 
@@ -42,7 +42,7 @@ def test_joined_messages_of_a_group_keep_their_authors_and_quotes() -> None:
     assert second.count("from") == 1
 
 
-def test_what_a_project_shows_stands_behind_a_single_message_and_before_joined_ones() -> None:
+def test_project_context_follows_one_message_and_precedes_several() -> None:
     tree = Context("[tree]")
     single = build_user_message([chat_message("one")])
     joined = build_user_message([chat_message("one", quoted="x"), chat_message("two")])
@@ -126,7 +126,7 @@ def test_the_same_messages_read_the_same_after_a_restart() -> None:
     assert build_user_message(stored) == build_user_message(messages)
 
 
-def test_what_the_person_ran_by_hand_is_told_and_is_nobodys_word() -> None:
+def test_output_of_a_person_s_command_is_untrusted_context() -> None:
     told = {"text": "[ran]\n$ ls", "taint": ["private", "untrusted"]}
     message = chat_message("why?", channel="cli", options={"run": [told]})
     assert build_user_message([message]).text == "why?"

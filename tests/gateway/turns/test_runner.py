@@ -245,7 +245,7 @@ async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
 
 
-async def test_what_a_session_took_in_is_kept_and_listed(tmp_path: Path) -> None:
+async def test_session_taint_is_stored_and_listed(tmp_path: Path) -> None:
     read = tool_call("1", "read_file", path="log.txt")
     async with running(tmp_path, [assistant("", (append("0", "x"), read)), "done"]) as parts:
         await accept_messages(parts, chat_message("go"))
@@ -281,7 +281,7 @@ async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_p
         assert "approval" in refused.text
 
 
-async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_session_private(
+async def test_project_context_makes_the_session_private(
     tmp_path: Path,
 ) -> None:
     told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
@@ -302,7 +302,7 @@ async def test_what_the_terminal_shows_of_its_folder_is_read_and_makes_the_sessi
         assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
 
 
-async def test_whoever_watches_hears_that_a_file_is_no_longer_what_was_seen(tmp_path: Path) -> None:
+async def test_changed_file_is_reported_to_watchers(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     path = tmp_path / "workspace" / "a.txt"
     path.write_text("old")

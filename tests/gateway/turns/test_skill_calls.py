@@ -82,7 +82,7 @@ async def test_a_single_word_is_a_skill_and_no_slip(tmp_path: Path) -> None:
         ("---\ndescription: d\n---\nCANARY", {"forwarded": True}),
     ],
 )
-async def test_what_people_do_not_call_for_stays_text(
+async def test_skill_is_not_called_by_other_messages(
     tmp_path: Path, skill: str, more: dict[str, bool]
 ) -> None:
     model = ScriptedProvider(["done"])

@@ -150,7 +150,7 @@ async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
         assert (answers[1], answers[3]) == ("to one", "to three")
 
 
-async def test_what_follows_a_call_is_no_burst(tmp_path: Path) -> None:
+async def test_messages_after_a_call_are_not_joined(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "to one", "to two")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
@@ -189,7 +189,7 @@ async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
         assert "Messages sent while I work: `steer`" in (await parts.platform.answers("1", 3))[-1]
 
 
-async def test_what_comes_too_late_to_steer_is_answered_afterwards(tmp_path: Path) -> None:
+async def test_late_steering_message_is_answered_afterwards(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
@@ -256,7 +256,7 @@ async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -
         assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
 
 
-async def test_who_steers_tightens_what_the_turn_may_do(tmp_path: Path) -> None:
+async def test_steering_person_restricts_the_turn(tmp_path: Path) -> None:
     seed(tmp_path)
     model = Paced(list_dir_reply(), assistant("", (change("2"),)), "done")
     more = {"platform": Asking(), "owner": OWNER}

@@ -55,7 +55,7 @@ def test_a_hint_is_read_as_it_was_sent(hint: Hint) -> None:
         b'{"kind": "events", "worker": 1, "events": [{"lane": "\\udfff"}]}',
     ],
 )
-def test_what_is_no_hint_is_ignored(message: bytes) -> None:
+def test_invalid_hint_is_ignored(message: bytes) -> None:
     assert decode(message) is None
 
 

@@ -95,7 +95,7 @@ async def test_a_stop_withdraws_the_question_of_a_worker(group: WorkerGroup) -> 
     assert notes(group.front) == "old\n"
 
 
-async def test_what_a_server_asks_in_a_worker_is_answered_at_the_front(group: WorkerGroup) -> None:
+async def test_server_question_in_a_worker_is_answered_at_the_front(group: WorkerGroup) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
     ask = ReplyScript(tool_calls=(Call("mcp__shop__ask", FORM),))
     group.model.script(ask, "Done.")

@@ -21,7 +21,7 @@ def models_asked(group: WorkerGroup) -> set[str]:
     return {request.body["model"] for request in group.model.requests}
 
 
-async def test_who_is_approved_is_answered_by_workers_until_it_is_revoked(
+async def test_workers_answer_an_approved_person_until_revoked(
     group: WorkerGroup,
 ) -> None:
     code = await code_for(group.front, STRANGER)

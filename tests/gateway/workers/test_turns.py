@@ -122,7 +122,7 @@ async def test_a_message_joins_the_turn_of_a_worker_and_a_command_waits_behind_i
     assert len(last_request(group)) == 1
 
 
-async def test_what_commands_change_holds_in_the_next_turn_of_either_worker(
+async def test_command_changes_apply_to_the_next_turn_of_each_worker(
     group: WorkerGroup, chat: int
 ) -> None:
     def mind(body: Any) -> ReplyScript:

@@ -9,7 +9,7 @@ from agent.types import Context, Message, Text, assistant, user
 LOG = "\n".join(f"12:00:{n % 60:02d} worker {n} wrote block {n * 7}" for n in range(300))
 
 
-def test_what_fits_stays_word_for_word() -> None:
+def test_messages_that_fit_are_kept_verbatim() -> None:
     words = ["Only Python 3.11.", "Then\n\n  the rest", LOG]
     assert fit_words(words, 20_000) == tuple(words)
 

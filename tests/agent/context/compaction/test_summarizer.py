@@ -63,7 +63,7 @@ async def test_a_summary_of_strangers_words_is_untrusted_and_says_so() -> None:
     assert load_prompt("summary_untrusted") not in Summary("x").front
 
 
-async def test_what_a_person_asked_to_keep_is_asked_for() -> None:
+async def test_focus_is_part_of_the_summary_prompt() -> None:
     one, model = summariser(["x"])
     await one.summarise(DroppedMessages(OLD, focus="the colours"), InMemoryMeter())
     assert "the colours" in model.requests[0].messages[0].text
@@ -131,7 +131,7 @@ async def test_the_conversations_own_request_goes_on_with_one_more_message() -> 
     "reply",
     ["", assistant("", (ToolCall("c", "look", {}, "{}"),)), Rejected("no"), ContextTooLong("no")],
 )
-async def test_where_that_gives_no_summary_a_transcript_is_told(reply: Step) -> None:
+async def test_transcript_is_summarised_if_the_first_attempt_fails(reply: Step) -> None:
     one, model = summariser([reply, "A shed."])
     one = replace(one, prefix=prefix())
     summary = await one.summarise(DroppedMessages(OLD, visible=OLD), InMemoryMeter())

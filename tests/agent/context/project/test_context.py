@@ -27,7 +27,7 @@ def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> N
     assert "a.py (8 B)" not in second.text, "the tree is the same"
 
 
-def test_what_lies_outside_of_the_owners_folders_is_a_strangers_word(tmp_path: Path) -> None:
+def test_files_outside_trusted_folders_are_untrusted(tmp_path: Path) -> None:
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder in (mine, theirs):
         folder.mkdir()
@@ -53,7 +53,7 @@ def test_what_lies_outside_of_the_owners_folders_is_a_strangers_word(tmp_path: P
         assert both == {"private", "untrusted"}
 
 
-def test_who_has_forgotten_is_told_again(tmp_path: Path) -> None:
+def test_news_is_repeated_after_forget(tmp_path: Path) -> None:
     project = ProjectContext(tmp_path)
     assert project.news() is not None
     project.forget()
@@ -160,7 +160,7 @@ def test_readme_and_configuration_begin_behind_the_tree(tmp_path: Path) -> None:
     assert "line 0" not in again.text
 
 
-def test_what_somebody_points_at_comes_before_what_tells_of_the_folder(tmp_path: Path) -> None:
+def test_named_files_take_precedence_over_folder_files(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("the readme")
     (tmp_path / "Makefile").write_text("all: " + "word " * 300)
     focus = tmp_path / "a.txt"

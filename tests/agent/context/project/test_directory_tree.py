@@ -19,7 +19,7 @@ def test_folders_come_first_and_files_have_sizes(tmp_path: Path) -> None:
     assert tree(tmp_path, TreeLimits()).text == "src/\n  a.py (10 B)\nb.py (10 B)\nbig (12 kB)"
 
 
-def test_what_git_ignores_is_left_out_also_by_a_nearer_file(tmp_path: Path) -> None:
+def test_nested_gitignore_files_are_applied(tmp_path: Path) -> None:
     make(tmp_path, "build/x.o", "a.log", "keep/a.log", "keep/b.py", "src/secret.txt")
     (tmp_path / ".gitignore").write_text("build/\n*.log\n")
     (tmp_path / "keep" / ".gitignore").write_text("!a.log\n")

@@ -77,7 +77,7 @@ def test_a_stranger_s_are_no_instructions(project: Path) -> None:
     assert Instructions(project).read(project).taint == set()
 
 
-def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
+def test_tainted_instructions_are_untrusted(project: Path) -> None:
     (project / "AGENTS.md").write_text("Do it.")
     mark_tainted(project / "AGENTS.md", project)
     assert "untrusted" in Instructions(project, TrustedOrigins((project,))).read(project).taint
@@ -85,7 +85,7 @@ def test_what_was_written_on_a_stranger_s_word_stays_one(project: Path) -> None:
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_what_a_command_wrote_after_strangers_words_instructs_nobody(
+def test_instructions_written_by_a_tainted_command_are_ignored(
     tmp_path: Path, name: str, depth: int
 ) -> None:
     folder = tmp_path.joinpath(*"abc"[:depth])
@@ -102,7 +102,7 @@ def test_what_a_command_wrote_after_strangers_words_instructs_nobody(
     assert "Send it all." in instructions.read(folder).text
 
 
-def test_what_a_file_tool_wrote_unasked_further_down_instructs_nobody(project: Path) -> None:
+def test_nested_instructions_written_without_approval_are_ignored(project: Path) -> None:
     """A file tool asks only about instruction files at the top of the workspace."""
     workspace = project.parent
     for folder in (workspace, project):

@@ -91,7 +91,7 @@ def test_thoughts_between_calls_keep_their_places() -> None:
     assert body["messages"][1]["content"] == sent
 
 
-def test_what_went_to_the_cache_and_came_from_it_is_input() -> None:
+def test_cache_tokens_count_as_input() -> None:
     usage = {"input_tokens": 3, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 100}
     start = {"type": "message_start", "message": {"usage": usage}}
     assert read(start, end("end_turn", output_tokens=7), STOP).usage == Usage(113, 7, 100)

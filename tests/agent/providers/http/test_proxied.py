@@ -124,7 +124,7 @@ async def test_a_proxy_that_is_not_there_is_named(scheme: str, unused_tcp_port: 
     assert "hidden-word" not in f"{error} {error.hint}"
 
 
-def test_what_is_no_proxy_is_refused() -> None:
+def test_invalid_proxy_is_rejected() -> None:
     with pytest.raises(ConfigError, match="model 'm': proxy"):
         _open({}, proxy="gopher://x")
     with pytest.raises(ConfigError, match="SOCKS"):

@@ -72,7 +72,7 @@ def test_dialects_do_not_share_encodings() -> None:
 
 
 @pytest.mark.parametrize("calls", [(), (CALL,)])
-def test_whoever_wants_reasoning_back_gets_a_blank_where_there_was_none(
+def test_missing_reasoning_is_replayed_as_a_blank(
     calls: tuple[ToolCall, ...],
 ) -> None:
     """The server rejects a conversation without the field, for example after a change of model."""
@@ -93,7 +93,7 @@ def test_reasoning_goes_back_where_it_is_asked_for() -> None:
     assert b"reasoning_content" not in encoder.body(request)
 
 
-def test_what_a_vendor_attached_to_a_call_goes_back_to_it_alone() -> None:
+def test_vendor_fields_of_a_call_return_only_to_that_vendor() -> None:
     extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
     message = Message("assistant", (Thinking("", extra),), (CALL,))
     sent = body(model_request(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]

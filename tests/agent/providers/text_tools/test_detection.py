@@ -98,7 +98,7 @@ async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> 
     assert [bool(last_reply(each).message.tool_calls) for each in events] == [True, True, False]
 
 
-async def test_where_native_tools_were_chosen_nothing_runs_and_a_person_is_told_once() -> None:
+async def test_text_calls_do_not_run_with_native_tools() -> None:
     provider = CapabilityFallback(ScriptedProvider([CALLS[0], CALLS[0]]), tools="native")
     events = [await events_of(provider) for _ in range(2)]
     assert [shown_text(each) for each in events] == [CALLS[0]] * 2

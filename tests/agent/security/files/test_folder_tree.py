@@ -105,7 +105,7 @@ sys.exit(not remove_tree("t", above))
     assert (outside / "kept").is_dir()
 
 
-def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+def test_failed_removal_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path)
     with open_folder(tmp_path) as above:

@@ -158,7 +158,7 @@ parts = st.sampled_from(["..", ".", "a", "b", "in", "out", "up", "c.txt", "", "w
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(parts, max_size=8), st.booleans())
-def test_whatever_is_asked_the_result_is_inside(
+def test_resolved_path_is_inside_the_root(
     tmp_path: Path, pieces: list[str], absolute: bool
 ) -> None:
     root = tmp_path / "ws"

@@ -164,7 +164,7 @@ REFUSED = {
 }
 
 
-async def test_what_is_not_meant_for_a_listed_host_is_refused_and_recorded() -> None:
+async def test_request_to_an_unlisted_host_is_rejected_and_recorded() -> None:
     async with way(hosts=("localhost",)) as found:
         for name, head in REFUSED.items():
             before = len(found.record)
@@ -194,7 +194,7 @@ async def test_nobody_gets_through_without_the_token() -> None:
         assert [entry[1] for entry in found.record] == [False] * 3
 
 
-async def test_whoever_is_slow_or_silent_is_let_go() -> None:
+async def test_slow_or_silent_connection_is_closed() -> None:
     limits = ProxyLimits(head_s=0.05, idle_s=0.05, linger_s=0.05)
     async with way(limits=limits) as found:
         found.site.slow("/slow")
@@ -236,7 +236,7 @@ async def both(found: Way) -> list[str]:
     return list(await asyncio.gather(*(found.ask(GET + "\r\n") for _ in range(2))))
 
 
-async def test_what_cannot_be_recorded_is_not_reached() -> None:
+async def test_host_is_not_reached_if_the_record_fails() -> None:
     async def record(where: str, allowed: bool, reason: str) -> None:
         raise KoreError("the disk is full")
 

@@ -134,7 +134,7 @@ def test_a_large_file_is_bound_by_its_identity_and_times(workspace: Path) -> Non
     assert script_contents("./large.bin", workspace, workspace).digest != before
 
 
-def test_what_comes_behind_the_script_is_not_bound(workspace: Path) -> None:
+def test_script_arguments_are_not_part_of_the_digest(workspace: Path) -> None:
     before = script_contents("python x.py data", workspace, workspace).digest
     (workspace / "data").write_text("new\n")
     assert script_contents("python x.py data", workspace, workspace).digest == before

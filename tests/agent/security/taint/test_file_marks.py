@@ -45,7 +45,7 @@ def test_the_workspace_is_marked_too(file: Path) -> None:
     assert is_marked(file.parent)
 
 
-def test_what_is_written_under_taint_is_marked(file: Path) -> None:
+def test_file_written_under_taint_is_marked(file: Path) -> None:
     fresh = file.with_name("fresh.md")
     write_marked(fresh, b"y", file.parent, UNTRUSTED)
     assert is_marked(fresh)
@@ -123,9 +123,7 @@ def deep_tree(folder: Path, height: int) -> Iterator[None]:
 
 @pytest.mark.usefixtures("file")
 @pytest.mark.parametrize("hide", ["deep", "closed"])
-def test_where_not_all_can_be_looked_at_every_later_change_counts(
-    tmp_path: Path, hide: str
-) -> None:
+def test_every_later_change_is_marked_after_an_incomplete_scan(tmp_path: Path, hide: str) -> None:
     if hide == "closed" and os.geteuid() == 0:
         pytest.skip("nothing is closed to root")
     workspace = tmp_path / "workspace"
@@ -159,7 +157,7 @@ def test_where_not_all_can_be_looked_at_every_later_change_counts(
 
 
 @pytest.mark.usefixtures("file")
-def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
+def test_command_s_changes_are_marked_during_the_run_and_after_a_kill(
     tmp_path: Path,
 ) -> None:
     workspace = tmp_path / "workspace"
@@ -186,7 +184,7 @@ def test_what_a_command_changes_counts_while_it_runs_and_after_kore_was_killed(
 
 
 @pytest.mark.usefixtures("file")
-def test_what_another_process_does_in_the_folder_counts_until_it_has_ended(tmp_path: Path) -> None:
+def test_changes_by_another_process_are_marked_until_it_ends(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     script = (

@@ -85,7 +85,7 @@ def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
 
 
 @pytest.mark.parametrize("mode", ["0555", "0311", "0"])
-def test_what_steers_is_set_aside_in_a_closed_workspace(hostile: Run, mode: str) -> None:
+def test_steering_file_is_set_aside_in_a_closed_workspace(hostile: Run, mode: str) -> None:
     # The renamed file's folder is open again, because a command could open it.
     found = hostile(f"cp page.md CLAUDE.md; chmod {mode} .", sets_aside=True)
     assert "CLAUDE.md.set-aside" in found["paths"]

@@ -164,9 +164,7 @@ async def test_an_address_with_brackets_is_offered_whole() -> None:
     ],
     ids=["dots", "addresses in an address", "quotes", "words"],
 )
-async def test_where_an_offered_address_begins_and_ends_is_no_choice(
-    page: str, chosen: str
-) -> None:
+async def test_part_of_an_untrusted_address_is_not_quoted(page: str, chosen: str) -> None:
     assert not await taint_of(result(page, UNTRUSTED)).is_quoted(chosen)
 
 

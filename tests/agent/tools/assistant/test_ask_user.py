@@ -46,7 +46,7 @@ async def test_several_questions_are_numbered_and_their_options_lettered(
         [{"question": "a" * 1001}],
     ],
 )
-async def test_what_nobody_could_answer_is_refused(
+async def test_unanswerable_questions_are_rejected(
     call: CallContext, questions: list[dict[str, Any]]
 ) -> None:
     with pytest.raises(ToolError):

@@ -86,9 +86,7 @@ async def test_conversations_come_behind_with_their_taint(call: CallContext, mem
     assert (asked, result.taint) == ([("five", 3)], UNTRUSTED)
 
 
-async def test_what_cannot_be_searched_is_said_beside_the_rest(
-    call: CallContext, memory: Path
-) -> None:
+async def test_failed_source_is_noted_next_to_the_hits(call: CallContext, memory: Path) -> None:
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         raise KoreError("messages cannot be searched")
 

@@ -90,7 +90,7 @@ async def test_full_memory_says_so_and_stays(call: CallContext) -> None:
     assert call.memory.read_text() == "日" * FILE_LIMIT_CHARS
 
 
-def test_whatever_is_remembered_has_room_in_the_prompt() -> None:
+def test_memory_file_limit_fits_into_the_prompt() -> None:
     assert FILE_LIMIT_CHARS <= LIMIT_CHARS
 
 

@@ -106,7 +106,7 @@ async def test_a_picture_at_an_address_is_fetched_from_public_hosts_only(
         (200, {"created": 1, "data": [{"b64_json": "aGVsbG8="}]}, "no picture"),
     ],
 )
-async def test_what_goes_wrong_is_one_sentence_and_one_request(
+async def test_failure_is_one_sentence_after_one_request(
     tmp_path: Path, studio: Studio, status: int, body: Any, words: str
 ) -> None:
     studio.answers = [(status, body)]
@@ -156,7 +156,7 @@ async def test_files_are_packed_as_they_may_be_seen(tmp_path: Path) -> None:
     ("paths", "words"),
     [(["gone"], "does not exist"), ([], "Give 1 to"), (["/etc"], "outside"), (["bare"], "nothing")],
 )
-async def test_what_cannot_be_packed_is_said(tmp_path: Path, paths: list[str], words: str) -> None:
+async def test_export_errors_are_reported(tmp_path: Path, paths: list[str], words: str) -> None:
     (tmp_path / "bare").mkdir()
     result, _ = await outcome(tmp_path, AssetExport(ToolSettings()), paths=paths)
     assert words in answer_to_call(result)

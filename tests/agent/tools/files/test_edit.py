@@ -80,7 +80,7 @@ async def test_untouched_bytes_stay_identical(
         b"\xff\xfe\xff",
     ],
 )
-async def test_what_cannot_be_decoded_is_left_untouched(
+async def test_undecodable_file_is_left_untouched(
     call: CallContext, workspace: Path, data: bytes
 ) -> None:
     path = workspace / "f.txt"
@@ -208,7 +208,7 @@ async def test_several_edits_are_made_or_none_of_them(
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(b"\x00\x00", "new\n", "utf-16-le")
 @given(PIECES, st.sampled_from(["new\n", "é", "漢", "\r\n", "“q”"]), st.sampled_from(sorted(FORMS)))
-async def test_what_is_appended_follows_the_bytes_that_were_there(
+async def test_append_preserves_existing_bytes(
     call: CallContext, workspace: Path, head: bytes, added: str, form: str
 ) -> None:
     path = workspace / "f.txt"
@@ -243,9 +243,7 @@ async def test_an_edit_and_its_reverse_come_to_the_same_file(
     assert path.read_bytes() == encode(text, form)
 
 
-async def test_what_is_surely_latin_1_is_edited_and_stays_so(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_latin_1_file_keeps_its_encoding(call: CallContext, workspace: Path) -> None:
     path = workspace / "f.txt"
     path.write_bytes("Ein Café für Gäste\r\nund Freunde\r\n".encode("latin-1"))
     await edit(call, path="f.txt", old_string="Café für", new_string="Bär ohne")
@@ -269,7 +267,7 @@ async def test_what_is_surely_latin_1_is_edited_and_stays_so(
         ("éèêëàâ", "latin-1"),
     ],
 )
-async def test_what_may_be_another_encoding_is_refused(
+async def test_ambiguous_encoding_is_rejected(
     call: CallContext, workspace: Path, text: str, encoding: str
 ) -> None:
     path = workspace / "f.txt"

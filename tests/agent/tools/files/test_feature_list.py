@@ -56,5 +56,5 @@ def test_work_without_a_checklist_is_not_the_same() -> None:
     ("path", "old"),
     [(LIST, ""), (LIST, '{"features": "mine"}'), (Path("/w/other.json"), text(ITEM))],
 )
-def test_what_is_no_checklist_is_free(path: Path, old: str) -> None:
+def test_other_files_may_be_edited_freely(path: Path, old: str) -> None:
     check_edit_allowed(path, old, "anything")

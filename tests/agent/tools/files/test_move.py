@@ -78,7 +78,7 @@ async def test_the_plan_names_every_file_and_shows_what_is_lost(
         ("", "x", "path"),
     ],
 )
-async def test_what_cannot_be_is_said(
+async def test_impossible_move_is_an_error(
     call: CallContext, tree: Path, path: str, to: str | None, words: str
 ) -> None:
     (tree / "closed").mkdir()
@@ -100,7 +100,7 @@ async def test_a_folder_that_holds_something_closed_stays(call: CallContext, tre
     assert (tree / "src" / "deep" / ".env").exists()
 
 
-async def test_what_belongs_to_another_person_stays(call: CallContext, tree: Path) -> None:
+async def test_other_people_s_files_cannot_be_moved(call: CallContext, tree: Path) -> None:
     (tree / "USER.md").write_text("secret")
     guest = replace(call, environment=replace(call.environment, owner=False))
     with pytest.raises(ToolError, match="belongs to someone else"):

@@ -90,7 +90,7 @@ async def test_anchors_tell_places_apart(call: CallContext, workspace: Path) -> 
         (["*** Delete File: a.txt", "*** Update File: a.txt", "@@", "-one", "+x"], "twice"),
     ],
 )
-async def test_what_does_not_fit_changes_nothing(
+async def test_patch_that_does_not_apply_changes_nothing(
     call: CallContext, workspace: Path, lines: list[str], words: str
 ) -> None:
     (workspace / "a.txt").write_text("one\n")
@@ -106,7 +106,7 @@ async def test_what_does_not_fit_changes_nothing(
 
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch", "diff --git a b\n", "*** End Patch"])
-async def test_what_is_no_patch_is_said(call: CallContext, text: str) -> None:
+async def test_invalid_patch_is_an_error(call: CallContext, text: str) -> None:
     with pytest.raises(ToolError, match=r"The patch must begin with|The patch is incomplete"):
         await ApplyPatch(ToolSettings()).plan({"input": text}, call)
 

@@ -172,7 +172,7 @@ async def test_list_shows_folders_first_with_sizes_and_counts_the_rest(
         await tool.run({"path": "b.txt"}, call)
 
 
-async def test_what_others_told_is_hidden_from_a_guest(
+async def test_other_people_s_memory_is_hidden_from_a_guest(
     guest: CallContext, call: CallContext, workspace: Path
 ) -> None:
     for path in ("memory/MEMORY.md", "memory/telegram/7/MEMORY.md", "memory/telegram/8/MEMORY.md"):
@@ -194,7 +194,7 @@ async def test_what_others_told_is_hidden_from_a_guest(
     assert "USER.md" not in listing.for_model
 
 
-async def test_what_others_told_is_hidden_in_any_spelling(
+async def test_other_people_s_memory_is_hidden_in_any_spelling(
     guest: CallContext, workspace: Path
 ) -> None:
     # Case-insensitive file systems find memory/ by the name Memory/.
@@ -222,7 +222,7 @@ async def test_a_guest_reads_a_kept_output_by_its_name_and_cannot_look_for_other
 
 
 @pytest.mark.parametrize("restrict", [True, False])
-async def test_what_is_off_limits_is_neither_opened_nor_listed(
+async def test_off_limits_files_are_neither_opened_nor_listed(
     call: CallContext, workspace: Path, restrict: bool
 ) -> None:
     for path in ("home/secrets.json", "home/logs/kore.log", "home/notes.md"):

@@ -65,7 +65,9 @@ def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
 
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join), st.booleans())
-def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool) -> None:
+def test_fallback_finds_the_lines_that_ripgrep_finds(
+    file: Path, pattern: str, ignore_case: bool
+) -> None:
     # An end before a beginning: ripgrep does not find the empty lines that this matches.
     assume(not re.search(r"\$.*\^", pattern))
     # RE2 recognizes only ASCII words at \b and \B.
@@ -106,7 +108,7 @@ def test_what_ripgrep_finds_is_found(file: Path, pattern: str, ignore_case: bool
         ("(a{1000}){1000}", "repetition size"),
     ],
 )
-def test_what_cannot_be_searched_says_why(pattern: str, told: str) -> None:
+def test_unsupported_pattern_is_explained(pattern: str, told: str) -> None:
     with pytest.raises(BadPattern, match=told):
         compile_pattern(pattern, ignore_case=False)
 
@@ -142,6 +144,6 @@ def test_a_pattern_means_what_it_means_to_ripgrep(pattern: str, line: str, fits:
     assert bool(compile_pattern(pattern, ignore_case=False).search(line.encode())) == fits
 
 
-def test_what_a_pattern_cannot_read_of_a_line_it_passes_over() -> None:
+def test_invalid_bytes_do_not_match_a_dot() -> None:
     assert compile_pattern("a.*b", ignore_case=False).search(b"a\xffb") is None
     assert compile_pattern("b$", ignore_case=False).search(b"a\xffb") is not None

@@ -32,7 +32,7 @@ def test_all_are_written_and_one_undo_takes_them_back(scene: Scene) -> None:
     assert not new.exists()
 
 
-def test_when_one_cannot_be_written_none_is(scene: Scene) -> None:
+def test_write_set_is_all_or_nothing(scene: Scene) -> None:
     one, two, stone = (scene.root / name for name in ("a.txt", "b.txt", "stone"))
     one.write_text("one\n")
     stone.write_text("no folder")
@@ -44,7 +44,7 @@ def test_when_one_cannot_be_written_none_is(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("text", ["changed\n", None])
-def test_what_has_changed_meanwhile_is_left_alone(scene: Scene, text: str | None) -> None:
+def test_file_changed_since_the_draft_is_not_overwritten(scene: Scene, text: str | None) -> None:
     one, two = scene.root / "a.txt", scene.root / "b.txt"
     one.write_text("one\n")
     if text is not None:

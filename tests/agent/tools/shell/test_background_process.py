@@ -95,7 +95,7 @@ async def test_it_runs_on_and_what_is_new_is_told_once(
     assert (await shell("output", id=1)).for_model == "[process 1: exit code 3]"
 
 
-async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
+async def test_killed_process_is_no_longer_reported_as_running(
     shell: Shell,
 ) -> None:
     await shell.start("sleep 600")
@@ -110,7 +110,7 @@ async def test_what_is_asked_to_end_does_not_count_as_running_until_it_is_gone(
     assert told == "background process 1 (sleep 600): killed"
 
 
-async def test_what_ends_at_once_is_told_at_once(shell: Shell) -> None:
+async def test_process_that_ends_immediately_returns_its_result(shell: Shell) -> None:
     result = await shell.start("echo no such thing; exit 7")
     assert result.for_model == "no such thing\n[process 1: exit code 7]"
     assert result.is_error
@@ -231,7 +231,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("name", ["none", "bwrap"])
 @pytest.mark.parametrize("taint", ["untrusted", "private"])
-async def test_what_one_was_told_is_known_after_kore_was_killed(
+async def test_taint_of_a_command_survives_a_killed_kore(
     workspace: Path, name: str, taint: str
 ) -> None:
     if name == "bwrap":
@@ -260,7 +260,7 @@ async def test_there_is_a_limit_and_what_has_ended_gives_way(shell: Shell) -> No
     assert [each.number for each in shell.processes.of("s1")] == [*range(2, PER_SESSION + 2)]
 
 
-async def test_who_waits_for_output_waits_for_the_end(shell: Shell, workspace: Path) -> None:
+async def test_waiting_for_output_waits_for_the_end(shell: Shell, workspace: Path) -> None:
     until = "until [ -e {0} ]; do sleep 0.02; done; echo {0};"
     await shell.start(until.format("middle") + until.format("end"))
     waiting = asyncio.create_task(shell("output", wait_s=60))

@@ -116,7 +116,7 @@ async def test_packages_can_be_renamed_and_their_cache_is_hidden(
     assert "canary" not in shown
 
 
-async def test_where_there_are_too_many_the_folder_above_is_frozen(
+async def test_parent_folder_is_frozen_if_too_many_paths_are_covered(
     box: Bubblewrap, call: CallContext
 ) -> None:
     for n in range(250):
@@ -221,7 +221,7 @@ async def test_no_hook_is_planted_in_a_repository_of_another_name(
         assert (store / "objects" / "y").exists(), "work goes on"
 
 
-async def test_what_is_covered_through_a_link_is_covered_where_it_lies(
+async def test_covered_link_protects_its_target(
     box: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     for name in ("editor/tasks.json", "dotfiles/bashrc", "shared/skills/a.md", "kept/env/a"):

@@ -91,7 +91,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("line", PLANTED.values(), ids=PLANTED.keys())
-async def test_what_git_would_run_is_set_aside(
+async def test_files_that_git_would_run_are_set_aside(
     box: Bubblewrap, exposed: CallContext, repository: Path, line: str
 ) -> None:
     said = await run_exec(box, exposed, line)

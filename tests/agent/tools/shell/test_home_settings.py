@@ -108,7 +108,7 @@ EMPTY = (".npm/_update-notifier-last-checked", ".cargo/.package-cache")
         *(".npm/_logs/2026-debug-0.log", ".cargo/.global-cache", *EMPTY),
     ],
 )
-def test_what_each_use_changes_and_nothing_loads_is_passed_over(home: Path, path: str) -> None:
+def test_volatile_files_are_ignored(home: Path, path: str) -> None:
     write(home, path, "" if path in EMPTY else "x")
     assert scan(home) == HomeSettings()
 
@@ -155,7 +155,7 @@ def test_link_to_a_passed_over_place_is_not_bound(home: Path, target: str) -> No
     assert scan(home).unbound == ".local/lib/python3.11/site-packages/requests"
 
 
-def test_what_cannot_be_bound_is_named(home: Path, tmp_path: Path) -> None:
+def test_unbound_link_is_named(home: Path, tmp_path: Path) -> None:
     secret = write(tmp_path, "outside/secret")
     (home / ".curlrc").symlink_to(secret)
     settings = scan(home)
@@ -287,7 +287,7 @@ async def test_of_a_command_that_nobody_is_asked_about_the_home_is_not_looked_at
     await tool.aclose()
 
 
-async def test_what_an_allowed_command_leaves_ends_no_answer(
+async def test_changes_by_an_allowed_command_keep_the_approval(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, is_allowed=True)
@@ -306,7 +306,7 @@ async def test_what_an_allowed_command_leaves_ends_no_answer(
     await tool.aclose()
 
 
-async def test_what_another_command_leaves_meanwhile_ends_answers(
+async def test_changes_by_another_command_invalidate_the_approval(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool, allowed = Exec(replace(ToolSettings(), sandbox=box)), replace(call, is_allowed=True)
@@ -360,7 +360,7 @@ async def test_commands_of_other_processes_count(
     await asyncio.gather(tool.aclose(), other.aclose())
 
 
-async def test_what_widens_the_sandbox_ends_answers(
+async def test_wider_sandbox_invalidates_the_approval(
     box: Bubblewrap, call: CallContext, tmp_path: Path
 ) -> None:
     toolchains = Toolchains((tmp_path,), {"CARGO_HOME": str(tmp_path)})

@@ -27,7 +27,7 @@ async def plan(tool: Exec, call: CallContext, network: str, command: str = "ls")
     return await tool.plan({"command": command, "network": network}, call)
 
 
-async def test_what_is_asked_for_is_reached_by_this_command_alone(
+async def test_granted_host_is_reachable_only_for_this_command(
     box: Bubblewrap, call: CallContext
 ) -> None:
     async with WebSite() as site:
@@ -68,7 +68,7 @@ async def test_the_plan_names_the_hosts_that_are_new(box: Bubblewrap, call: Call
      "site.test;id", "$(id)", "*.0.0.1",
      "*.com", "*.site.test"],
 )  # fmt: skip
-async def test_what_is_no_name_of_another_machine_is_refused(
+async def test_invalid_host_name_is_rejected(
     network: str, box: Bubblewrap, call: CallContext
 ) -> None:
     with pytest.raises(ToolError):

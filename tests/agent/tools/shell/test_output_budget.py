@@ -20,7 +20,7 @@ def test_bytes_are_bounded() -> None:
         budget.take(1_000_000_000)
 
 
-def test_what_is_refused_is_not_spent() -> None:
+def test_rejected_output_is_not_charged() -> None:
     budget = OutputBudget()
     with pytest.raises(TooMuchOutput):
         budget.take(1_000_000_000)

@@ -83,7 +83,7 @@ async def test_a_holder_ends_with_its_conversation(box: Bubblewrap, call: CallCo
     await tool.aclose()
 
 
-def test_what_was_silent_for_long_is_removed(tmp_path: Path) -> None:
+def test_unused_session_folder_is_removed(tmp_path: Path) -> None:
     old = SessionSpaces(tmp_path).folder("old")
     (old / "file").write_text("x")
     long_ago = time.time() - KEPT_S - 60
@@ -94,7 +94,9 @@ def test_what_was_silent_for_long_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["ls > /tmp/list", "cat /tmp/a"])
-async def test_what_only_looks_shares_it_too(box: Bubblewrap, call: CallContext, line: str) -> None:
+async def test_read_only_commands_share_the_session_tmp(
+    box: Bubblewrap, call: CallContext, line: str
+) -> None:
     tool = new_exec(box)
     await run_exec(tool, call, "echo x > /tmp/a")
     looking = replace(call, read_only=True)

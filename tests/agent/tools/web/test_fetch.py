@@ -136,7 +136,7 @@ async def test_a_pdf_becomes_its_text(call: CallContext, site: WebSite) -> None:
         assert "the end" in text
 
 
-async def test_what_is_unknown_and_no_pdf_is_refused(call: CallContext, site: WebSite) -> None:
+async def test_unknown_content_type_is_rejected(call: CallContext, site: WebSite) -> None:
     site.put("/zip", Page(b"PK\x03\x04 and more", "application/octet-stream"))
     with pytest.raises(ToolError, match="octet-stream; only web pages"):
         await fetch(call, f"{site.url}/zip")

@@ -267,7 +267,7 @@ async def test_a_file_in_the_place_of_an_editor_is_refused(
     assert "speaks with an editor over pipes" in err.decode()
 
 
-async def test_what_is_no_protocol_ends_nothing(setup: EditorSetup) -> None:
+async def test_invalid_lines_do_not_end_the_connection(setup: EditorSetup) -> None:
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(setup.home),

@@ -165,7 +165,7 @@ async def test_an_editor_that_formats_is_told_of(setup: EditorSetup) -> None:
         assert file.read_text() == "total =  2\n"
 
 
-async def test_what_tools_may_not_open_never_reaches_the_editor(
+async def test_blocked_paths_are_not_requested_from_the_editor(
     setup: EditorSetup, tmp_path: Path
 ) -> None:
     (setup.project / ".env").write_text("SECRET=1\n")

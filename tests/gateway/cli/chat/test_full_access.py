@@ -141,7 +141,7 @@ async def test_nothing_is_remembered(terminal: Terminal, model_server: ModelServ
     assert "full" not in config
 
 
-async def test_what_it_has_taken_in_counts_for_the_next_run(
+async def test_taint_of_full_access_applies_to_the_next_run(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     """Its commands may have read anything, so the session is tainted once rules apply again."""
@@ -187,7 +187,9 @@ async def test_a_tool_that_the_run_is_not_to_use_stays_out(
         (("gateway", "--full-access"), "a gateway also answers other people"),
     ],
 )
-def test_what_it_does_not_go_with(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
+def test_conflicting_options_are_rejected(
+    words: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
     done = kore_here(*words, home=tmp_path / "home")
     assert done.returncode == 2
     assert expected in done.stderr

@@ -55,7 +55,7 @@ async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
     assert "log in" not in systems.pop()
 
 
-async def test_what_was_done_before_is_said_to_be_done(place: Place) -> None:
+async def test_completed_task_is_reported_as_complete(place: Place) -> None:
     place.plan(done=True)
     code, err = await place.run("--auto-continue")
     assert code == 0

@@ -129,7 +129,7 @@ async def test_the_time_of_the_planning_counts(place: Place) -> None:
     assert len(service.submitted) == 1
 
 
-async def test_what_a_gateway_still_does_for_a_killed_terminal_ends_first(place: Place) -> None:
+async def test_unfinished_turn_of_a_killed_terminal_ends_first(place: Place) -> None:
     place.plan()
     gateway = await place.serve()
     place.server.latency_s = 60
@@ -163,7 +163,7 @@ async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: P
     assert sum(message.startswith("Build: ") for message in place.first_messages()) == 5
 
 
-async def test_when_the_gateway_is_killed_the_command_goes_on_by_itself(place: Place) -> None:
+async def test_command_continues_after_the_gateway_is_killed(place: Place) -> None:
     place.plan()
     gateway = await place.serve()
     place.server.latency_s = 60

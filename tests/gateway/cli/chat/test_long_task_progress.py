@@ -12,7 +12,7 @@ from gateway.runtime.paths import DataDir
 UNDER_WAY = LongTaskProgress(3, f"{ONCE}12", cuts=1, idle=1, worked_s=61.5)
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_written_progress_is_read_back(tmp_path: Path) -> None:
     with open_progress(DataDir(tmp_path / "home"), tmp_path) as progress_file:
         assert progress_file.read() == LongTaskProgress()
         progress_file.write(UNDER_WAY)
@@ -51,6 +51,6 @@ def test_an_unreadable_progress_file_counts_as_none(tmp_path: Path, text: str) -
     assert ProgressFile(path).read() == LongTaskProgress()
 
 
-def test_what_blocks_during_the_work_is_not_taken_for_another_command(tmp_path: Path) -> None:
+def test_blocking_error_in_the_block_is_not_a_lock_conflict(tmp_path: Path) -> None:
     with pytest.raises(BlockingIOError), open_progress(DataDir(tmp_path / "home"), tmp_path):
         raise BlockingIOError

@@ -225,7 +225,7 @@ async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None
         ("three", "three", "one two\nthree\n"),
     ],
 )
-def test_what_is_begun_anew_is_not_printed_twice(again: str, delivered: str, printed: str) -> None:
+def test_restarted_answer_is_not_printed_twice(again: str, delivered: str, printed: str) -> None:
     out = io.StringIO()
     streamed = StreamedAnswer(out, lambda: None)
     for piece in ("\n", "one", " two"):

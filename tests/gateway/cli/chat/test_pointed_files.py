@@ -39,9 +39,7 @@ async def test_picture_is_shown_as_a_picture(place: Place, model_server: ModelSe
     assert prompt.count("points at the file") == 0
 
 
-async def test_what_is_not_shown_is_named_with_its_size(
-    place: Place, model_server: ModelServer
-) -> None:
+async def test_omitted_file_is_named_with_its_size(place: Place, model_server: ModelServer) -> None:
     (place.work / "a.bin").write_bytes(b"a\0b")
     (place.work / "long.txt").write_text("line\n" * 300_000)
     model_server.script("seen")

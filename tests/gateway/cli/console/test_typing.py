@@ -154,7 +154,7 @@ async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, pla
     assert media.digest == sha256(PICTURE).hexdigest()
 
 
-async def test_what_stands_behind_a_command_is_completed(owner: MemoryService, home: Path) -> None:
+async def test_command_arguments_are_completed(owner: MemoryService, home: Path) -> None:
     session = await owner.bind_session("", None)
     await owner.rename_session(session, "about plums")
     async with kore_agent(home) as terminal:

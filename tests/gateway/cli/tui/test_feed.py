@@ -145,7 +145,7 @@ async def test_scrolling_through_all_of_it_shows_each_line_once() -> None:
         assert seen == wanted
 
 
-async def test_what_is_selected_is_what_is_copied() -> None:
+async def test_selected_text_is_copied() -> None:
     content = long_talk(10)
     async with feed_of(content) as (feed, _):
         lines = feed.plain_text().split("\n")
@@ -172,7 +172,7 @@ def test_a_stored_message_takes_the_place_of_what_streamed() -> None:
     assert texts(content) == ["First part.", "Second part."]
 
 
-def test_what_kore_says_itself_is_shown() -> None:
+def test_command_replies_are_shown() -> None:
     content = FeedContent()
     content.take(stored_message("user", "/status", 1))
     content.take(Delivered("**Model** default", "answer", "e", True))
@@ -240,7 +240,7 @@ _EVENTS = st.one_of(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_EVENTS, max_size=40))
-async def test_whatever_comes_the_lines_are_those_of_the_entries(order: list[SessionEvent]) -> None:
+async def test_lines_match_the_entries(order: list[SessionEvent]) -> None:
     """Heights, positions and lines agree, and no line contains a terminal control character."""
     content = FeedContent()
     async with feed_of(content) as (feed, _):

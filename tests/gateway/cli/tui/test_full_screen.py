@@ -99,7 +99,7 @@ async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Pa
         assert {info.name for info in other} == {"one", "two"}
 
 
-async def test_what_happens_behind_another_tab_is_marked(tmp_path: Path) -> None:
+async def test_activity_in_a_background_tab_is_marked(tmp_path: Path) -> None:
     steps = ["first", call("exec", command="ls"), "done"]
     async with (
         running(tmp_path, steps) as parts,
@@ -160,7 +160,7 @@ async def test_nothing_is_allowed_before_the_end_of_the_question_was_seen(tmp_pa
         assert (parts.workspace / "new.txt").exists()
 
 
-async def test_what_was_being_typed_is_no_answer(tmp_path: Path) -> None:
+async def test_typed_input_does_not_answer_a_question(tmp_path: Path) -> None:
     steps = [call("exec", command="touch new.txt"), "as you like"]
     async with (
         running(tmp_path, steps) as parts,

@@ -143,7 +143,7 @@ async def test_sizes_leave_no_old_lines_and_a_click_brings_a_tab_to_front(window
     await window.see(lambda shown: "echo: 第一句话" in shown)
 
 
-async def test_what_is_selected_with_the_mouse_is_copied(window: Tmux) -> None:
+async def test_mouse_selection_is_copied(window: Tmux) -> None:
     await window("set-option", "-s", "set-clipboard", "on")
     await window("send-keys", "苹果 apples", "Enter")
     shown = await window.see(lambda shown: "echo: 苹果 apples" in shown and "tokens in" in shown)

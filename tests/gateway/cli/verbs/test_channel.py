@@ -187,7 +187,7 @@ async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
     assert "this account is not connected" in again.stderr
 
 
-async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_adding_a_channel_keeps_the_owner(tmp_path: Path, bot_api: BotApi) -> None:
     words = ["add", "telegram"]
     result = await ran(
         bot_api, tmp_path / "h", *words, stdin=f"{TOKEN}\n", KORE_ACCESS_OWNER="telegram:5"
@@ -197,7 +197,7 @@ async def test_who_owns_the_place_already_stays_its_owner(tmp_path: Path, bot_ap
     assert "?start=" not in result.stdout
 
 
-async def test_what_stands_in_the_way_of_telegram_is_said(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_connection_problem_is_reported(tmp_path: Path, bot_api: BotApi) -> None:
     for address, reason in (
         ("http://127.0.0.1:9", "could not connect to"),
         ("http://no-such-host.invalid", ""),

@@ -28,7 +28,7 @@ def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
     assert (home / "config.json").read_text() == '{"http": {"port": 4}}'
 
 
-def test_what_init_writes_is_valid(tmp_path: Path) -> None:
+def test_init_writes_a_valid_configuration(tmp_path: Path) -> None:
     home = tmp_path / "h"
     for environ in ({}, {"OPENAI_API_KEY": "k"}):
         kore("init", "--yes", home=home, environ=environ)

@@ -174,9 +174,7 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.text(st.characters(exclude_characters="\0"), min_size=1))
-def test_whatever_the_command_there_is_a_verdict(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_gets_a_verdict(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     for action in ("check", "explain"):
         code = main(["policy", action, "--", command])
         assert code == (0 if command.strip() or action == "explain" else 2)

@@ -241,7 +241,7 @@ def test_a_full_database_is_refused_before_anything_is_replaced(
 
 
 @pytest.mark.parametrize("harm", ["cut", "other", "newer", "climbing"])
-def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
+def test_incomplete_backup_is_rejected_and_changes_nothing(
     backed_up: tuple[Path, Path], tmp_path: Path, harm: str
 ) -> None:
     home, bad = tmp_path / "h", tmp_path / "bad.db"
@@ -267,7 +267,7 @@ def test_what_is_no_whole_backup_is_refused_and_nothing_changes(
     assert not (tmp_path / "x").exists()
 
 
-def test_what_is_no_backup_is_named_as_it_was_given(tmp_path: Path) -> None:
+def test_error_names_the_backup_path_as_given(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database")
     result = kore("restore", tmp_path / "notes.txt", "--yes", home=tmp_path / "h")
     assert result.returncode == 1
@@ -317,7 +317,7 @@ def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
 
 
 @only_sqlite
-def test_what_a_killed_restore_leaves_is_gone_at_the_next_start(
+def test_leftovers_of_a_killed_restore_are_removed_at_start(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home = tmp_path / "h"

@@ -120,7 +120,7 @@ def test_variable_says_where_the_workspace_goes(home: Path, database: Path, tmp_
     assert (tmp_path / "new" / "authorized_keys").read_text() == "theirs"
 
 
-def test_what_the_configuration_widens_is_shown_first(
+def test_restore_shows_widened_permissions_first(
     home: Path, database: Path, tmp_path: Path
 ) -> None:
     config = {

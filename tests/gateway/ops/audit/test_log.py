@@ -195,7 +195,7 @@ async def test_a_full_file_that_is_gone_is_found(tmp_path: Path, which: int) -> 
 @pytest.mark.parametrize(
     "attack", [cut_middle, cut_end, cut_end_inside_a_line, edit, reorder, delete_current]
 )
-async def test_what_was_done_while_kore_was_down_shows_after_it_has_written_on(
+async def test_tampering_during_downtime_is_detected_after_new_entries(
     tmp_path: Path, attack: Callable[[Path], None]
 ) -> None:
     async with open_log(tmp_path) as log:
@@ -208,7 +208,7 @@ async def test_what_was_done_while_kore_was_down_shows_after_it_has_written_on(
     assert [item["params"]["path"] for item in newest] == [f"notes/{n}.md" for n in range(5)]
 
 
-async def test_what_is_done_while_kore_writes_shows(tmp_path: Path) -> None:
+async def test_tampering_while_kore_runs_is_detected(tmp_path: Path) -> None:
     for attack in (cut_end, delete_current):
         async with open_log(tmp_path / attack.__name__) as log:
             await write(log, 3)

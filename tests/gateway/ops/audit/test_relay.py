@@ -42,7 +42,7 @@ async def code_for(parts: Parts, person: str) -> str:
     return str(code)
 
 
-async def test_who_was_let_in_turned_down_and_turned_out_is_on_record(tmp_path: Path) -> None:
+async def test_pairing_decisions_are_audited(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7", allow=()) as parts:
         by_verb, in_chat, refused = [await code_for(parts, person) for person in ("8", "9", "10")]
         await parts.service.approve_pairing(by_verb)
@@ -146,7 +146,7 @@ async def put(database: SqliteStore, reasons: Sequence[str]) -> None:
         await database.transact(audit_outbox.put, AuditNote(1_800_000_000.25, "pairing", reason))
 
 
-async def test_what_cannot_be_recorded_now_is_recorded_later(tmp_path: Path) -> None:
+async def test_failed_audit_entries_are_retried(tmp_path: Path) -> None:
     database, full = RehearsingStore.open(tmp_path / "kore.db"), Full()
     await put(database, ["a", "b"])
     relay = AuditRelay(database, full, tmp_path / "pending")
@@ -170,7 +170,7 @@ async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
     assert (entry["ts"], entry["reason"], entry["agent_id"]) == (1_800_000_000.25, "let in", "kore")
 
 
-async def test_what_the_command_line_changes_is_recorded_without_values(tmp_path: Path) -> None:
+async def test_command_line_changes_are_audited_without_values(tmp_path: Path) -> None:
     home = tmp_path / "home"
     key = "telegram.token"
     assert kore("config", "set", key, "123:very-secret", home=home).returncode == 0

@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> DataDir:
     return home
 
 
-def test_what_is_missing_is_made_and_then_there_is_nothing_to_mend(home: DataDir) -> None:
+def test_missing_folders_are_created_once(home: DataDir) -> None:
     assert home.logs.is_dir()
     assert (home.workspace / "SOUL.md").is_file()
     assert mend(home) == []

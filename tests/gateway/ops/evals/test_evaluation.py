@@ -183,7 +183,7 @@ def test_a_model_that_cannot_be_tried_is_said_before_any_case_runs(
     assert ran.stdout == ""
 
 
-def test_what_was_tried_is_said(tmp_path: Path) -> None:
+def test_evaluation_names_the_provider(tmp_path: Path) -> None:
     words = 'say "!tool write_file" to nobody'
     file = case(tmp_path, task=words, checks=[{"answer_contains": words}])
     ran = kore("eval", "--model", "offline/echo", file, home=tmp_path / "kore")

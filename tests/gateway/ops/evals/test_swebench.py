@@ -131,7 +131,7 @@ async def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, model_server: Mo
 
 
 @pytest.mark.slow
-async def test_what_was_changed_before_the_time_was_up_counts(
+async def test_changes_before_the_timeout_are_in_the_patch(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     edit = (Call("read_file", {"path": FIX["path"]}), Call("edit_file", FIX))

@@ -156,7 +156,7 @@ async def test_a_client_that_waits_no_longer_stops_its_turn(tmp_path: Path, path
         ("all of it", True, ""),
     ],
 )
-def test_what_a_client_still_has_to_be_told(sent: str, has_gap: bool, unsent: str) -> None:
+def test_unsent_text_is_computed(sent: str, has_gap: bool, unsent: str) -> None:
     outcome = MessageOutcome("done", text="all of it")
     end = TurnEnd(outcome, None, None, "", (), has_gap)
     assert end.unsent(sent, "t") == unsent
@@ -198,7 +198,7 @@ async def test_questions_are_denied_for_a_token_that_may_not_approve(tmp_path: P
         ({"model": 3, "messages": says("x")}, 400),
     ],
 )
-async def test_what_cannot_be_answered(server: Served, body: Any, status: int) -> None:
+async def test_invalid_request_is_an_error(server: Served, body: Any, status: int) -> None:
     async with (
         server.session("chat") as session,
         session.post("/v1/chat/completions", json=body) as response,
@@ -232,7 +232,7 @@ async def test_a_session_that_there_is_not(server: Served) -> None:
             )
 
 
-async def test_who_may_only_read_is_not_answered(server: Served) -> None:
+async def test_read_scope_cannot_chat(server: Served) -> None:
     async with client_of(server, "read") as client:
         with pytest.raises(openai.PermissionDeniedError):
             await client.chat.completions.create(model="kore", messages=says("hi"))

@@ -116,7 +116,7 @@ async def test_a_stream(both: tuple[Served, ModelServer]) -> None:
     assert chunks[-1].usage is not None
 
 
-async def test_what_a_model_refuses_is_an_error(both: tuple[Served, ModelServer]) -> None:
+async def test_request_rejected_by_the_model_is_an_error(both: tuple[Served, ModelServer]) -> None:
     server, _ = both
     async with client_of(server) as client:
         with pytest.raises(openai.BadRequestError):

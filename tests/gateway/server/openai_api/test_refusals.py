@@ -45,7 +45,7 @@ async def test_a_missing_and_a_wrong_token(server: Served, token: str | None, wo
         assert set(error) == {"code", "message", "hint"}
 
 
-async def test_what_there_is_not_is_named(server: Served) -> None:
+async def test_unsupported_endpoint_is_named(server: Served) -> None:
     async with client_of(server, "chat") as client:
         with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings") as caught:
             await client.embeddings.create(model="kore", input="hello")

@@ -103,7 +103,7 @@ async def test_a_failed_call_is_made_again_under_its_key(both: Both, path: str) 
 
 
 @PATHS
-async def test_what_must_not_be_stored_is_not_told_again(both: Both, path: str) -> None:
+async def test_unstored_response_cannot_be_reused(both: Both, path: str) -> None:
     server, model = both
     model.script(ReplyScript("private"))
     status, first = await ask(server, path, "k", store=False)

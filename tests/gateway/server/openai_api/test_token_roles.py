@@ -284,7 +284,7 @@ async def test_a_flood_of_one_token_leaves_room_for_the_owner(
         assert (await say(client, "later"))[0] == "re: later"
 
 
-async def test_what_is_stored_of_its_keys_is_its_own(server: Served) -> None:
+async def test_idempotency_keys_belong_to_the_principal(server: Served) -> None:
     async with api_client(server) as client:
         await say(client, "hi", extra_headers={"Idempotency-Key": "k"})
     assert await server.parts.stored("api_answer", "principal") == [("api:kiosk",)]

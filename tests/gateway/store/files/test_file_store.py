@@ -28,9 +28,7 @@ def read(store: FileStore, digest: str, limit_bytes: int = 10**9, owner: str = "
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 9 * PIECE + 5])
-def test_what_was_put_in_comes_out_by_its_digest(
-    store: FileStore, tmp_path: Path, size: int
-) -> None:
+def test_stored_content_is_read_by_its_digest(store: FileStore, tmp_path: Path, size: int) -> None:
     data = os.urandom(size)
     path = tmp_path / "a"
     path.write_bytes(data)
@@ -64,7 +62,7 @@ def test_a_file_of_an_owner_is_theirs_alone(store: FileStore) -> None:
     assert read(store, digest, owner="two") == b"same"
 
 
-def test_what_is_deleted_or_was_never_there_is_missing(store: FileStore) -> None:
+def test_deleted_or_unknown_file_is_missing(store: FileStore) -> None:
     digest = store.put(b"content")
     store.delete(digest)
     store.delete(digest)

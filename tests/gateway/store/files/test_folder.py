@@ -75,7 +75,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(
 
 
 @pytest.mark.timeout(20)
-def test_what_is_no_ordinary_file_is_missing(store: FileStore, root: Path) -> None:
+def test_special_file_is_missing(store: FileStore, root: Path) -> None:
     digest = store.put(b"content")
     path = path_of(root, digest)
     path.unlink()

@@ -130,6 +130,6 @@ def test_addresses(text: str, place: Path | BucketAddress) -> None:
         "s3://bucket?endpoint",
     ],
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_file_address_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"^(not|bad query|Invalid)"):
         parse_file_address(text)

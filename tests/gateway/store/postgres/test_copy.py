@@ -143,7 +143,7 @@ def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
     assert "again" in found.stdout, found.stderr
 
 
-def test_what_cannot_be_reached_is_one_sentence_without_a_password(tmp_path: Path) -> None:
+def test_connection_error_does_not_show_the_password(tmp_path: Path) -> None:
     environ = {"KORE_STORE_URL": "postgresql://kore:hunter2@127.0.0.1:1/kore"}
     ran = kore("agent", "-m", "hi", home=tmp_path / "kore", environ=environ)
     assert ran.returncode != 0

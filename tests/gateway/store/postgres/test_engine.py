@@ -53,7 +53,7 @@ async def test_transactions_that_conflict_run_again(tmp_path: Path) -> None:
     assert sorted(numbers) == list(range(1, 61))
 
 
-async def test_what_raises_leaves_nothing_and_acts_on_nothing(tmp_path: Path) -> None:
+async def test_failed_transaction_has_no_effects(tmp_path: Path) -> None:
     actions: list[str] = []
 
     def work(tx: Transaction, fails: bool) -> None:
@@ -190,7 +190,7 @@ async def test_a_server_that_is_killed_and_starts_again_loses_nothing(
         assert await store.transact(preferences.get_state, "count") == "120"
 
 
-async def test_what_a_crash_undid_is_not_mistaken_for_what_others_stored_after_it(
+async def test_transaction_lost_in_a_crash_is_run_again(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
     """After a crash, the server reuses the number of a lost transaction."""

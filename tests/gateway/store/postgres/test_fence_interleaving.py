@@ -176,7 +176,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_a_worker_begins_before_its_end_and_writes_after_it_is_not_stored(
+def test_write_after_the_worker_was_ended_is_not_stored(
     scene: ClaimScene, first: PostgresWorkerStore, steps: Steps, front: Steps, write: str
 ) -> None:
     claim = claim_with_a_call(scene, first)
@@ -191,7 +191,7 @@ def test_what_a_worker_begins_before_its_end_and_writes_after_it_is_not_stored(
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_a_worker_writes_before_its_end_and_commits_after_it_is_not_stored_once_read(
+def test_commit_after_the_worker_was_ended_is_not_stored(
     scene: ClaimScene,
     first: PostgresWorkerStore,
     second: PostgresWorkerStore,

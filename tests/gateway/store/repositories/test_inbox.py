@@ -156,7 +156,7 @@ def test_one_message_is_one_turn(db: Transaction) -> None:
     assert texts(claim_turn(db)) == ["b"]
 
 
-def test_what_is_over_the_limit_of_a_lane_is_joined(db: Transaction) -> None:
+def test_messages_over_the_lane_limit_are_joined(db: Transaction) -> None:
     take(db, *(message_in(str(n)) for n in range(LANE_LIMIT + 2)))
     first = claim_turn(db)
     assert texts(first) == ["0", "1", "2"]
@@ -271,7 +271,7 @@ def test_suspect_is_not_charged_for_a_turn_that_was_cut_off_before(db: Transacti
     assert not claim_turn(db).exhausted
 
 
-def test_what_had_not_been_taken_up_again_is_not_suspected(db: Transaction) -> None:
+def test_unclaimed_turn_is_not_suspected(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b", "2"))
     claim_turn(db), claim_turn(db, "chat:bot:2")
     claims.recover(db)

@@ -63,7 +63,7 @@ def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Transaction) -> N
     assert outbox.sent(db, following.seq, "2", LANE, 50.0) is None
 
 
-def test_what_was_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> None:
+def test_message_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> None:
     put(db, "a", "new")
     put(db, "b", "edit")
     db.run("UPDATE outbox SET provider_message_id = '9' WHERE delivery_id = 'b'")
@@ -129,7 +129,7 @@ def test_formatting_can_be_dropped(db: Transaction) -> None:
     assert head(db).message.content == OutboundPart("x")
 
 
-def test_what_was_postponed_can_be_made_due(db: Transaction) -> None:
+def test_postponed_message_can_be_made_due(db: Transaction) -> None:
     put(db, "a", "x")
     outbox.reschedule(db, head(db).seq, 1e9, ambiguous=False)
     outbox.due_now(db, LANE)

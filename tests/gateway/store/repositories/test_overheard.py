@@ -18,7 +18,7 @@ def tx(tmp_path: Path) -> Iterator[Transaction]:
         yield tx
 
 
-def test_what_was_overheard_is_told_once_oldest_first(tx: Transaction) -> None:
+def test_group_context_is_taken_once_oldest_first(tx: Transaction) -> None:
     chats.add_group_context(
         tx, [chat_message("one"), chat_message("two", sender=Sender("8", "Bob"))]
     )

@@ -56,7 +56,7 @@ def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Trans
     assert pending_media.rows(db) == []
 
 
-def test_what_is_there_already_waits_for_nothing(db: Transaction) -> None:
+def test_available_media_does_not_delay_a_message(db: Transaction) -> None:
     message = chat_message("[photo]", media=(there(AWAITED),))
     accept(db, message)
     assert waiting(db, message) == ["[photo]"]
@@ -118,7 +118,7 @@ def test_nobody_adds_to_the_album_of_another(db: Transaction) -> None:
     assert len(pending_media.rows(db)) == 2
 
 
-def test_what_only_follows_counts_only_as_a_part(db: Transaction) -> None:
+def test_following_album_part_does_not_start_a_message(db: Transaction) -> None:
     accept(db, replace(part("[photo]", "a", follows=True), album="1:8"))
     assert pending_media.rows(db) == []
     # The part that mentions the bot may come after the others.

@@ -40,7 +40,7 @@ def test_a_message_is_found_by_its_words_and_their_beginnings(db: Transaction, w
 
 
 @pytest.mark.parametrize("words", ["ürich", "other", "京東", '"report the"', "zurich other"])
-def test_what_a_message_does_not_hold_is_not_found(db: Transaction, words: str) -> None:
+def test_absent_words_are_not_found(db: Transaction, words: str) -> None:
     talk(db, "Where is the report about Zürich and 東京?")
     assert snippets(db, words) == []
 
@@ -48,12 +48,12 @@ def test_what_a_message_does_not_hold_is_not_found(db: Transaction, words: str) 
 @pytest.mark.parametrize(
     "words", ['"', "' OR 1=1 --", "a NEAR/2 b", "text:a", "^a", "(a", "a AND", "a\0b"]
 )
-def test_what_means_something_to_the_index_is_only_words_here(db: Transaction, words: str) -> None:
+def test_query_operators_are_plain_words(db: Transaction, words: str) -> None:
     talk(db, "unrelated")
     assert snippets(db, f"{words} absent") == []
 
 
-def test_what_holds_no_word_is_refused(db: Transaction) -> None:
+def test_query_without_words_is_rejected(db: Transaction) -> None:
     with pytest.raises(SearchRefused, match="no-words"):
         snippets(db, '" ! ?')
 
@@ -129,7 +129,7 @@ def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Transaction) -> N
     assert indexed(db, "canary") == 0
 
 
-def test_what_a_fork_has_from_its_parent_is_found_once(db: Transaction) -> None:
+def test_messages_shared_with_a_fork_are_found_once(db: Transaction) -> None:
     session = talk(db, "canary one")
     fork = session_admin.fork(db, session, SessionOwner("chat:7", "chat:bot:1"), 3.0)
     sessions.append_messages(db, fork, None, [user("canary two")], 4.0)

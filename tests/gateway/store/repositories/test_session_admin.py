@@ -100,7 +100,7 @@ def test_a_fork_leaves_a_running_turn_behind(db: Transaction) -> None:
     assert own == 2
 
 
-def test_what_was_spent_is_counted_where_it_was_spent(db: Transaction) -> None:
+def test_usage_is_attributed_to_its_session(db: Transaction) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
@@ -126,7 +126,7 @@ def test_a_name_is_one_line_and_can_be_taken_back(db: Transaction) -> None:
         lookup.rename(db, made, "x" * 201)
 
 
-def test_what_is_said_in_a_paused_session_waits_and_commands_do_not(db: Transaction) -> None:
+def test_paused_session_runs_only_commands(db: Transaction) -> None:
     made = session(db)
     session_admin.set_status(db, made, "paused")
     say(db, "hello", "/model")

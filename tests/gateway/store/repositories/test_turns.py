@@ -56,7 +56,7 @@ def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Tra
     assert stopped["4"].for_model == load_prompt("not_run")
 
 
-def test_what_a_stranger_wrote_cannot_be_replayed(db: Transaction) -> None:
+def test_denied_message_cannot_be_replayed(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 1.0), [InboxEntry(message_in("let me in"), DENIED)])
     ((seq,),) = db.all("SELECT seq FROM inbox")
     with pytest.raises(ReplayRefused, match="denied"):
@@ -177,7 +177,7 @@ def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
         turns.replay(db, found.seq)
 
 
-def test_what_nobody_waits_for_is_ended(db: Transaction) -> None:
+def test_abandoned_one_shot_lanes_are_ended(db: Transaction) -> None:
     take(db, message_in("a", "once-1"), message_in("b", "once-1"), message_in("c", "2"))
     claim_turn(db, "chat:bot:once-1")
     reply = OutgoingReply("x", message_in("", "once-1").route, [OutboundPart("late")])

@@ -24,7 +24,7 @@ def test_of_somebody_unknown_nothing_is_found(tmp_path: Path) -> None:
     tx.close()
 
 
-def test_what_arrived_is_known_by_its_number_alone_and_so_never_comes_back(tmp_path: Path) -> None:
+def test_deleted_message_keeps_only_its_event_id(tmp_path: Path) -> None:
     tx = open_transaction(tmp_path / "kore.db")
     tx.run(
         "INSERT INTO inbox (channel, account, event_id, lane, principal, payload, received_at)"
@@ -40,7 +40,7 @@ def test_what_arrived_is_known_by_its_number_alone_and_so_never_comes_back(tmp_p
     assert row == [("7:5", "", "", "{}", "deleted")]
 
 
-def test_who_has_nothing_but_a_reminder_is_found_and_it_goes(tmp_path: Path) -> None:
+def test_person_with_only_a_job_is_erased(tmp_path: Path) -> None:
     tx = open_transaction(tmp_path / "kore.db")
     tx.run(
         "INSERT INTO job (made_by, kind, template, principal, channel, account, chat, rule, zone,"
@@ -79,7 +79,7 @@ def test_a_console_sees_the_first_answer_after_its_data_were_deleted(tmp_path: P
     assert missed.content.text == "three"
 
 
-def test_what_the_owner_was_told_of_a_chat_goes_with_its_person(tmp_path: Path) -> None:
+def test_notices_about_a_person_are_erased(tmp_path: Path) -> None:
     owner = Route("telegram", "bot", "1")
     names = ("presence:telegram:bot:7:1.5", "presence:telegram:bot:77:1.5")
     tx = open_transaction(tmp_path / "kore.db")

@@ -54,7 +54,7 @@ async def together(database: SqliteStore, *works: Callable[[Transaction], object
     return await asyncio.gather(*running, return_exceptions=True)
 
 
-async def test_what_was_run_is_there_after_opening_again(tmp_path: Path) -> None:
+async def test_committed_data_survives_reopening(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
     await database.transact(note, "kept")
     await database.close()
@@ -87,7 +87,7 @@ async def test_an_error_undoes_its_own_work_and_no_other(database: SqliteStore) 
     assert await database.transact(notes) == ["a", "b"]
 
 
-async def test_what_does_not_fit_on_the_disk_fails_alone(database: SqliteStore) -> None:
+async def test_full_disk_fails_only_its_own_transaction(database: SqliteStore) -> None:
     await database.transact(small_disk)
     a, full, b = await together(database, lambda c: note(c, "a"), fill, lambda c: note(c, "b"))
     assert a is b is None

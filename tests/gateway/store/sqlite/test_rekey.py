@@ -108,7 +108,7 @@ def test_a_database_in_use_is_not_touched(tmp_path: Path) -> None:
     assert len(_read(path, "plain")) == 6
 
 
-def test_what_was_kept_with_the_old_key_goes_before_the_new_file_stands(tmp_path: Path) -> None:
+def test_old_copies_are_removed_before_the_rekeyed_file(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 3)
     copy = tmp_path / "backups" / "before-upgrade-1.db"

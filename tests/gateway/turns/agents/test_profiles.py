@@ -6,7 +6,7 @@ from agent.subagents.definition import BUILT_IN
 from gateway.turns.agents.profiles import PURPOSES, summary_of
 
 
-def test_what_every_agent_of_kore_is_for_is_said_in_the_language_of_the_person(
+def test_built_in_agent_summaries_are_translated(
     tmp_path: Path,
 ) -> None:
     found = SubagentCatalog(CatalogPaths(tmp_path, tmp_path, ())).load(tmp_path).values()

@@ -133,7 +133,7 @@ class Busy(Meeting):
             yield event
 
 
-async def test_those_who_wait_for_room_hold_up_no_other_chat(tmp_path: Path) -> None:
+async def test_waiting_subagents_do_not_block_other_chats(tmp_path: Path) -> None:
     model = Busy()
     async with running(tmp_path, model, concurrent_turns=5) as parts:
         many = "\n".join(task("meet", background=True) for _ in range(8))
@@ -166,7 +166,7 @@ async def test_a_sub_agent_may_do_no_more_than_its_definition(tmp_path: Path) ->
         assert (parts.workspace / "new.txt").exists()
 
 
-async def test_what_a_sub_agent_takes_in_is_its_callers_too(tmp_path: Path) -> None:
+async def test_subagent_taint_applies_to_its_caller(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         (parts.workspace / "a.txt").write_text("x")
         await parts.bus.submit(console_message(task("hello")))
@@ -182,7 +182,7 @@ async def test_what_a_sub_agent_takes_in_is_its_callers_too(tmp_path: Path) -> N
         assert await parts.stored("session", "taint", id=session) == [("private",)]
 
 
-async def test_what_a_folder_brings_begins_as_a_strangers_word(tmp_path: Path) -> None:
+async def test_workspace_agent_begins_untrusted(tmp_path: Path) -> None:
     folder = tmp_path / "workspace" / ".claude" / "agents"
     folder.mkdir(parents=True)
     (folder / "near.md").write_text("---\nname: near\n---\nObey me.")
@@ -252,7 +252,7 @@ async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path
         await parts.until_stored("task", id=2)
 
 
-async def test_what_a_sub_agent_was_told_to_do_is_not_replayed(tmp_path: Path) -> None:
+async def test_subagent_prompt_cannot_be_replayed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello")))
         await wait_for_answers(parts)
@@ -277,7 +277,7 @@ async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> Non
         assert "kore replay" not in str(refused.value.hint)
 
 
-async def test_who_sent_out_a_sub_agent_that_is_given_up_is_told_of_no_replay(
+async def test_failed_subagent_offers_no_replay(
     tmp_path: Path,
 ) -> None:
     for attempt in (1, 2, 3):
@@ -432,7 +432,7 @@ async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> No
         assert await states(parts) == ["failed"]
 
 
-async def test_what_a_sub_agent_spends_counts_for_the_message_it_works_for(tmp_path: Path) -> None:
+async def test_subagent_usage_is_charged_to_its_turn(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello")))
         await wait_for_answers(parts)
@@ -494,7 +494,7 @@ async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Pat
         assert await parts.stored("task", "model") == [(None,)]
 
 
-async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
+async def test_resumed_subagent_keeps_model_and_definition(tmp_path: Path) -> None:
     define(tmp_path, "expert", "model: second")
     known = [ModelConfig(name, "offline/echo") for name in ("first", "second", "third")]
     async with running(tmp_path, ModelPool("first", known)) as parts:
@@ -506,7 +506,7 @@ async def test_who_goes_on_keeps_model_and_definition(tmp_path: Path) -> None:
         assert rows == [("expert", "second"), ("expert", "second"), ("expert", "third")]
 
 
-async def test_what_the_terminal_showed_its_agent_is_not_shown_to_a_sub_agent(
+async def test_project_context_is_not_passed_to_subagents(
     tmp_path: Path,
 ) -> None:
     shown = {"text": "the tree of the project", "taint": ["private"], "evicted": 0}
@@ -532,7 +532,7 @@ async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
         assert all(cost for (cost,) in await parts.stored("usage", "cost_nusd"))
 
 
-async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path) -> None:
+async def test_untrusted_agent_taints_its_session(tmp_path: Path) -> None:
     near = SubagentDefinition("near", "", "Obey me.", trusted=False)
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("hello", options={"agent": asdict(near)}))
@@ -541,9 +541,7 @@ async def test_what_a_folder_brings_speaks_with_a_strangers_taint(tmp_path: Path
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_who_is_sent_out_does_no_more_than_the_agent_that_sends(
-    tmp_path: Path, background: bool
-) -> None:
+async def test_subagent_is_limited_to_its_caller_s_mode(tmp_path: Path, background: bool) -> None:
     careful = SubagentDefinition("careful", "", "You look.", mode="plan")
     write = tool("write_file", path="new.txt", content="x")
     async with running(tmp_path, EchoProvider()) as parts:

@@ -273,7 +273,7 @@ async def test_two_chats_cannot_both_take_the_last_cent(
 
 
 @EACH_KIND
-async def test_what_a_stopped_call_had_reserved_is_released(
+async def test_reservation_of_a_stopped_call_is_released(
     tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
     model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
@@ -466,7 +466,7 @@ async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
         assert await parts.stored("outbox", "kind") == [("final",)]
 
 
-async def test_what_a_stopped_reply_had_said_is_paid_for(
+async def test_tokens_of_a_stopped_reply_are_charged(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     long = ReplyScript(text="word " * 4_000, pieces=1_000, chunk_delay_s=0.02)

@@ -43,7 +43,7 @@ async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api
     assert not chinese["description"].isascii()
 
 
-async def test_what_was_told_before_is_not_told_again(bot_api: BotApi) -> None:
+async def test_unchanged_menu_is_not_sent_again(bot_api: BotApi) -> None:
     memo = InMemoryChannelState()
     assert await menu_calls(bot_api, memo)
     assert await menu_calls(bot_api, memo) == []

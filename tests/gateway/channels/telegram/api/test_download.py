@@ -52,9 +52,7 @@ async def test_nothing_beyond_the_limit_is_taken(bot_api: BotApi, channel: Teleg
     assert bot_api.calls == []
 
 
-async def test_what_telegram_calls_too_big_is_called_by_its_limit(
-    bot_api: BotApi, channel: TelegramChannel
-) -> None:
+async def test_size_error_names_the_limit(bot_api: BotApi, channel: TelegramChannel) -> None:
     media = sent(bot_api, bytes(OFFICIAL_LIMIT_BYTES + 1))
     with pytest.raises(NotFetched, match="limit of 20 MB"):
         await fetch(channel, media)
@@ -62,7 +60,7 @@ async def test_what_telegram_calls_too_big_is_called_by_its_limit(
 
 @pytest.mark.parametrize("fault", [reset, truncated, hang, status(502), status(429, 1)])
 @pytest.mark.parametrize("method", ["getFile", "file"])
-async def test_what_may_go_better_is_told_apart(
+async def test_retryable_errors_are_distinguished(
     bot_api: BotApi, channel: TelegramChannel, method: str, fault: object
 ) -> None:
     # Fail twice: the client itself repeats a GET on a connection that was just closed.
@@ -75,9 +73,7 @@ async def test_what_may_go_better_is_told_apart(
     assert await fetch(channel, media) == b"x" * 100
 
 
-async def test_what_is_gone_is_not_asked_for_again(
-    bot_api: BotApi, channel: TelegramChannel
-) -> None:
+async def test_missing_file_is_not_retryable(bot_api: BotApi, channel: TelegramChannel) -> None:
     with pytest.raises(NotFetched, match="Telegram refused the download") as failed:
         await fetch(channel, Media("document", remote="never"))
     assert not failed.value.is_retryable

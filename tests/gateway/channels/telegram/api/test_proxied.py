@@ -33,7 +33,7 @@ async def test_the_bot_is_reached_through_a_socks_proxy(bot_api: BotApi) -> None
 
 
 @pytest.mark.parametrize("status", [403, 0])
-async def test_what_a_socks_proxy_refuses_was_not_sent(bot_api: BotApi, status: int) -> None:
+async def test_request_rejected_by_a_socks_proxy_was_not_sent(bot_api: BotApi, status: int) -> None:
     pytest.importorskip("aiohttp_socks")
     async with SocksProxy(bot_api.port, status=status) as proxy:
         with pytest.raises(RequestNotSent):

@@ -57,7 +57,7 @@ def test_private_text_is_read_whole() -> None:
     assert decoded.thread_id is None
 
 
-def test_what_nobody_sees_in_a_message_is_not_told_unseen() -> None:
+def test_invisible_characters_are_escaped() -> None:
     quoted = {"message_id": 4, "chat": {"id": 7, "type": "private"}, "text": "b\u2062"}
     decoded = read(message("a\U000e0072\U000e006d", reply_to_message=quoted))
     assert decoded is not None
@@ -88,7 +88,7 @@ def test_only_a_forum_topic_is_a_thread() -> None:
         {"external_reply": {"origin": {"type": "user"}}, "quote": {"text": "send it to me"}},
     ],
 )
-def test_what_somebody_passes_on_is_marked(fields: dict[str, Any]) -> None:
+def test_forwarded_message_is_marked(fields: dict[str, Any]) -> None:
     passed_on, own = read(message(**fields)), read(message())
     assert passed_on is not None
     assert passed_on.forwarded
@@ -255,7 +255,7 @@ def test_a_part_of_an_album_that_does_not_name_us_only_follows() -> None:
     assert not decoded.follows
 
 
-def test_what_nobody_said_is_ignored() -> None:
+def test_service_messages_are_ignored() -> None:
     assert read(message(None, new_chat_members=[{"id": 3}])) is None
     assert read(message("x", author={"id": 3, "is_bot": True})) is None
     assert read(message("/new", chat=-7, is_automatic_forward=True)) is None
@@ -347,7 +347,7 @@ def test_both_chats_tell_of_a_group_that_became_a_supergroup(
     assert read(body) is None
 
 
-def test_what_only_looks_like_a_move_is_none() -> None:
+def test_malformed_migration_is_ignored() -> None:
     assert (
         chat_migration({"update_id": 1, "message": message(None, migrate_to_chat_id="x")}) is None
     )

@@ -36,7 +36,7 @@ async def test_nothing_is_confirmed_before_accept_has_returned(
 
 
 @pytest.mark.parametrize("failure", [KoreError("disk full"), OSError(28, "no space")])
-async def test_what_could_not_be_stored_comes_again(
+async def test_unstored_updates_are_fetched_again(
     bot_api: BotApi,
     store: Store,
     running: Running,
@@ -212,7 +212,7 @@ async def test_that_a_poll_comes_through_again_is_told_once(
         await bot_api.wait_for(lambda: len(told) == 2)
 
 
-async def test_what_could_not_be_stored_is_fetched_again_soon_however_often_it_fails(
+async def test_storage_failures_do_not_increase_the_delay(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     store.failures = [KoreError("disk full")] * 6

@@ -132,7 +132,7 @@ def test_a_value_of_a_wrong_type_is_read_or_kept_and_never_raises(name: str, wro
             assert json.loads(lost.raw)["update_id"] == 1
 
 
-def test_what_cannot_be_decoded_is_kept_whole_and_named_without_its_words() -> None:
+def test_undecodable_update_is_stored_without_its_text_in_the_reason() -> None:
     (lost,) = read({"message": {**FULL, "message_id": "my secret", "text": "private"}}).undecoded
     assert (lost.event_id, lost.principal) == ("update:1", "telegram:9")
     assert json.loads(lost.raw)["message"]["text"] == "private"
@@ -142,14 +142,14 @@ def test_what_cannot_be_decoded_is_kept_whole_and_named_without_its_words() -> N
     assert "message" in lost.reason
 
 
-def test_what_is_kept_has_a_limit() -> None:
+def test_stored_undecoded_update_is_limited() -> None:
     (lost,) = read({"message": {"chat": 5, "text": "x" * UNDECODED_LIMIT_CHARS}}).undecoded
     assert len(lost.raw) == UNDECODED_LIMIT_CHARS
     (again,) = decode_stored(lost.raw, HERE, 1.0).undecoded
     assert again.reason == "it is not complete JSON"
 
 
-def test_what_was_kept_is_decoded_again_alone_or_inside_a_whole_answer() -> None:
+def test_stored_update_is_decoded_alone_or_in_a_response() -> None:
     update = {"update_id": 1, "message": message(text="hi", caption=None)}
     for raw in (update, {"ok": True, "result": [update]}):
         batch = decode_stored(json.dumps(raw), HERE, 1.0)

@@ -114,9 +114,7 @@ async def test_only_who_knows_the_secret_is_heard(bot_api: BotApi, store: Store)
         assert store.contents == ["hi"]
 
 
-async def test_what_is_no_update_is_refused_and_what_is_too_large_is_not_read(
-    bot_api: BotApi, store: Store
-) -> None:
+async def test_invalid_or_oversized_update_is_rejected(bot_api: BotApi, store: Store) -> None:
     async with open_webhook(bot_api, store.accept) as bot:
         for body in (b"", b"{", b"[]", b'{"update_id": "x"}', b"\xff"):
             assert await bot.call(body) == 400
@@ -140,7 +138,7 @@ async def test_while_nothing_can_be_stored_telegram_is_told_to_come_again(
         assert (bot.channel.status.state, store.contents) == ("webhook", ["hi"])
 
 
-async def test_what_takes_too_long_is_asked_for_again_and_stored_once(bot_api: BotApi) -> None:
+async def test_slow_update_is_retried_and_stored_once(bot_api: BotApi) -> None:
     stored: list[str] = []
     may_store = asyncio.Event()
 
@@ -219,9 +217,7 @@ async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) 
     await channel.aclose()
 
 
-async def test_who_polls_again_takes_the_webhook_away(
-    bot_api: BotApi, store: Store, running: Any
-) -> None:
+async def test_polling_removes_the_webhook(bot_api: BotApi, store: Store, running: Any) -> None:
     async with open_webhook(bot_api, store.accept):
         pass
     async with running():

@@ -107,7 +107,7 @@ def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
     assert part.text.encode("utf-16-le")[code.offset * 2 :][:16].decode("utf-16-le") == "git push"
 
 
-def test_what_was_decided_takes_the_place_of_the_buttons() -> None:
+def test_decision_replaces_the_buttons() -> None:
     part = render_approval(ASKED, "✅ Allowed once by Ann")
     assert part.text.endswith("✅ Allowed once by Ann")
     assert part.buttons == ()
@@ -118,7 +118,7 @@ def test_hidden_characters_are_seen() -> None:
     assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
 
 
-def test_what_does_not_fit_says_so_and_can_be_allowed_only_once() -> None:
+def test_truncated_question_can_only_be_allowed_once() -> None:
     part = render_approval(_with(command="a" * 3000 + "😀" * 3000 + "end"))
     assert "⚠️ The middle is cut; the file above has the full text" in part.text
     file = render_details(_with(command="a" * 3000 + "😀" * 3000 + "end"))

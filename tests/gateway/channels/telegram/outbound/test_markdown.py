@@ -106,7 +106,7 @@ SAID = st.text(alphabet=st.sampled_from("abcZé語😀 .,:;-+=(){}'\"/%@?0123456
 
 
 @given(SAID)
-def test_what_needs_no_parser_looks_as_the_parser_would_have_it(text: str) -> None:
+def test_plain_text_shortcut_matches_the_parser(text: str) -> None:
     if rendering._PLAIN.fullmatch(text):
         source, events = parse_markdown(text)
         walk = MarkdownRenderer(source)

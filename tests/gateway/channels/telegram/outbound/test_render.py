@@ -110,7 +110,7 @@ def test_formatting_becomes_entities_on_the_right_characters() -> None:
         ("\\[no link\\](x)", "[no link](x)"),
     ],
 )
-def test_what_a_parser_would_drop_or_alter_is_shown(markdown: str, shown: str) -> None:
+def test_text_that_a_parser_would_drop_is_shown(markdown: str, shown: str) -> None:
     (part,) = render(markdown)
     assert part.text == shown
 
@@ -173,7 +173,7 @@ def test_the_unfinished_end_of_a_stream_shows_no_marks() -> None:
         ("a\n\n```py\nx = '`'", [("pre", "x = '`'")]),
     ],
 )
-def test_what_is_open_at_the_end_of_a_stream_is_formatted_already(
+def test_unclosed_markup_is_formatted_in_a_preview(
     begun: str, shown: list[tuple[str, str]]
 ) -> None:
     part = render_preview(begun)

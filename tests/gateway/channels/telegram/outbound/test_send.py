@@ -270,7 +270,7 @@ async def test_typing_is_shown(bot_api: BotApi, channel: TelegramChannel) -> Non
     assert bot_api.calls == ["sendChatAction"]
 
 
-async def test_what_is_being_done_stands_below_a_growing_answer(
+async def test_activity_line_is_below_the_preview(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     await preview(channel, PreviewContent("**One**", "⏳ Reading `x.py`"), None)

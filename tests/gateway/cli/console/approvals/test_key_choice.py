@@ -60,7 +60,7 @@ async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> N
     assert given == []
 
 
-async def test_what_a_question_does_not_take_is_no_answer() -> None:
+async def test_key_without_a_choice_is_no_answer() -> None:
     given: list[Answer] = []
     choice = KeyChoice(lambda item: given.append(item.answer))
     choice.choices = choices_for(

@@ -57,7 +57,7 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
     ]
 
 
-def test_what_is_written_after_the_name_stands_apart_from_what_it_is_for(tmp_path: Path) -> None:
+def test_summary_separates_description_and_argument_hint(tmp_path: Path) -> None:
     mine = shelf(tmp_path, "mine", project=False, trusted=True)
     head = "---\ndescription: Greet someone.\nargument-hint: NAME [WORDS]\n---\nhi"
     (mine.folder / "greet.md").write_text(head)

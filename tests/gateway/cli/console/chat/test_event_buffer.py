@@ -4,7 +4,7 @@ from agent.events import TextDelta
 from gateway.cli.console.chat.event_buffer import LIMIT, EventBuffer
 
 
-async def test_what_is_held_comes_back_in_order() -> None:
+async def test_buffered_events_are_returned_in_order() -> None:
     held = EventBuffer()
     assert not held
     for text in ("a", "b"):
@@ -14,7 +14,7 @@ async def test_what_is_held_comes_back_in_order() -> None:
     assert not held
 
 
-async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
+async def test_full_buffer_blocks_the_producer() -> None:
     held, sent = EventBuffer(), [TextDelta(str(n)) for n in range(2 * LIMIT)]
 
     async def bring() -> None:
@@ -32,7 +32,7 @@ async def test_whoever_brings_too_many_waits_until_they_are_taken() -> None:
     assert seen + list(held.take_all()) == sent
 
 
-async def test_who_leaves_meanwhile_is_not_kept() -> None:
+async def test_blocked_producer_can_be_cancelled() -> None:
     held = EventBuffer()
 
     async def bring() -> None:

@@ -63,7 +63,7 @@ def test_a_refused_message_is_not_waited_for() -> None:
     assert not awaited
 
 
-def test_what_was_typed_meanwhile_is_told_again_when_its_turn_begins() -> None:
+def test_queued_message_is_shown_when_its_turn_begins() -> None:
     awaited = PendingAnswers()
     begin, done = events.SessionStart("s", "p", "m"), events.Done(Result(True, "", "s", ()))
     (first,) = sent(awaited, "one")

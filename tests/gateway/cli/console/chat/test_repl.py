@@ -152,7 +152,7 @@ async def test_a_dumb_terminal_runs_commands_by_hand_too(
     assert owner.submitted == []
 
 
-async def test_who_leaves_is_shown_what_goes_on(owner: MemoryService, home: Path) -> None:
+async def test_background_commands_are_listed_on_exit(owner: MemoryService, home: Path) -> None:
     owner.running = ["make -j4", "npm run dev"]
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
@@ -249,7 +249,7 @@ async def test_a_word_typed_at_a_question_approves_nothing(
         await terminal.see("Stopped.")
 
 
-async def test_what_steers_is_shown_as_such_and_a_look_does_not_queue(
+async def test_steering_message_is_labelled_and_status_is_not_queued(
     owner: MemoryService, home: Path
 ) -> None:
     owner.mode = "steer"
@@ -263,7 +263,7 @@ async def test_what_steers_is_shown_as_such_and_a_look_does_not_queue(
         assert "/status  (queued)" not in terminal.text
 
 
-async def test_what_is_typed_while_a_turn_runs_is_kept(owner: MemoryService, home: Path) -> None:
+async def test_input_typed_during_a_turn_is_kept(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("slow\r")
@@ -339,9 +339,7 @@ async def test_an_empty_line_parts_an_answer_from_the_next_question(
         assert lines[lines.index("so it was") :][:3] == ["so it was", "", "› go on"]
 
 
-async def test_whoever_leaves_is_told_the_session_that_they_are_in_by_then(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_exit_message_names_the_current_session(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("hello\r")
@@ -466,9 +464,7 @@ async def test_a_terminal_without_utf_8_gets_plain_signs(owner: MemoryService, h
     assert "\\u" not in terminal.raw
 
 
-async def test_what_stood_in_a_line_is_shown_whole_by_a_key_and_by_a_command(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_key_and_command_expand_collapsed_output(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("tool\r")

@@ -85,7 +85,7 @@ async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> N
         ("sh ./fetch", False, ["private", "untrusted"]),
     ],
 )
-async def test_what_could_have_asked_anybody_is_a_strangers_word(
+async def test_output_of_networked_commands_is_untrusted(
     tmp_path: Path, line: str, marked: bool, taint: list[str]
 ) -> None:
     if marked:
@@ -117,7 +117,7 @@ async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         ("![picture](x.png)", None),
     ],
 )
-def test_which_lines_are_commands(line: str, command: str | None) -> None:
+def test_shell_escape_lines_are_recognized(line: str, command: str | None) -> None:
     assert by_hand(line) == command
 
 

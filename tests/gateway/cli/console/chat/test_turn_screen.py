@@ -82,7 +82,7 @@ async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too
     assert screen.getvalue().count("older messages were summarized (/context") == 1
 
 
-async def test_what_a_refused_message_was_to_tell_goes_with_the_next_one(tmp_path: Path) -> None:
+async def test_context_of_a_rejected_message_is_sent_with_the_next(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("apples")
     project = ProjectContext(None, (tmp_path / "notes.md",), 1_000)
     speaker = MessageBuilder("main", MessageOptions(mode="ask"), project)

@@ -34,9 +34,7 @@ async def test_folders_are_offered_with_a_slash(files: FileIndex) -> None:
 
 
 @pytest.mark.parametrize("letters", ["noise", ".env", "env"])
-async def test_what_git_ignores_or_is_blocked_is_not_offered(
-    files: FileIndex, letters: str
-) -> None:
+async def test_ignored_and_blocked_files_are_not_offered(files: FileIndex, letters: str) -> None:
     assert await files.find(letters) == []
 
 

@@ -53,7 +53,7 @@ def test_a_link_to_a_blocked_file_is_blocked(folder: Path) -> None:
     assert find_mentions("@plain.txt", folder, (".env",)).files == []
 
 
-def test_what_was_pasted_names_nothing_outside_of_the_folder(folder: Path) -> None:
+def test_pasted_mentions_are_limited_to_the_folder(folder: Path) -> None:
     line = "@../secret.txt @notes.md"
     assert [path.name for path in find_mentions(line, folder, ()).files] == [
         "secret.txt",
@@ -63,7 +63,7 @@ def test_what_was_pasted_names_nothing_outside_of_the_folder(folder: Path) -> No
     assert [path.name for path in find_mentions(line, folder, (), pasted).files] == ["notes.md"]
 
 
-def test_what_looks_like_a_path_and_is_none_is_told_and_names_of_people_are_not(
+def test_missing_paths_are_reported_but_not_people_s_names(
     folder: Path,
 ) -> None:
     line = '@notse.md, @src/y.py; @"no such" @nobody @someone. @notes.md me@no.md'

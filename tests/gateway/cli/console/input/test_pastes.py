@@ -32,7 +32,7 @@ def test_a_short_line_of_an_earlier_conversation_counts_as_typed_and_a_long_one_
     assert pastes.spans(long) == [(0, len(long))]
 
 
-def test_where_a_line_was_pasted_is_known() -> None:
+def test_pasted_spans_are_located() -> None:
     pastes = Pastes()
     pastes.fold("@x")
     assert pastes.spans("see @x and @x") == [(4, 6), (11, 13)]

@@ -58,7 +58,7 @@ def test_a_narrow_terminal_leaves_out_what_is_wanted_least(columns: int, line: s
     assert shown.line(columns) == line
 
 
-async def test_what_waits_runs_and_was_chosen_is_asked_for() -> None:
+async def test_status_line_shows_background_commands_and_choices() -> None:
     async with MemoryService() as service:
         await service.bind_session("cli:local:x", None)
         service.running = ["make", "serve"]

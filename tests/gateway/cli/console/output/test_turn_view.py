@@ -62,7 +62,7 @@ def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
     assert text.count("first") == 1
 
 
-def test_what_an_earlier_view_has_streamed_is_not_shown_again_but_its_like_is() -> None:
+def test_answer_streamed_by_an_earlier_view_is_not_repeated() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out), unanswered="yes, it")
     view.begin()
@@ -74,7 +74,7 @@ def test_what_an_earlier_view_has_streamed_is_not_shown_again_but_its_like_is() 
     assert out.getvalue().count("yes") == 1
 
 
-def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
+def test_text_voided_by_a_retry_is_shown_again() -> None:
     text = rendered_turn(
         events.IterationStart(1, 5),
         events.TextDelta("half an ans"),
@@ -87,7 +87,7 @@ def test_what_a_retry_makes_void_does_not_count_as_shown() -> None:
     assert text.count("answer") == 1
 
 
-def test_whoever_has_no_foot_is_told_what_answers_a_question() -> None:
+def test_screen_without_a_footer_lists_the_choices() -> None:
     out = io.StringIO()
     TurnView(Screen(out)).ask(ASKED, bool)
     choices = "[y] Allow once [s] Allow exactly this for this session [a] Always allow exactly this"

@@ -80,9 +80,7 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
         ("profiles.quick", "lokal", 'profiles.quick: found "lokal", expected a model_name'),
     ],
 )
-def test_what_would_not_be_valid_is_not_written(
-    tmp_path: Path, key: str, value: str, expected: str
-) -> None:
+def test_invalid_value_is_not_written(tmp_path: Path, key: str, value: str, expected: str) -> None:
     text = '{"model_list": [{"model_name": "x", "model": "ollama/x"}]}'
     file = write_config(tmp_path / "h", text)
     result = kore_here("config", "set", key, value, home=file.parent)
@@ -116,7 +114,7 @@ def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["http"] == {"port": 0}
 
 
-def test_what_wins_over_the_file_is_said(tmp_path: Path) -> None:
+def test_overriding_environment_variable_is_reported(tmp_path: Path) -> None:
     result = kore(
         *("config", "set", "http.port", "1"), home=tmp_path / "h", environ={"KORE_HTTP_PORT": "2"}
     )

@@ -80,7 +80,7 @@ def test_the_shape_of_the_design_is_written_too(tmp_path: Path) -> None:
         ("agent.model", "nobody", "no model named 'nobody' there; available: Main, Fast, Off"),
     ],
 )
-def test_what_has_no_place_there_is_refused(
+def test_key_foreign_to_the_file_is_rejected(
     home: Path, key: str, value: str, expected: str
 ) -> None:
     file = home.parent / ".kode.json"
@@ -90,7 +90,7 @@ def test_what_has_no_place_there_is_refused(
     assert file.read_text() == REAL
 
 
-async def test_what_is_changed_while_somebody_reads_it_is_not_trusted(tmp_path: Path) -> None:
+async def test_file_changed_during_the_review_is_not_trusted(tmp_path: Path) -> None:
     home, work = tmp_path / "h", tmp_path / "work"
     work.mkdir()
     file = work / ".mcp.json"

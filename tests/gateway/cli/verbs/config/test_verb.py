@@ -11,7 +11,7 @@ BROKEN = json.loads((Path(__file__).parent / "broken_configs.json").read_text())
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=[broken["case"] for broken in BROKEN])
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, broken: dict[str, str]) -> None:
+def test_each_configuration_error_is_one_line(tmp_path: Path, broken: dict[str, str]) -> None:
     file = tmp_path / "c.json"
     file.write_text(broken["content"])
     result = kore_here("config", "validate", file, home=tmp_path / "h")
@@ -44,7 +44,7 @@ def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, expect
     assert result.stderr.startswith(f"kore: environment variable {name}: {expected}")
 
 
-def test_what_is_no_file_is_said(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "h"
     (tmp_path / "latin.json").write_bytes(b'{\n"a": "\xe9"}')
     (tmp_path / "big.json").write_bytes(b" " * 2_000_000)
