@@ -115,7 +115,8 @@ class ClaimMachine(RuleBasedStateMachine):
     def somebody_writes(self, chat: str) -> None:
         self.number += 1
         entry = InboxEntry(message(f"{self.example}{chat}", self.number))
-        batch = InboxBatch("chat", "bot", self.now, self.example * 10_000 + self.number)
+        offset = str(self.example * 10_000 + self.number)
+        batch = InboxBatch("chat", "bot", self.now, {"offset": offset})
         assert self.front(inbox.accept, batch, [entry]) <= set(self.lanes)
 
     @precondition(lambda self: self.waiting)

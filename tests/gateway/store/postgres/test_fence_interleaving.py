@@ -133,7 +133,7 @@ def owner_fence(epoch: int) -> Fence:
 
 
 def ask(scene: ClaimScene, chat: str) -> None:
-    batch = InboxBatch("chat", "bot", 1.0, int(chat))
+    batch = InboxBatch("chat", "bot", 1.0, {"offset": chat})
     scene.do(scene.owner, inbox.accept, batch, [InboxEntry(message(chat, 1))])
 
 
