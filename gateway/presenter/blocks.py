@@ -310,7 +310,7 @@ def _verdict(event: events.ApprovalAnswered) -> str:
 
 
 def step_block(report: events.FromAgent) -> Block | None:
-    """Return a step of a sub-agent in one line, or None for events that are no steps."""
+    """Return a step of a sub-agent in one line, or None for other events."""
     name = subagent_name(report)
     match report.event.get("type"):
         case "tool_start":

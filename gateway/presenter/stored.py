@@ -1,4 +1,4 @@
-"""Presenter of stored messages: calls and results that nobody has watched."""
+"""Presenter of stored messages: calls with their results."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

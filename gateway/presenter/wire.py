@@ -1,4 +1,4 @@
-"""Blocks in JSON, beside the events of a session, for screens that draw them elsewhere."""
+"""Blocks of a session's events in JSON, for remote screens."""
 
 from collections.abc import Iterator
 from typing import Any

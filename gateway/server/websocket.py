@@ -4,7 +4,7 @@ A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", 
 receives `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
 `{"id", "item"}` for each event, and `{"id", "end": true}`. At most `WINDOW` unacknowledged items of
 a stream are in flight, so an unread stream does not block the others. A call with `"blocks": true`
-receives `blocks` beside the items that have any.
+also receives the `blocks` of each item.
 """
 
 import asyncio

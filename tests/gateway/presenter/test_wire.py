@@ -1,4 +1,4 @@
-"""Blocks beside the events of a stream, and blocks of stored calls."""
+"""Blocks of streamed events and of stored calls."""
 
 from typing import Any
 
