@@ -77,7 +77,7 @@ EXPORTS = [
 ]
 HEAVY = (
     *("aiohttp", "openai", "pydantic", "sqlite3", "telegram", "lxml", "re2", "rich"),
-    *("docstring_parser", "pathspec", "re2", "telegramify_markdown"),
+    *("docstring_parser", "pathspec"),
 )
 
 
