@@ -111,7 +111,7 @@ async def _start_ms(server: LspServerSettings, folder: Path, path: Path) -> floa
 def _bare_edits(bare: BareLanguageServer, path: Path, old: str, new: str) -> list[float]:
     text = path.read_text(encoding="utf-8")
     taken = []
-    # Without the guard, a silent server would block the benchmark for ever.
+    # Without the guard, a silent server would block the benchmark forever.
     guard = threading.Timer(_MOST_S, bare.close)
     guard.start()
     try:

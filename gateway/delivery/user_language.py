@@ -50,7 +50,7 @@ class UserLanguages:
         return self._configured_for(message.principal) or self._client_language(message)
 
     def of_claim(self, claim: TurnClaim | CommandClaim) -> str:
-        """Return the language of the person who is answered; of several, the last."""
+        """Return the language of the answered person, or of the last one if there are several."""
         return self.of(claim.message if isinstance(claim, CommandClaim) else claim.messages[-1])
 
     def of_person(self, principal: str) -> str:

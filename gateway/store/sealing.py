@@ -1,7 +1,7 @@
 """Sealing of texts in transactions, and the check of a database's key.
 
-Both engines store the same: text in Base64, and in the table `meta` a sentence that only the right
-key opens.
+Both engines store texts in Base64 and, in the table `meta`, a sentence that only the right key
+decrypts.
 """
 
 import logging

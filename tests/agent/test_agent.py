@@ -141,7 +141,7 @@ async def test_a_model_that_cannot_be_used_is_an_error_not_a_crash(
         await agent.run("hi")
 
 
-async def test_closing_the_iterator_ends_the_stream_and_keeps_what_was_said(
+async def test_closing_the_iterator_stores_the_streamed_text(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="one two three", breaks=Break("hang", after=2)))
@@ -194,7 +194,7 @@ async def test_cancelling_the_task_stops_tools_side_by_side(tmp_path: Path) -> N
     assert len(await history.load("s")) == 4
 
 
-async def test_a_conversation_goes_on_after_a_cancellation(tmp_path: Path) -> None:
+async def test_session_continues_after_a_cancellation(tmp_path: Path) -> None:
     hanging = Hanging()
     agent, model = scripted([calls(call("hang")), "here again"], tmp_path, hanging)
     running = asyncio.create_task(agent.run("go", session="s"))
@@ -240,7 +240,7 @@ async def test_stop_before_a_resumed_turn_starts_answers_its_open_calls(tmp_path
     assert is_valid([*messages, *result.messages])
 
 
-async def test_stop_while_nobody_reads_still_comes_to_a_result(tmp_path: Path) -> None:
+async def test_stop_without_a_reader_still_gives_a_result(tmp_path: Path) -> None:
     stop = CancelToken()
     agent, _ = scripted(["word " * SIZE * 2], tmp_path)
     async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
@@ -295,7 +295,7 @@ async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
     assert kept[-1] == assistant(result.text)
 
 
-async def test_a_model_in_circles_is_told_three_times_and_stopped_at_twelve(tmp_path: Path) -> None:
+async def test_repeating_model_is_warned_three_times_and_stopped_at_twelve(tmp_path: Path) -> None:
     """Other reads in between do not reset the count."""
     replies = []
     for n in range(12):
@@ -404,7 +404,7 @@ async def test_a_model_for_which_nothing_is_short_enough_ends_the_turn(tmp_path:
     assert len(model.requests) == 1
 
 
-async def test_a_retry_voids_what_the_broken_stream_had_said(
+async def test_retry_discards_the_text_of_the_broken_stream(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     broken = ReplyScript(text="wrong wrong wrong", breaks=Break("eof", after=2))
@@ -445,7 +445,7 @@ async def test_an_empty_reply_is_said_to_be_one(tmp_path: Path) -> None:
         (call("read_file", path="missing.txt"), "missing.txt"),
     ],
 )
-async def test_a_wrong_call_is_a_result_that_the_model_can_mend(
+async def test_invalid_call_returns_an_error_to_the_model(
     tmp_path: Path, wrong: ToolCall, complaint: str
 ) -> None:
     agent, model = scripted([calls(wrong), "sorry"], tmp_path)

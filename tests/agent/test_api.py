@@ -67,7 +67,7 @@ async def test_leaving_a_stream_early_closes_its_model(tmp_path: Path) -> None:
     assert model.closed
 
 
-async def test_a_session_goes_on_with_a_history_of_ones_own(tmp_path: Path) -> None:
+async def test_custom_history_continues_a_session(tmp_path: Path) -> None:
     history = kore.JsonlHistory(tmp_path / "chats")
     for n in range(2):
         model = ScriptedProvider([f"answer {n}"])
@@ -78,7 +78,7 @@ async def test_a_session_goes_on_with_a_history_of_ones_own(tmp_path: Path) -> N
     assert texts == ["question 0", "answer 0", "question 1"]
 
 
-async def test_a_named_session_is_kept_without_being_told_where(
+async def test_named_session_is_stored_in_the_default_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
@@ -267,7 +267,7 @@ async def test_a_program_without_a_loop_leaves_no_connection_open(tmp_path: Path
     assert run.stderr == ""
 
 
-async def test_a_program_with_a_loop_is_told_to_await(tmp_path: Path) -> None:
+async def test_run_sync_in_an_event_loop_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="running event loop"):
         kore.run_sync("hi", model="offline/echo", workspace=tmp_path)
 

@@ -89,7 +89,7 @@ async def test_it_lifts_a_policy_and_keeps_its_record(tmp_path: Path) -> None:
     assert "(full-access)" in trail.entries[0].reason
 
 
-def test_a_sandbox_beside_it_is_refused(tmp_path: Path) -> None:
+def test_full_access_with_a_sandbox_is_rejected(tmp_path: Path) -> None:
     sandbox = select_sandbox(SandboxOptions(), tmp_path).sandbox
     if not sandbox.confines:
         pytest.skip("no sandbox works here")
@@ -98,7 +98,7 @@ def test_a_sandbox_beside_it_is_refused(tmp_path: Path) -> None:
         kore.Agent("offline/echo", settings=settings, full_access=True)
 
 
-def test_the_model_is_told_the_truth(tmp_path: Path) -> None:
+def test_environment_block_describes_full_access(tmp_path: Path) -> None:
     settings = AgentSettings(tools=ToolSettings().with_full_access())
     block = describe_environment(settings, tmp_path, is_project=True, full_access=True)
     assert "Full access" in block

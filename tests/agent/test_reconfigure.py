@@ -11,7 +11,7 @@ def agent_with(**tools: float) -> Agent:
     return Agent(ModelPool("offline/echo"), settings=settings)
 
 
-async def test_the_tools_are_made_anew_and_what_they_hold_stays() -> None:
+async def test_reconfigured_tools_keep_their_state() -> None:
     agent = agent_with(exec_timeout_s=5)
     before = agent.toolbox
     assert agent.reconfigure(agent_with(exec_timeout_s=7)) is None

@@ -92,7 +92,7 @@ async def test_parallel_calls_arrive_identical_and_their_results_are_taken(
     assert last.message.text == "All done."
 
 
-async def test_thinking_is_told_apart(native: Provider) -> None:
+async def test_thinking_is_separated_from_the_answer(native: Provider) -> None:
     reply = await stream_reply(native, user("think first"))
     assert reply.message.text == "Yes."
     thoughts = [part.text for part in reply.message.content if isinstance(part, Thinking)]
@@ -105,7 +105,7 @@ async def test_a_stream_that_breaks_off_is_no_reply(native: Provider) -> None:
         await stream_reply(native, user("break off"))
 
 
-async def test_too_many_requests_are_told_apart(native: Provider) -> None:
+async def test_rate_limit_is_recognized(native: Provider) -> None:
     with pytest.raises(RateLimited):
         await stream_reply(native, user("too fast"))
 

@@ -260,7 +260,7 @@ async def test_reopened_channel_continues_after_its_last_batch(
     await deliver("Two")
     async with opened(packaged, tmp_path, first.cursors) as (channel, _):
         contents = [message.content for message in (await next_batch(channel)).messages]
-    # A platform that was not told of the first batch may repeat it.
+    # A platform without a confirmation of the first batch may repeat it.
     assert contents[-1] == "Two" or contents == ["One"]
 
 
@@ -279,7 +279,7 @@ def test_limits_of_files_agree(stand: Stand) -> None:
     assert len(kinds) == len(set(kinds))
 
 
-async def test_largest_album_with_the_longest_caption_is_taken(stand: Stand) -> None:
+async def test_largest_album_with_the_longest_caption_is_accepted(stand: Stand) -> None:
     channel = with_files(stand)
     limits = channel.file_limits
     caption = "x" * limits.caption.size
@@ -293,7 +293,7 @@ async def test_largest_album_with_the_longest_caption_is_taken(stand: Stand) -> 
         assert await channel.send_files(message(stand.channel, part, number))
 
 
-async def test_largest_button_is_taken(stand: Stand) -> None:
+async def test_largest_button_is_accepted(stand: Stand) -> None:
     channel = stand.channel
     if not isinstance(channel, SupportsApprovals):
         pytest.skip("it has no buttons")
@@ -308,7 +308,7 @@ def with_files(stand: Stand) -> SupportsMedia:
     return stand.channel
 
 
-def test_name_and_account_are_words(stand: Stand) -> None:
+def test_name_and_account_are_identifiers(stand: Stand) -> None:
     for word in (stand.channel.name, stand.channel.account):
         assert word
         assert ":" not in word
@@ -331,7 +331,7 @@ async def test_parts_reach_the_platform_in_order(stand: Stand) -> None:
     assert len(set(ids)) == len(ids)
 
 
-async def test_every_part_of_a_long_answer_is_taken(stand: Stand) -> None:
+async def test_every_part_of_a_long_answer_is_accepted(stand: Stand) -> None:
     for number, part in enumerate(stand.channel.render("word " * 5000)):
         assert await stand.channel.send(message(stand.channel, part, number))
 
@@ -345,7 +345,7 @@ async def test_unreachable_platform_is_a_send_error(stand: Stand) -> None:
     assert isinstance(failed.value, NotSent | NoViewer | Ambiguous)
 
 
-async def test_message_arrives_with_what_names_it(stand: Stand) -> None:
+async def test_message_has_content_event_id_and_sender(stand: Stand) -> None:
     deliver = with_platform(stand)
     batches: asyncio.Queue[tuple[str, str, Batch]] = asyncio.Queue()
 
@@ -367,7 +367,7 @@ async def test_message_arrives_with_what_names_it(stand: Stand) -> None:
     assert received.sender.id
 
 
-async def test_message_that_could_not_be_stored_comes_again(stand: Stand) -> None:
+async def test_unstored_message_is_delivered_again(stand: Stand) -> None:
     deliver = with_platform(stand)
     event_ids: list[str] = []
     arrived = asyncio.Event()

@@ -187,7 +187,7 @@ async def test_history_of_other_models_is_accepted(bench: Bench) -> None:
     assert "again" in reply.message.text
 
 
-async def test_thinking_is_told_apart_from_text(bench: Bench) -> None:
+async def test_thinking_is_separated_from_text(bench: Bench) -> None:
     bench.script(ReplyScript(reasoning="hm, well", text="Yes"))
     events = await bench.events(replace(ASKED, options={"thinking": True}))
     thoughts = [event for event in events if isinstance(event, ThinkingDelta)]

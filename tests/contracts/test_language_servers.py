@@ -225,7 +225,7 @@ def errors_of(result: ToolResult) -> list[str]:
     return [line for line in result.for_model.splitlines() if " error: " in line]
 
 
-async def test_an_error_is_told_with_the_edit_and_its_mending_with_nothing(
+async def test_edit_result_lists_new_errors_only(
     calls: CodeCalls,
 ) -> None:
     plant = PLANTS[project_of(calls)]

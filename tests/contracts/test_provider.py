@@ -138,7 +138,7 @@ async def test_several_calls_keep_their_order(open_to: Open, model_server: Model
     assert "".join(pieces) == '{"command": "a"}'
 
 
-async def test_thinking_is_told_apart_from_text(open_to: Open, model_server: ModelServer) -> None:
+async def test_thinking_is_separated_from_text(open_to: Open, model_server: ModelServer) -> None:
     model_server.script(ReplyScript(reasoning="hm, well", text="Yes"))
     events = await events_of(open_to(model_server.base_url))
     thoughts = [event for event in events if isinstance(event, ThinkingDelta)]
@@ -311,7 +311,7 @@ async def test_each_refusal_is_its_own_error(
     assert words in str(error)
 
 
-async def test_retry_after_is_told(open_to: Open, model_server: ModelServer) -> None:
+async def test_retry_after_is_parsed(open_to: Open, model_server: ModelServer) -> None:
     model_server.script(rate_limited("7"))
     error = await failure_of(open_to(model_server.base_url))
     assert isinstance(error, RateLimited)
@@ -336,7 +336,7 @@ async def test_without_a_key_no_authorization_is_sent(
     assert "from-the-environment" not in str(headers)
 
 
-async def test_each_request_goes_on_where_the_last_one_ended(
+async def test_each_request_extends_the_previous_one(
     open_to: Open, model_server: ModelServer
 ) -> None:
     provider = open_to(model_server.base_url)

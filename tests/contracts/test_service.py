@@ -231,7 +231,7 @@ async def test_the_turn_is_stored_when_the_answer_is_delivered(service: Service)
     assert stored[0].text == "remember this"
 
 
-async def test_an_answer_that_nobody_watched_waits_for_the_next_watcher(service: Service) -> None:
+async def test_unwatched_answer_is_delivered_to_the_next_watcher(service: Service) -> None:
     chat_id, session = await place(service)
     first, second = message(chat_id, "first"), message(chat_id, "second")
     await service.submit(first)
@@ -382,7 +382,7 @@ async def test_stop_tells_whether_a_turn_was_running(service: Service) -> None:
     assert not await service.stop_turn(f"cli:local:{chat_id}")
 
 
-async def test_an_approval_that_nobody_asked_for_is_refused(service: Service) -> None:
+async def test_unknown_approval_is_rejected(service: Service) -> None:
     assert not await service.answer_approval("no-such-nonce", "once", "cli:0")
 
 
@@ -447,7 +447,7 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
 
 
 @covers("hand_over")
-async def test_a_gateway_is_given_the_data_or_told_that_it_is_kept(service: Service) -> None:
+async def test_data_is_handed_over_or_the_refusal_is_explained(service: Service) -> None:
     lanes = await service.hand_over("kore gateway")
     if lanes is None:
         return  # the gateway keeps the data
@@ -535,7 +535,7 @@ async def test_a_job_is_added_listed_and_removed(service: Service) -> None:
 
 
 @covers("create_session", "send_message", "follow_session", "stop_session", "message_outcome")
-async def test_a_session_is_spoken_in_and_followed(real_service: Service) -> None:
+async def test_session_receives_messages_and_is_followed(real_service: Service) -> None:
     session = await real_service.create_session()
     for _ in range(2):
         assert await real_service.send_message(session, "hello \u5b57", "e1") == session
@@ -703,7 +703,7 @@ async def test_an_editor_is_asked_for_the_text_of_a_file(real_service: Service) 
 
 
 @covers("attach_servers")
-async def test_servers_of_an_editor_that_fail_are_told(real_service: Service) -> None:
+async def test_failing_editor_servers_are_reported(real_service: Service) -> None:
     wrong = SessionServer("wrong", "/nowhere/server")
     sentences: Sequence[str] = ()
     async with asyncio.timeout(_SET_UP_S):

@@ -109,7 +109,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("thinking", [None, True])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-async def test_a_turn_that_another_model_began_goes_on(
+async def test_turn_of_another_model_continues(
     shop: Shop, other: Message, thinking: bool | None
 ) -> None:
     """A fallback takes over during a turn, or a person has chosen another model."""

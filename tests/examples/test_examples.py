@@ -122,7 +122,7 @@ async def test_a_chat_goes_on_and_keeps_card_numbers(tmp_path: Path) -> None:
         assert not any("4111" in request_text(model, n) for n in range(len(model.requests)))
 
 
-def test_every_example_stands_in_the_list() -> None:
+def test_every_example_is_listed_in_the_readme() -> None:
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"[{file.name}]({file.name})" in listed for file in EXAMPLES.glob("*.py"))
 

@@ -60,7 +60,7 @@ async def test_a_poll_brings_at_most_100_updates(bot_api: BotApi) -> None:
     assert len(answer["result"]) == 100
 
 
-async def test_long_poll_answers_when_somebody_speaks(bot_api: BotApi, bot: Bot) -> None:
+async def test_long_poll_returns_a_new_message(bot_api: BotApi, bot: Bot) -> None:
     async with asyncio.TaskGroup() as group:
         poll = group.create_task(bot.get_updates(timeout=30))
         await bot_api.wait_for(lambda: bot_api.polling)
@@ -93,7 +93,7 @@ async def test_poll_of_a_client_that_left_does_not_live_on(bot_api: BotApi) -> N
     await bot_api.wait_for(lambda: not bot_api.polling)
 
 
-async def test_broken_update_stands_between_good_ones(bot_api: BotApi) -> None:
+async def test_broken_update_is_queued_between_valid_ones(bot_api: BotApi) -> None:
     await bot_api.user_says(7, "one")
     await bot_api.user_says(7, "", raw={"message": {"message_id": "nonsense"}})
     await bot_api.user_says(7, "", raw='{"update_id": UPDATE_ID, "message": "\\ud800"}')

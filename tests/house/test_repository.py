@@ -211,7 +211,7 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert list(mock_imports(ast.parse("import unittest.mock")))
 
 
-def test_a_class_name_stands_once() -> None:
+def test_class_name_appears_once() -> None:
     places: dict[str, list[str]] = {}
     for path in python_files(*PACKAGES):
         for node in statements(parse(path)):

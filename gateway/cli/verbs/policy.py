@@ -107,7 +107,7 @@ def _describe_case(case: PolicyCase) -> dict[str, Any]:
 
 
 def _tool(words: list[str], settings: Settings) -> str | None:
-    """Return the tool if a single word names one, so that it is not a command."""
+    """Return the tool named by a single word, or None if the words are a command."""
     return known_tools_of(settings).canonical(words[0]) if len(words) == 1 else None
 
 

@@ -15,8 +15,8 @@ _NO_ROOM = ("53100",)
 _LATER = ("53", "54", "55", "57")
 _SHUT_DOWN = ("57P01", "57P02", "57P03")
 _BROKEN = ("XX001", "XX002")
-# Another transaction was faster, and this one may run again. A key that two transactions insert at
-# once is refused as a duplicate, although both would pass one after the other.
+# A concurrent transaction committed first, so this one may run again. If two transactions insert a
+# key at once, one fails as a duplicate, although both would succeed one after the other.
 RERUN = ("40001", "40P01", "23505")
 _TRIES, _PAUSE_S = 50, 0.1
 T = TypeVar("T")

@@ -81,7 +81,7 @@ def test_without_a_sandbox_the_block_says_so(tmp_path: Path) -> None:
     assert "do not run" in describe_environment(settings, tmp_path, is_project=True)
 
 
-def test_the_time_that_a_command_has_is_the_one_that_stops_it(tmp_path: Path) -> None:
+def test_command_timeout_is_described_correctly(tmp_path: Path) -> None:
     settings = AgentSettings(tools=ToolSettings(exec_timeout_s=0.5))
     assert "for 0.5 s, up to 600 with" in describe_environment(settings, tmp_path, is_project=False)
     assert "0.5" in _run(settings, tmp_path, "sleep 60").for_model
@@ -96,7 +96,7 @@ def test_rules_for_code_come_with_a_project_alone(tmp_path: Path, project: Path)
         assert ("# Working on code" in text) is there
 
 
-def test_a_profile_that_nobody_filled_in_is_not_sent(tmp_path: Path) -> None:
+def test_unedited_profile_is_not_in_the_prompt(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     starter = Path(__file__).parents[3] / "workspace" / "USER.md"
     profile = tmp_path / "USER.md"

@@ -81,7 +81,7 @@ def test_requests_continue_each_other_and_hold_what_was_used_last(
     assert FOCUS.fit(list(earlier.messages), MOST).messages == earlier.messages
 
 
-def test_the_one_used_longest_ago_leaves_and_an_edit_is_a_use() -> None:
+def test_least_recently_used_file_is_dropped() -> None:
     messages = [user("go"), *reading("a", 120), *reading("b", 200), *editing("a")]
     messages += [*reading("c", 120), *reading("d", 10)]
     shown = requests(messages)[-1]
@@ -120,7 +120,7 @@ def test_words_of_a_person_are_never_taken_for_a_file() -> None:
     assert requests(messages)[-1].messages[0].text == words
 
 
-async def test_the_person_is_told_once_and_the_model_may_read_it_again(tmp_path: Path) -> None:
+async def test_omitted_files_are_reported_once(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_text(f"this is a line of the file {name}\n" * 400)
     steps = [calls(call("read_file", path=name)) for name in "abc"]

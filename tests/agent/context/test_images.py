@@ -53,7 +53,7 @@ async def test_only_the_newest_are_shown(tmp_path: Path) -> None:
     assert kinds(shown) == [Context] * 2 + [Image] * images.MAX_IMAGES
 
 
-async def test_large_ones_take_the_room_of_several(tmp_path: Path) -> None:
+async def test_large_pictures_reduce_the_number_shown(tmp_path: Path) -> None:
     size = LIMIT_BYTES - 100
     messages = [user_message(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)

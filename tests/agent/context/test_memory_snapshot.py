@@ -41,7 +41,7 @@ async def test_new_memory_does_not_change_the_prompt_of_the_session(
     assert "has a dog" in model.requests[-1].system
 
 
-async def test_a_new_process_goes_on_with_it(tmp_path: Path) -> None:
+async def test_snapshot_is_used_by_a_new_process(tmp_path: Path) -> None:
     write_memory(tmp_path, "likes tea")
     agent, model = scripted(["a"], tmp_path, history=JsonlHistory(tmp_path / "sessions"))
     await agent.run("1", session="s")
@@ -53,7 +53,7 @@ async def test_a_new_process_goes_on_with_it(tmp_path: Path) -> None:
     assert [message.text for message in await history.load("s")][1::2] == ["a", "b"]
 
 
-async def test_an_empty_memory_is_one_too(history: History, tmp_path: Path) -> None:
+async def test_empty_memory_is_also_snapshotted(history: History, tmp_path: Path) -> None:
     agent, model = scripted(["a", "b"], tmp_path, history=history)
     await agent.run("1", session="s")
     write_memory(tmp_path, "likes tea")
@@ -61,7 +61,7 @@ async def test_an_empty_memory_is_one_too(history: History, tmp_path: Path) -> N
     assert model.requests[0].system == model.requests[1].system
 
 
-async def test_another_workspace_and_a_summary_take_it_anew(
+async def test_snapshot_is_renewed_for_another_workspace_or_summary(
     history: History, tmp_path: Path
 ) -> None:
     assert isinstance(history, SnapshotStore)

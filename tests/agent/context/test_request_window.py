@@ -194,7 +194,7 @@ async def test_watchers_hear_how_much_was_summarised() -> None:
     assert compacted.after < compacted.estimated_tokens_before
 
 
-async def test_the_todo_list_is_told_again_when_its_message_leaves() -> None:
+async def test_todo_list_is_repeated_after_its_message_is_dropped() -> None:
     raw = '{"items": [{"content": "paint it", "status": "in_progress"}]}'
     call = ToolCall(
         "t1", "todo", {"items": [{"content": "paint it", "status": "in_progress"}]}, raw

@@ -121,7 +121,7 @@ def test_bytes_that_are_no_text_and_windows_line_ends_are_read(workspace: Worksp
     assert "caf\ufffd\nnext $root ${HOME} $" in text
 
 
-def test_others_are_told_nothing_of_the_owner(workspace: Workspace) -> None:
+def test_guest_prompt_contains_nothing_about_the_owner(workspace: Workspace) -> None:
     guest = workspace.folder / "memory" / "telegram" / "7" / "MEMORY.md"
     guest.parent.mkdir(parents=True)
     guest.write_text("The guest likes tea.")
@@ -151,7 +151,7 @@ def test_the_memories_of_very_many_people_are_all_read_and_do_not_pile_up(
         tracemalloc.stop()
 
 
-def test_a_file_that_is_a_link_out_of_the_workspace_is_not_told(
+def test_link_out_of_the_workspace_is_not_in_the_prompt(
     workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A sandboxed command may write only the workspace, but Kore can read more."""

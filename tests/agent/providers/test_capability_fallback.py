@@ -20,7 +20,7 @@ async def events_of(provider: CapabilityFallback, asked: ModelRequest = ASKED) -
     return [event async for event in provider.stream(asked)]
 
 
-async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> None:
+async def test_tools_are_described_in_text_after_a_rejection() -> None:
     model = ScriptedProvider([NoTools("no"), CALL, CALL, "other"])
     provider = CapabilityFallback(model)
     for _ in range(2):
@@ -31,7 +31,7 @@ async def test_a_model_without_tools_is_told_of_them_in_words_from_then_on() -> 
     assert [bool(request.tools) for request in model.requests] == [True, False, False, True]
 
 
-async def test_a_model_that_does_not_think_is_asked_without_and_a_person_is_told() -> None:
+async def test_unsupported_thinking_is_dropped_with_a_notice() -> None:
     model = ScriptedProvider([NoThinking("it does not think"), "one", "two"])
     provider = CapabilityFallback(model)
     events = await events_of(provider)
@@ -119,7 +119,7 @@ async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can()
     assert [dict(request.options) for request in model.requests] == [{"thinking": True}] * 2
 
 
-async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thinking() -> None:
+async def test_irreparable_thoughts_disable_thinking() -> None:
     missing = BadThoughts("begins without a thought", missing=True)
     model = ScriptedProvider(
         [missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"]
@@ -131,7 +131,7 @@ async def test_without_a_way_to_mend_its_thoughts_a_request_is_made_without_thin
     assert wanted == [True, False, True, True, False]
 
 
-async def test_a_refusal_of_thoughts_that_nothing_mends_is_raised() -> None:
+async def test_unrecoverable_rejection_of_thoughts_is_raised() -> None:
     with pytest.raises(BadThoughts, match="three"):
         await events_of(
             CapabilityFallback(
@@ -151,7 +151,7 @@ class Remembering(ScriptedProvider):
         return {REPLAYED_THOUGHTS} - request.adaptations
 
 
-async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
+async def test_native_tools_setting_prevents_text_tools() -> None:
     model = ScriptedProvider([NoTools("no"), NoThinking("no"), "one"])
     provider = CapabilityFallback(model, tools="native")
     with pytest.raises(NoTools):
@@ -160,7 +160,7 @@ async def test_native_tools_that_were_chosen_are_never_told_in_words() -> None:
     assert all(request.tools for request in model.requests)
 
 
-async def test_a_model_that_sees_nothing_is_told_that_there_was_a_picture() -> None:
+async def test_model_without_image_input_gets_a_placeholder() -> None:
     picture = Message("user", (Image("image/png", b"x"), Text("what is it?")))
     asked = replace(ASKED, messages=(user("hi"), picture), options={})
     model = ScriptedProvider([NoImages("no"), "one", "two"])

@@ -106,7 +106,7 @@ async def test_errors_of_the_connection_are_ours_and_bugs_are_not(
     assert type(caught.value) is kind
 
 
-async def test_a_stream_that_is_none_is_named() -> None:
+async def test_stream_that_is_no_generator_is_rejected() -> None:
     class Coroutine:
         name = "mine"
 

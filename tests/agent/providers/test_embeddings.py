@@ -39,7 +39,7 @@ async def test_long_and_empty_texts_are_made_fit(model_server: ModelServer) -> N
     assert model_server.embedded == [[" ", "y" * TEXT_CHARS]]
 
 
-async def test_ollama_is_asked_beside_its_own_interface(model_server: ModelServer) -> None:
+async def test_ollama_embeddings_use_the_compatible_api(model_server: ModelServer) -> None:
     entry = ModelConfig("m", "ollama/embed", api_base=model_server.url)
     asked = EmbeddingClient(resolve_model("m", [entry], {}))
     assert len(await asked.embed(["x"])) == 1

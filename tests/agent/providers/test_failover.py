@@ -211,7 +211,7 @@ async def test_a_short_limit_is_waited_for_before_another_model_answers(world: W
     assert 1003 <= world.now <= 1004
 
 
-async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -> None:
+async def test_limit_without_a_fallback_is_raised_with_a_hint(world: World) -> None:
     models = world.models(("k1",), spare=False)
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="300")
     with pytest.raises(RateLimited):
@@ -224,7 +224,7 @@ async def test_with_nobody_else_to_ask_a_limit_is_kept_and_named(world: World) -
     assert world.models_called() == []
 
 
-async def test_a_long_limit_is_told_at_once_and_probed_before_its_end(world: World) -> None:
+async def test_long_limit_is_raised_and_probed_before_its_end(world: World) -> None:
     """A user who tops up the account need not wait for the end of the hour."""
     models = world.models(("k1",), spare=False)
     world.refused["k1", "big"] = refusal(429, "slow down", retry_after="3600")
@@ -254,7 +254,7 @@ async def test_choosing_a_model_ends_its_cooldown(world: World) -> None:
     assert (await answer(models))[0] == "big by k1"
 
 
-async def test_while_somebody_is_told_of_a_probe_nobody_else_begins_one(world: World) -> None:
+async def test_concurrent_requests_share_one_probe(world: World) -> None:
     models = world.models(("k1",))
     models.fallbacks = ["small", "third"]
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
@@ -277,7 +277,7 @@ async def test_while_somebody_is_told_of_a_probe_nobody_else_begins_one(world: W
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, ProviderError), (401, KeyRefused)])
-async def test_with_nobody_else_to_ask_what_may_work_again_is_asked(
+async def test_temporary_error_without_a_fallback_is_retried(
     world: World, status: int, kind: type[ProviderError]
 ) -> None:
     models = world.models(("k1",), spare=False)
@@ -288,7 +288,7 @@ async def test_with_nobody_else_to_ask_what_may_work_again_is_asked(
     assert (await answer(models))[0] == "big by k1"
 
 
-async def test_a_chain_is_asked_in_its_order_and_the_last_error_told(world: World) -> None:
+async def test_fallbacks_are_tried_in_order_and_the_last_error_is_raised(world: World) -> None:
     models = world.models(("k1",))
     models.fallbacks = ["small", "third"]
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,

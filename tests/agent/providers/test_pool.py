@@ -42,7 +42,7 @@ def test_an_unusable_profile_takes_the_default_model_and_says_so_once(wanted: st
     assert models.take_notices() == []
 
 
-def test_the_name_of_a_profile_stands_for_its_model() -> None:
+def test_profile_name_resolves_to_its_model() -> None:
     models = ModelPool("offline/echo", [LOCAL], profiles={"quick": "local"})
     assert models.check("quick").model == "ollama/llama3.2"
     assert models.open("quick").model == "llama3.2"

@@ -70,7 +70,7 @@ def test_resolving_twice_changes_nothing() -> None:
     assert resolve_model("mine", [once], {}) == once
 
 
-def test_the_address_of_the_environment_stands_behind_that_of_an_entry() -> None:
+def test_entry_address_overrides_the_environment() -> None:
     environ = {**KEYS, "OPENAI_BASE_URL": " https://proxy.example/openai/ "}
     assert resolve_model("openai/gpt-5", [], environ).api_base == "https://proxy.example/openai/v1"
     entry = ModelConfig("mine", "openai/gpt-5", "https://own.example/v2")

@@ -42,9 +42,7 @@ def stream_events(speech: TextStream, *pieces: str) -> list[ModelEvent]:
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_thoughts_at_the_beginning_are_told_apart(
-    text: str, thinking: str, said: str, size: int
-) -> None:
+def test_leading_thoughts_are_separated(text: str, thinking: str, said: str, size: int) -> None:
     speech = TextStream()
     events = stream_events(speech, *(text[n : n + size] for n in range(0, len(text), size)))
     assert (speech.thinking, speech.text) == (thinking, said)
@@ -66,7 +64,7 @@ def test_thoughts_at_the_beginning_are_told_apart(
         ("So: <think>\nhm\n</think>\nYes", "", "So: <think>\nhm\n</think>\nYes"),
     ],
 )
-def test_thoughts_without_an_opening_tag_are_told_apart_at_the_end(
+def test_thoughts_without_an_opening_tag_are_separated_at_the_end(
     text: str, thinking: str, said: str
 ) -> None:
     speech = TextStream()

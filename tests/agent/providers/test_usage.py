@@ -104,7 +104,7 @@ def test_every_price_in_the_table_is_of_a_known_vendor_and_plausible() -> None:
             assert one.cached is None or one.cached < one.input, (vendor, model)
 
 
-def test_a_local_model_costs_nothing_and_an_unknown_one_nobody_knows_what() -> None:
+def test_local_model_is_free_and_unknown_price_is_none() -> None:
     local = tariff_of(ModelConfig("x", "ollama/anything")).charge(Usage(5, 5))
     assert (local.nano, local.model) == (0, "ollama/anything")
     assert tariff_of(ModelConfig("x", "openai/gpt-99")).charge(Usage(5, 5)).nano is None
@@ -125,7 +125,7 @@ def test_a_price_of_one_s_own_for_the_cache_leaves_the_price_of_long_requests() 
     assert own == replace(listed, cached=pico(0.01))
 
 
-def test_spent_of_an_unknown_price_is_not_told_as_nothing() -> None:
+def test_unknown_price_is_not_reported_as_zero() -> None:
     spent = UsageTotals().plus(Charge("v/m", Usage(1, 1), 5)).plus(Charge("v/n", Usage(1, 1), None))
     assert (spent.nano, spent.calls, spent.unpriced, spent.cost_usd) == (5, 2, 1, None)
 

@@ -119,7 +119,7 @@ def test_open_calls_get_the_known_result_or_a_word_about_the_interruption() -> N
         [user("a"), calls(ONE, ONE), tool_message(ONE, "x"), tool_message(ONE, "x")],
     ],
 )
-def test_a_broken_conversation_is_told_from_a_valid_one(broken: list[Message]) -> None:
+def test_broken_conversation_is_detected_and_repaired(broken: list[Message]) -> None:
     assert not is_valid(broken)
     assert is_valid(repair(broken))
 

@@ -180,7 +180,7 @@ def test_a_name_that_changes_its_answer_is_looked_up_once(call: CallContext) -> 
     run(rebind())
 
 
-async def test_the_policy_is_told_the_host_that_would_be_asked(call: CallContext) -> None:
+async def test_policy_checks_the_requested_host(call: CallContext) -> None:
     """Two different parsers of an address would allow bypassing a list of hosts."""
     seen = 0
     for case in URLS:

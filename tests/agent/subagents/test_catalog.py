@@ -142,7 +142,7 @@ def test_a_note_about_the_folder_is_no_agent(places: CatalogPaths) -> None:
     assert set(SubagentCatalog(places).load()) == {"a", *(item.name for item in built_in())}
 
 
-def test_others_names_for_built_in_agents_count_where_nobody_has_them(places: CatalogPaths) -> None:
+def test_aliases_of_built_in_agents_yield_to_own_agents(places: CatalogPaths) -> None:
     catalogue = SubagentCatalog(places)
     found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
     assert [item and item.name for item in found] == ["general", "explore", "review"]

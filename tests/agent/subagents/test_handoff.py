@@ -55,7 +55,7 @@ async def test_usage_counts_across_agents(tmp_path: Path) -> None:
     assert reports[0].input < reports[1].input
 
 
-async def test_watchers_see_who_speaks(tmp_path: Path) -> None:
+async def test_watchers_see_the_handoff_target(tmp_path: Path) -> None:
     target, _ = billing(tmp_path)
     agent = kore.Agent(ScriptedProvider([TO_BILLING]), workspace=tmp_path, handoffs=[target])
     seen = [item async for item in agent.stream("?")]

@@ -51,7 +51,7 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
     assert result.usage.output > sum(len(text) for text in ("It rains.",)) // 4
 
 
-async def test_its_steps_are_told(tmp_path: Path) -> None:
+async def test_subagent_events_are_reported(tmp_path: Path) -> None:
     agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     told = [e async for e in agent.stream(task("!tool list_dir {}")) if isinstance(e, FromAgent)]
     assert [event.event["type"] for event in told] == [
@@ -62,7 +62,7 @@ async def test_its_steps_are_told(tmp_path: Path) -> None:
     ]
 
 
-async def test_it_goes_on_by_its_number_in_the_same_session(tmp_path: Path) -> None:
+async def test_subagent_is_resumed_by_number_in_its_session(tmp_path: Path) -> None:
     agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     await agent.run(task("one"), session="s")
     again = await agent.run(task("two", resume="1"), session="s")
@@ -172,7 +172,7 @@ async def test_agent_and_its_subagents_are_limited_to_its_mode(
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_an_agent_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
+def test_unknown_agent_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="no agent 'nobody'; available: build, explore, general, plan, review"
     ):

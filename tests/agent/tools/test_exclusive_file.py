@@ -51,7 +51,7 @@ async def test_concurrent_changes_to_a_file_are_all_kept(
     }
 
 
-def test_one_at_a_time_under_whatever_spelling(tmp_path: Path) -> None:
+def test_lock_is_shared_by_all_spellings_of_a_path(tmp_path: Path) -> None:
     busy = threading.Lock()
     met: list[str] = []
 

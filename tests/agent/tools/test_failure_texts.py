@@ -70,7 +70,7 @@ async def test_only_the_owner_reads_the_words_of_a_service(
     assert SECRET in caplog.text
 
 
-async def test_everybody_reads_what_a_tool_says_of_its_call(tmp_path: Path) -> None:
+async def test_tool_errors_are_shown_to_guests(tmp_path: Path) -> None:
     text = await run(failing(ToolError("Not on Sundays.")), tmp_path, is_owner=False, arguments={})
     assert text == "Not on Sundays."
 

@@ -225,7 +225,7 @@ async def test_after_a_restart_a_program_knows_what_it_has_read(tmp_path: Path) 
     assert await turn_changes(third, "and on") == []
 
 
-async def test_a_sub_agent_is_told_of_the_files_that_it_has_seen_itself(tmp_path: Path) -> None:
+async def test_subagent_is_notified_only_of_files_it_has_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     (tmp_path / "b.txt").write_text("old")
 

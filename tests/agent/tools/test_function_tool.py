@@ -308,7 +308,7 @@ async def test_return_value_is_the_tool_result(
         assert result.is_error == isinstance(value, ToolResult)
 
 
-async def test_a_result_that_nobody_can_read_is_an_error(call: CallContext) -> None:
+async def test_unserializable_result_is_an_error(call: CallContext) -> None:
     def give() -> Any:
         "Give."
         return object()
@@ -329,7 +329,7 @@ async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path)
     assert kept.stat().st_size == 50_000
 
 
-async def test_the_call_is_given_to_who_asks_for_it(call: CallContext) -> None:
+async def test_function_can_request_the_call_context(call: CallContext) -> None:
     def where(context: CallContext, word: str) -> str:
         """Repeat a word in a session."""
         return f"{context.session} {word}"

@@ -108,7 +108,7 @@ async def test_chat_completions_carry_pictures_behind_all_results_of_a_reply(
     assert third.raw.startswith(second.raw.removesuffix(b"]}"))
 
 
-async def test_a_model_that_cannot_see_is_told_so(
+async def test_model_without_image_input_gets_a_note(
     pictures: Path, model_server: ModelServer
 ) -> None:
     model_server.script(READ_BOTH, "I cannot see them.")

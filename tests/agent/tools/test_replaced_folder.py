@@ -109,7 +109,7 @@ async def test_every_call_is_refused(
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_tools_do_not_follow_a_link_that_nobody_has_looked_for(
+async def test_tools_do_not_follow_a_planted_link(
     call: CallContext, box: Bubblewrap, elsewhere: Path, name: str
 ) -> None:
     put_link(call.workspace, elsewhere)

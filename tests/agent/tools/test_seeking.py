@@ -150,7 +150,7 @@ async def test_grep_finds_the_same_with_both_programs(
         assert result.for_model.startswith("Nothing matches")
 
 
-async def test_groups_of_context_are_told_apart(
+async def test_context_groups_are_separated(
     call: CallContext, workspace: Path, program: str | None
 ) -> None:
     (workspace / "n.txt").write_text("".join(f"{n}\n" for n in range(1, 30)))
@@ -465,7 +465,7 @@ async def test_a_glob_that_means_nothing_is_explained(
         await glob(call, program, pattern=pattern)
 
 
-async def test_a_folder_that_is_none_is_refused(
+async def test_path_that_is_no_folder_is_rejected(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     with pytest.raises(ToolError, match="is not a folder"):

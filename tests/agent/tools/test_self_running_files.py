@@ -61,7 +61,7 @@ async def run(
 
 
 @pytest.mark.parametrize(("name", "arguments", "created"), CALLS)
-async def test_it_is_refused_in_a_project_of_strangers_with_nobody_to_ask(
+async def test_self_running_file_is_rejected_in_an_untrusted_project(
     call: CallContext, files: Path, name: str, arguments: dict[str, Any], created: str
 ) -> None:
     result = await run(call, files.parent / "elsewhere", name, arguments, "accept-edits")

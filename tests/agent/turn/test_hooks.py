@@ -223,7 +223,9 @@ class Waiting:
 
 
 @pytest.mark.parametrize("reason", [None, "no"])
-async def test_an_input_guardrail_runs_beside_the_model(tmp_path: Path, reason: str | None) -> None:
+async def test_input_guardrail_runs_concurrently_with_the_model(
+    tmp_path: Path, reason: str | None
+) -> None:
     model = Waiting()
 
     @kore.input_guardrail(run_in_parallel=True, name="slow")

@@ -163,7 +163,7 @@ async def test_thinking_is_shown_but_is_no_part_of_the_answer(tmp_path: Path) ->
     assert result.text == "yes"
 
 
-async def test_a_broken_history_is_mended_before_it_is_sent(tmp_path: Path) -> None:
+async def test_broken_history_is_repaired_before_it_is_sent(tmp_path: Path) -> None:
     broken = [user("a"), calls(call("note", "c1")), user("b")]
     agent, model = scripted(["fine"], tmp_path)
     await run_turn(agent, task(agent, broken))
@@ -190,9 +190,7 @@ async def test_older_messages_leave_when_the_window_is_full_and_watchers_hear_it
 
 
 @pytest.mark.parametrize("real_window", [40_000, 8_000, 3_000])
-async def test_a_model_whose_window_is_smaller_than_told_gets_what_fits(
-    tmp_path: Path, real_window: int
-) -> None:
+async def test_request_shrinks_to_the_real_window(tmp_path: Path, real_window: int) -> None:
     def answer(request: ModelRequest) -> str | Exception:
         if sum(map(estimate, request.messages)) > real_window:
             return ContextTooLong("too long")

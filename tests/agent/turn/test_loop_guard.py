@@ -26,7 +26,7 @@ def test_the_same_call_is_warned_of_three_times_and_stopped_at_twelve() -> None:
     assert verdicts.index("stop") == STOP_AT - 1
 
 
-def test_a_long_output_is_the_same_whatever_its_file_is_called() -> None:
+def test_spill_file_name_does_not_affect_loop_detection() -> None:
     model = Model()
     long = (
         "head … (9 bytes left out; the text in /w/.kore/spill/20261120-1000{:02}-{:016x}.txt) tail"

@@ -93,7 +93,7 @@ async def test_many_changes_are_one_event(watched: Watched) -> None:
     assert len(told) <= 20
 
 
-async def test_a_file_that_a_tool_writes_is_told_once(watched: Watched) -> None:
+async def test_change_by_a_tool_is_reported_once(watched: Watched) -> None:
     write = call("write_file", "c1", path="a.txt", content="new")
     told = await watched.turn([calls(write, call("wait", "c2")), "done"], watched.tool("read", "b"))
     assert sorted(told) == [("a.txt", "tool", 1), ("b", "user", 1)]

@@ -151,7 +151,7 @@ async def test_a_failed_step_can_be_made_again(model_server: ModelServer) -> Non
         ([{"name": "a"}, {"name": "a"}], "two are called 'a'"),
     ],
 )
-def test_a_schema_that_is_none_is_refused(tools: list[dict[str, Any]], said: str) -> None:
+def test_invalid_schema_is_rejected(tools: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ToolCaller("offline/echo", tools)
 

@@ -91,7 +91,7 @@ async def test_reads_between_writes_do_not_overtake_them(tmp_path: Path) -> None
     assert diary.entries[-4:] == ["+w", "-w", "+r3", "-r3"]
 
 
-async def test_results_come_in_call_order_whoever_ends_first(tmp_path: Path) -> None:
+async def test_results_are_in_call_order(tmp_path: Path) -> None:
     second_done = asyncio.Event()
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:

@@ -114,7 +114,7 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
         assert await parts.stored("approval", "state", "answered_by") == [("once", "cli:0")]
 
 
-async def test_reads_beside_the_question_are_not_read_again(tmp_path: Path) -> None:
+async def test_reads_next_to_a_question_are_not_repeated(tmp_path: Path) -> None:
     seed(tmp_path)
     reads = [tool_call("1", "read_file", path="a.txt"), tool_call("2", "list_dir", path=".")]
     model = [assistant("", (*reads, change("3"), change("4", "b.txt"))), "done"]
@@ -231,7 +231,7 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
         assert file.read_text() == "old\n"
 
 
-async def test_the_model_is_told_what_a_stop_kept_from_beginning(tmp_path: Path) -> None:
+async def test_calls_not_begun_before_a_stop_are_reported(tmp_path: Path) -> None:
     seed(tmp_path)
     calls = (
         tool_call("1", "read_file", path="a.txt"),
@@ -269,7 +269,7 @@ async def test_call_begun_before_a_crash_is_reported_as_interrupted(tmp_path: Pa
         assert [m.text for m in told] == [load_prompt("interrupted"), load_prompt("not_run")]
 
 
-async def test_nobody_is_asked_where_nobody_can_be(tmp_path: Path) -> None:
+async def test_unattended_turn_denies_without_asking(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),)), "well"], owner=OWNER) as parts:
         await accept_messages(parts, chat_message("go"))
@@ -293,7 +293,7 @@ async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None
         assert (await question(parts)).title == "edit_file a.txt"
 
 
-async def test_a_file_that_keeps_changing_asks_anew_and_costs_no_attempt(tmp_path: Path) -> None:
+async def test_changing_file_asks_again_without_counting_an_attempt(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = [overwrite("1"), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:

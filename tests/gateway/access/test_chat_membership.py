@@ -109,7 +109,7 @@ async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -
     assert len(told) == 5
 
 
-async def test_without_an_owner_nobody_is_told(tmp_path: Path) -> None:
+async def test_no_notice_is_sent_without_an_owner(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         assert await messages_after(parts, membership_change(present=True, was=False)) == []
 
@@ -130,7 +130,7 @@ async def test_pending_work_of_a_chat_ends_when_the_bot_is_removed(tmp_path: Pat
         assert await parts.database.transact(chats.unreachable_chats) == []
 
 
-async def test_a_person_who_blocks_is_told_of_only_when_something_waited(tmp_path: Path) -> None:
+async def test_blocked_chat_is_reported_only_with_pending_messages(tmp_path: Path) -> None:
     person = Route("chat", "bot", "8")
     gone = {"present": False, "was": True, "is_private": True, "title": "'Bob' (8)"}
     async with opened(tmp_path, [], owner="chat:7") as parts:

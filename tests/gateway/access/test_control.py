@@ -17,7 +17,7 @@ WORKSPACE = Path("/w")
 ACCESS = AccessControl("chat:7", {("chat", "bot"): ("8",), ("chat", "open"): ("*",)})
 
 
-def test_the_list_says_who_may_speak_to_which_bot() -> None:
+def test_allow_list_applies_per_bot() -> None:
     assert ACCESS.is_allowed(chat_message("x", sender=Sender("7")))
     assert ACCESS.is_allowed(chat_message("x", sender=Sender("8")))
     assert not ACCESS.is_allowed(chat_message("x", sender=Sender("9", "7")))
@@ -31,7 +31,7 @@ def test_the_console_is_always_the_owner() -> None:
     assert AccessControl(None, {}).is_owner(console_message("x"))
 
 
-def test_an_owner_elsewhere_is_nobody_here() -> None:
+def test_owner_of_another_channel_is_not_owner_here() -> None:
     assert not ACCESS.is_owner(chat_message("x", sender=Sender("7"), channel="other"))
 
 
@@ -69,7 +69,7 @@ def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
     assert access.role(console_message("x")) == "build"
 
 
-def test_without_roles_the_ones_let_in_by_name_get_more_than_everybody() -> None:
+def test_named_people_have_a_higher_default_role() -> None:
     access = AccessControl("chat:7", {("chat", "bot"): ("8", "*")})
     assert access.role(chat_message("x", sender=Sender("7"))) == "build"
     assert access.role(chat_message("x", sender=Sender("8"))) == "general"
@@ -109,13 +109,13 @@ def test_no_two_people_share_a_memory(one: str, other: str) -> None:
     assert same == (one == other)
 
 
-def test_ids_that_look_alike_are_told_apart() -> None:
+def test_similar_ids_get_different_paths() -> None:
     alike = ["@bob:x.org", "_bob_x_org", "@bob:x_org", "@bob.x:org", "%40.bob", "a" * 121]
     paths = [memory(sender=Sender(id_)) for id_ in alike]
     assert all(one != other for one, other in itertools.combinations(paths, 2))
 
 
-def test_a_known_person_in_private_is_no_stranger_and_everybody_in_a_group_is() -> None:
+def test_only_known_people_in_private_chats_are_trusted() -> None:
     assert not ACCESS.is_untrusted(chat_message("x", sender=Sender("7")))
     assert not ACCESS.is_untrusted(chat_message("x", sender=Sender("8")))
     assert ACCESS.is_untrusted(chat_message("x", sender=Sender("9"), account="open"))

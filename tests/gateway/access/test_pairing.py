@@ -121,7 +121,7 @@ def test_groups_get_no_code(pairing: PairingCodes, tx: Transaction) -> None:
     assert pairing.ask(tx, chat_message("x", "-5", private=False), NOW) is None
 
 
-def test_wrong_codes_lock_whoever_tries_them_for_ever_longer(
+def test_wrong_codes_increase_the_lockout(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     code = ask_code(pairing, tx, "9")

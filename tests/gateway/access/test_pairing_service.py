@@ -65,9 +65,7 @@ def sent(tx: Transaction, name: str = LETTER) -> None:
     outbox.set_sent(tx, seq, "77")
 
 
-def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
-    pairing: PairingService, tx: Transaction
-) -> None:
+def test_delivered_pairing_notice_is_cleared(pairing: PairingService, tx: Transaction) -> None:
     ((name, body, buttons, _),) = owner_messages(tx)
     assert name == LETTER
     assert "Ann (chat:9) wants to talk to me" in body
@@ -76,9 +74,7 @@ def test_a_letter_and_its_buttons_are_forgotten_once_it_is_out(
     assert owner_messages(tx) == [(LETTER, "", [], None)]
 
 
-def test_a_letter_that_was_given_up_is_forgotten_too(
-    pairing: PairingService, tx: Transaction
-) -> None:
+def test_abandoned_pairing_notice_is_cleared(pairing: PairingService, tx: Transaction) -> None:
     ((seq,),) = stored.read(tx, "outbox", "seq", chat="7")
     outbox.give_up(tx, seq, "gone")
     assert owner_messages(tx) == [(LETTER, "", [], None)]
@@ -116,9 +112,7 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     "data",
     ["pair:", "pair:y", "pair:x:9:1000000062", "pair:y:9:", "pair:y:9:" + "1" * 5000, "pair:y:8:1"],
 )
-def test_a_button_that_is_none_of_ours_does_nothing(
-    pairing: PairingService, tx: Transaction, data: str
-) -> None:
+def test_unknown_button_does_nothing(pairing: PairingService, tx: Transaction, data: str) -> None:
     assert pairing.press(tx, press_button(data), NOW) == "This button no longer works."
 
 
@@ -152,7 +146,7 @@ def test_request_decided_before_delivery_is_not_asked(
     assert (body, buttons) == ("", [])
 
 
-def test_the_list_tells_who_asks_who_is_in_and_who_owns(tx: Transaction) -> None:
+def test_people_list_shows_requests_members_and_owner(tx: Transaction) -> None:
     access = access_of(None)
     pairing = pairing_service(access)
     for sender, name in (("7", "Olga"), ("8", "Bob"), ("9", "Ann")):

@@ -53,9 +53,7 @@ def test_the_default_list_of_the_settings_is_the_one_with_the_exemption() -> Non
     assert Settings().security.blocked_commands == BLOCKED_COMMANDS
 
 
-def test_a_tool_of_another_program_is_told_in_the_log(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_tool_in_a_role_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.write_text("roles:\n  helper:\n    tools: [read_file, crystal_ball]\n    scopes: {}\n")
     with caplog.at_level(logging.WARNING):
         assert "read_file" in tools(RoleRegistry(PolicySettings(file)), "helper")

@@ -361,9 +361,7 @@ async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("edited", [True, False])
-async def test_a_password_that_comes_late_or_is_corrected_is_for_nobody_else(
-    tmp_path: Path, edited: bool
-) -> None:
+async def test_late_or_edited_password_is_not_stored(tmp_path: Path, edited: bool) -> None:
     question = form("Log in", ("password",), password={"type": "string"})
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)

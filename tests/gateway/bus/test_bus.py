@@ -87,7 +87,7 @@ async def test_pending_messages_are_answered_by_the_next_process(
         assert await parts.platform.answers("1", 2) == ["re: one", "re: two"]
 
 
-async def test_a_turn_that_was_cut_off_goes_on_in_the_next_process(tmp_path: Path) -> None:
+async def test_interrupted_turn_continues_in_the_next_process(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("one"))
@@ -241,7 +241,7 @@ async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> Non
     assert model.most == 1
 
 
-async def test_a_bug_costs_one_answer_and_the_chat_goes_on(
+async def test_internal_error_costs_one_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, [RuntimeError("a bug"), "fine"]) as parts:
@@ -440,7 +440,7 @@ async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> N
         assert await parts.database.transact(outbox.lanes_with_mail) == []
 
 
-async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> None:
+async def test_watchers_are_notified_of_a_full_disk(tmp_path: Path) -> None:
     model = Gated()
     long = "x" * 40_000
     async with running(tmp_path, model) as parts:
@@ -465,7 +465,7 @@ async def test_a_wait_for_the_disk_is_told_to_who_watches(tmp_path: Path) -> Non
 
 
 @only_sqlite
-async def test_a_damaged_file_is_told_to_who_watches_and_nothing_more_is_taken_in(
+async def test_watchers_are_notified_of_a_damaged_database(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:

@@ -101,7 +101,7 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
         assert (await parts.service.status())["messages_waiting"] == 0
 
 
-async def test_a_stranger_s_message_of_an_unknown_kind_is_a_stranger_s(tmp_path: Path) -> None:
+async def test_unknown_message_of_a_stranger_is_denied(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(), allow=()) as parts:
         await parts.bus.accept(
             "chat", "bot", Batch([chat_message("", sender=Sender("8"), unknown=True)])

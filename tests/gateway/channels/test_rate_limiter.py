@@ -186,9 +186,7 @@ async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
     assert times == pytest.approx([30, 31, 32])
 
 
-async def test_a_penalty_reaches_those_who_already_wait(
-    gate: RateLimiter, time: SimulatedTime
-) -> None:
+async def test_penalty_delays_waiting_senders(gate: RateLimiter, time: SimulatedTime) -> None:
     passed: list[float] = []
 
     async def one() -> None:

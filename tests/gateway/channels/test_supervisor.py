@@ -54,7 +54,7 @@ async def receiving(
         assert task.cancelled()
 
 
-async def test_a_refused_token_is_told_and_harms_no_other(
+async def test_rejected_token_is_reported_and_affects_one_channel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = Failing(ConfigError("telegram.token: it was refused", hint="Set another."))

@@ -127,7 +127,7 @@ def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, tag: str) -> 
         assert not [line for line in lines if line.endswith(":") and not line.isascii()], verb
 
 
-def test_a_program_is_answered_in_english_whoever_runs_it(tmp_path: Path) -> None:
+def test_machine_readable_output_is_english(tmp_path: Path) -> None:
     chinese = {"LANG": "zh_CN.UTF-8"}
     words = ("tools", "list", "--json")
     english = kore(*words, home=tmp_path / "a")
@@ -237,7 +237,7 @@ def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:
     )
 
 
-async def test_no_words_open_the_conversation_and_c_goes_on(tmp_path: Path) -> None:
+async def test_kore_opens_a_chat_and_c_continues_it(tmp_path: Path) -> None:
     home = tmp_path / "h"
     async with kore_there(home) as terminal:
         await terminal.see("quits.")
@@ -355,7 +355,7 @@ def test_streams_that_are_closed_are_no_crash(tmp_path: Path, words: str) -> Non
 
 
 @pytest.mark.parametrize("words", [("config", "list"), ("agent", "-m", "hi")])
-def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str]) -> None:
+def test_full_disk_is_reported_in_one_sentence(tmp_path: Path, words: Sequence[str]) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "gateway", *words],
@@ -377,7 +377,7 @@ def test_a_full_disk_is_told_in_a_sentence(tmp_path: Path, words: Sequence[str])
     assert "bug in Kore" not in result.stderr
 
 
-def test_a_folder_that_is_gone_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_missing_current_folder_is_reported_in_one_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     result = subprocess.run(
@@ -428,7 +428,7 @@ def test_a_broken_configuration_is_one_sentence_for_what_runs_on(
     assert not (home / "logs").exists()
 
 
-def test_nothing_stands_by_at_a_file(tmp_path: Path) -> None:
+def test_standby_requires_a_shared_database(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     home.mkdir()
     (home / "config.json").write_text('{"agent": {"model": "offline/echo"}}')

@@ -63,7 +63,9 @@ def own_folder(path: Path) -> Path:
     return path
 
 
-async def test_a_database_is_restored_to_a_moment(server: PostgresServer, tmp_path: Path) -> None:
+async def test_database_is_restored_to_a_point_in_time(
+    server: PostgresServer, tmp_path: Path
+) -> None:
     archive = own_folder(server.folder / "archive")
     (server.data / "postgresql.auto.conf").write_text(
         "archive_mode = on\n"

@@ -18,7 +18,7 @@ STANDS_BY = "standing by"
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    """Yield two machines, as far as Kore can tell: each with a home of its own."""
+    """Yield two gateways with separate homes, which look like two machines to Kore."""
     store = {"url": postgres_server.create_database(), "lease_s": 2}
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         gateways = []
@@ -56,7 +56,7 @@ async def kill_at_work(first: GatewayProcess, second: GatewayProcess, words: str
     await second.idle()
 
 
-async def test_a_killed_gateway_is_followed_by_the_one_that_stands_by(pair: Pair) -> None:
+async def test_standby_replaces_a_killed_gateway(pair: Pair) -> None:
     first, second = pair
     await first.start()
     for words in ("one", "two", "three"):
@@ -84,7 +84,7 @@ async def test_a_stopped_gateway_is_replaced_and_ends_when_it_wakes(pair: Pair) 
     assert second.api.answers(1) == ["echo: one", "echo: two", "echo: three"]
 
 
-async def test_one_that_stands_by_can_be_stopped(pair: Pair) -> None:
+async def test_standby_can_be_stopped(pair: Pair) -> None:
     first, second = pair
     await first.start()
     await stand_by(second)

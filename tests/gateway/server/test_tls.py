@@ -129,7 +129,7 @@ def test_an_address_that_is_none_is_told(text: str) -> None:
         ListenAddress.parse(text)
 
 
-def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_unusable_certificate_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     for name in ("cert.pem", "missing.pem"):
         with pytest.raises(ConfigError, match="TLS certificate"):

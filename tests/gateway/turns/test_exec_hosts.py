@@ -45,7 +45,7 @@ roles:
         (["none"], ()),
     ],
 )
-def test_the_hosts_are_those_that_all_who_speak_may_reach(
+def test_hosts_are_limited_by_every_speaker(
     roles: list[str], hosts: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     file = tmp_path / "policy.yaml"

@@ -59,8 +59,8 @@ _CAPABILITIES: dict[str, Any] = {
 def initialize_params(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of `initialize`.
 
-    They leave out our process ID: it does not exist in the sandbox, and a server ends when its
-    parent is gone.
+    They omit our process ID: it does not exist in the sandbox, and servers exit if their parent
+    process does not exist.
     """
     return {
         "processId": None,

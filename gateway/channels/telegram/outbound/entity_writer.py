@@ -34,7 +34,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Margin:
-    """Prefix of each line of a list item or quotation, with another one for its first line."""
+    """Line prefixes of a list item or quotation; the first line has its own."""
 
     rest: str
     first: str | None = None
@@ -42,7 +42,7 @@ class _Margin:
 
 @dataclass(slots=True)
 class EntityWriter:
-    """Writer from start to end; positions count characters until `finish`."""
+    """Append-only writer; positions count characters until `finish`."""
 
     length: int = 0
     _pieces: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class EntityWriter:
     _deeper: int = 0
 
     def block(self, newlines: int) -> None:
-        """Start the next text on a new line, after at least this many line ends."""
+        """Start the next text on a new line, after at least this many newlines."""
         self._pending_newlines = max(self._pending_newlines, newlines)
 
     def write(self, text: str) -> None:
@@ -168,7 +168,7 @@ class EntityWriter:
         self._newlines = tail + (self._newlines if tail == len(text) else 0)
 
     def _settle(self, *, with_margin: bool) -> None:
-        """Write pending line ends and, at the start of a line, the margin."""
+        """Write pending newlines and, at the start of a line, the margin."""
         newlines, self._pending_newlines = self._pending_newlines, 0
         if self.length and newlines > self._newlines:
             self._put("\n" * (newlines - self._newlines))

@@ -34,9 +34,7 @@ def talk(rounds: int) -> list[Message]:
     return [m for n in range(rounds) for m in (user(f"q{n} " * 900), assistant("b" * 900))]
 
 
-async def test_a_conversation_that_overflows_is_summarised_once_and_goes_on_from_there(
-    history: History, tmp_path: Path
-) -> None:
+async def test_overflowing_session_is_summarised_once(history: History, tmp_path: Path) -> None:
     await history.append("s", talk(300))
     agent, model = scripted([reply] * 9, tmp_path, history=history, summaries=True)
     assert (await agent.run("and now?", session="s")).text == "fine"

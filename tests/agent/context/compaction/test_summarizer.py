@@ -117,7 +117,7 @@ def prefix(model: str | None = None) -> RequestPrefix:
     )
 
 
-async def test_the_conversations_own_request_goes_on_with_one_more_message() -> None:
+async def test_summary_request_extends_the_session_s_request() -> None:
     one, model = summariser(["A shed."])
     one = replace(one, prefix=prefix())
     await one.summarise(DroppedMessages(OLD[:2], visible=OLD, focus="doors"), InMemoryMeter())

@@ -11,7 +11,7 @@ from agent.types import Taint
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
-def test_a_folder_and_files_are_told_once_until_they_change(tmp_path: Path) -> None:
+def test_folder_and_files_are_reported_once_until_they_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("print(1)")
     project = ProjectContext(tmp_path, [file])
@@ -99,7 +99,7 @@ def test_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert "gone.txt, which cannot be read: No such file or directory" in news.text
 
 
-def test_pictures_are_left_to_those_who_show_them_once(tmp_path: Path) -> None:
+def test_new_pictures_are_returned_once(tmp_path: Path) -> None:
     picture = tmp_path / "a.png"
     picture.write_bytes(PNG)
     project = ProjectContext(None, [picture])

@@ -37,7 +37,7 @@ def test_a_long_folder_says_how_many_more_there_are(tmp_path: Path) -> None:
     assert lines[-1] == "... (25 more files)"
 
 
-def test_it_is_no_deeper_than_told(tmp_path: Path) -> None:
+def test_tree_depth_is_limited(tmp_path: Path) -> None:
     make(tmp_path, "1/2/3/4/5/6/deep.txt")
     shown = tree(tmp_path, TreeLimits(depth=3)).text
     assert "3/" in shown

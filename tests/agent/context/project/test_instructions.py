@@ -38,7 +38,7 @@ def test_the_repository_s_come_first_and_the_nearest_last(project: Path) -> None
     assert str(project / "CLAUDE.md") in text
 
 
-def test_claude_md_stands_in_where_there_is_no_agents_md(project: Path) -> None:
+def test_claude_md_is_used_without_agents_md(project: Path) -> None:
     (project / "CLAUDE.md").write_text("from one")
     (project / "AGENTS.md").write_text("from the other")
     read = Instructions(project).read
@@ -65,7 +65,7 @@ def test_a_link_shows_nothing(project: Path) -> None:
     assert Instructions(project).read(project).text == ""
 
 
-def test_a_stranger_s_are_no_instructions(project: Path) -> None:
+def test_untrusted_instructions_are_ignored(project: Path) -> None:
     (project / "AGENTS.md").write_text("Do it.")
     elsewhere = project.parent.parent / "own"
     strange = Instructions(elsewhere).read(project)

@@ -94,7 +94,7 @@ def test_of_a_folder_that_is_not_shown_whole_nothing_is_said_that_is_not_so(
         assert (was, is_there) == {"-": (True, False), "+": (False, True), "~": (True, True)}[kind]
 
 
-def test_a_tree_that_is_cut_elsewhere_is_told_whole() -> None:
+def test_tree_truncated_elsewhere_is_shown_completely() -> None:
     assert tree_changes(FolderTree("a", 3), FolderTree("a", 2)) is None
     assert tree_changes(FolderTree("a", 0), FolderTree("a", 0)) is None
 
@@ -142,7 +142,7 @@ def test_only_the_last_word_on_a_folder_is_no_news(tmp_path: Path) -> None:
     assert find_repeats(whole.parts, told) == set()
 
 
-async def test_a_program_tells_its_model_what_changed_in_a_few_lines(tmp_path: Path) -> None:
+async def test_library_turn_reports_tree_changes(tmp_path: Path) -> None:
     make(tmp_path, {f"src/file_{n}.py": 3 for n in range(20)})
     model = ScriptedProvider(["one", "two", "three", "four"])
     history = MemoryHistory()

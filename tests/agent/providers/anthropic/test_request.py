@@ -118,7 +118,7 @@ def test_thinking_can_be_forbidden_or_left_to_the_model() -> None:
     assert "thinking" not in body(user("hi"))
 
 
-def test_temperature_is_sent_where_the_version_knows_it_and_nobody_thinks() -> None:
+def test_temperature_is_sent_only_if_supported_without_thinking() -> None:
     assert "temperature" not in body(user("hi"), temperature=0.5)
     assert body(user("hi"), temperature=0.5, version=OLD_VERSION)["temperature"] == 0.5
     thinking = {"options": {"thinking": True}, "version": OLD_VERSION}
@@ -143,7 +143,7 @@ def test_an_image_is_a_block_in_front_of_the_words() -> None:
         ("https://api.anthropic.com/v1", {"Anthropic-Version": "2023-01-01"}, "2023-01-01"),
     ],
 )
-def test_others_are_spoken_to_in_the_version_that_all_know(
+def test_other_vendors_get_the_common_api_version(
     api_base: str, own: dict[str, str], version: str
 ) -> None:
     endpoint = anthropic_endpoint("anthropic", api_base, "k", None, own)

@@ -98,9 +98,7 @@ def test_headers_that_hold_a_key_are_never_repeated() -> None:
     ],
 )
 @pytest.mark.parametrize("status", [400, 429, 500])
-def test_thoughts_that_are_not_taken_back_are_told_apart(
-    said: str, missing: bool, status: int
-) -> None:
+def test_rejected_thoughts_are_recognized(said: str, missing: bool, status: int) -> None:
     error = error_of(status, {"error": {"message": said}})
     assert isinstance(error, BadThoughts)
     assert error.missing is missing
@@ -120,7 +118,7 @@ def test_thoughts_that_are_not_taken_back_are_told_apart(
     ],
 )
 @pytest.mark.parametrize("status", [400, 500])
-def test_a_bad_picture_is_told_apart(said: str, status: int) -> None:
+def test_rejected_picture_is_recognized(said: str, status: int) -> None:
     assert isinstance(error_of(status, {"error": {"message": said}}), BadImage)
 
 
@@ -140,9 +138,7 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
         ({"message": "try again in 1.2.3s, or in a while"}, None),
     ],
 )
-def test_a_limit_that_ends_by_itself_is_no_empty_account(
-    error: object, wait_s: float | None
-) -> None:
+def test_temporary_limit_is_not_an_empty_account(error: object, wait_s: float | None) -> None:
     found = error_of(429, [{"error": error}])
     assert isinstance(found, RateLimited)
     assert found.retry_after_s == wait_s
@@ -156,7 +152,7 @@ def test_a_limit_that_ends_by_itself_is_no_empty_account(
         (429, QUOTA),
     ],
 )
-def test_a_key_that_will_not_do_is_told_apart(status: int, said: str) -> None:
+def test_rejected_key_is_recognized(status: int, said: str) -> None:
     assert isinstance(error_of(status, {"error": {"message": said}}), KeyRefused)
 
 
@@ -197,9 +193,7 @@ def test_retry_after_may_be_a_date() -> None:
         ("just text", Unavailable),
     ],
 )
-def test_an_error_in_the_stream_is_told_like_a_status(
-    error: object, kind: type[ProviderError]
-) -> None:
+def test_error_in_a_stream_maps_like_a_status(error: object, kind: type[ProviderError]) -> None:
     assert type(from_payload(PLACE, "m", {"error": error})) is kind
     assert type(from_payload(PLACE, "m", {"choices": [{"error": error}]})) is kind
 

@@ -37,7 +37,7 @@ def calls(*chunks: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(c.id, c.name, c.raw) for c in build(*chunks, LAST).message.tool_calls]
 
 
-def test_calls_that_all_have_index_0_are_told_apart_by_id() -> None:
+def test_calls_with_equal_index_are_distinguished_by_id() -> None:
     assert calls(
         call(index=0, id="a", name="read", arguments='{"p":1}'),
         call(index=0, id="b", name="read", arguments='{"p":2}'),
@@ -145,7 +145,7 @@ def test_a_call_cut_at_the_token_limit_has_no_arguments() -> None:
         assert found.tool_calls[0].arguments is None
 
 
-def test_lone_surrogates_in_arguments_are_mended() -> None:
+def test_lone_surrogates_in_arguments_are_replaced() -> None:
     found = parse_tool_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
     assert found.arguments == {"text": "😀 \ufffd"}
     found.raw.encode()

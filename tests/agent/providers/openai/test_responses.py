@@ -224,7 +224,7 @@ def completed(*output: dict[str, Any]) -> dict[str, Any]:
     return {"type": "response.completed", "response": response}
 
 
-def test_thoughts_without_an_opening_tag_are_told_apart() -> None:
+def test_thoughts_without_an_opening_tag_are_separated() -> None:
     delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "I think.\n</th"}
     reply = built(delta, completed(message_item("I think.\n</think>\n\nYes")))
     assert reply.message.text == "Yes"
@@ -232,7 +232,7 @@ def test_thoughts_without_an_opening_tag_are_told_apart() -> None:
     assert reply.voids_text
 
 
-def test_thoughts_of_each_message_are_told_apart() -> None:
+def test_thoughts_of_each_message_are_separated() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"}
     look, done = message_item("hm\n</think>\nI look."), message_item("ah\n</think>\nDone.")
     reply = built(completed(look, call, done))
@@ -292,7 +292,7 @@ async def test_a_server_without_the_responses_api_is_asked_without_reasoning(
     assert [body.get("reasoning_effort") for body in bodies[2:]] == ["none", "none"]
 
 
-async def test_a_refusal_that_nothing_mends_is_raised(
+async def test_unrecoverable_rejection_is_raised(
     choice: OpenAIApiChoice, model_server: ModelServer
 ) -> None:
     model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), NEEDS_RESPONSES)

@@ -87,7 +87,7 @@ async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() ->
     assert [call.id for call in found.calls] == ["call_7", "call_8"]
 
 
-async def test_from_then_on_the_tools_are_told_in_words_which_is_said_once() -> None:
+async def test_text_tools_are_announced_once() -> None:
     model = ScriptedProvider([CALLS[0], CALLS[1], "done"])
     provider = CapabilityFallback(model)
     events = [await events_of(provider) for _ in range(3)]

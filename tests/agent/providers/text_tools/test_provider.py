@@ -82,7 +82,7 @@ def read(*pieces: str) -> tuple[str, list[ParsedCall]]:
         ("i <3 you <", "i <3 you <", []),
     ],
 )  # fmt: skip
-def test_calls_are_told_from_text(text: str, shown: str, calls: list[ParsedCall]) -> None:
+def test_calls_are_separated_from_text(text: str, shown: str, calls: list[ParsedCall]) -> None:
     assert read(text) == (shown, calls)
     assert read(*text) == (shown, calls)
 
@@ -193,7 +193,7 @@ async def stream_reply(
     return [event async for event in provider.stream(request)], model.requests[0]
 
 
-async def test_the_model_is_told_its_tools_and_given_none() -> None:
+async def test_tools_are_described_in_text_only() -> None:
     _, told = await stream_reply("hi", [user("hello")])
     assert told.tools == ()
     assert told.system.startswith("Be brief.\n\n")

@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
-async def test_cancelled_work_is_settled_before_the_caller_goes_on() -> None:
+async def test_cancelled_work_finishes_before_the_caller_continues() -> None:
     started, release = threading.Event(), threading.Event()
     done: list[str] = []
 

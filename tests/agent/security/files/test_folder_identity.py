@@ -14,7 +14,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "above" / "project"
 
 
-def test_same_folder_passes_whatever_happens_in_it(folder: Path) -> None:
+def test_folder_identity_ignores_its_contents(folder: Path) -> None:
     identity = FolderIdentity.of(folder)
     (folder / "a").write_text("x")
     identity.check()

@@ -60,7 +60,7 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_live_one_stays(
     own.close()
 
 
-def test_links_files_and_what_others_can_change_stay(temporary: Path) -> None:
+def test_foreign_and_shared_folders_are_kept(temporary: Path) -> None:
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "mine").write_text("x")
@@ -83,7 +83,7 @@ def test_links_files_and_what_others_can_change_stay(temporary: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
-def test_a_folder_of_somebody_else_stays(temporary: Path) -> None:
+def test_folder_of_another_user_is_kept(temporary: Path) -> None:
     foreign = temporary / "kore-try-foreign"
     foreign.mkdir(mode=0o700)
     os.chown(foreign, 65534, 65534)

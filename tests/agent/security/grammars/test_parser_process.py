@@ -51,7 +51,7 @@ def test_text_that_takes_too_long_is_given_up(parser: ParserProcess) -> None:
     assert faults(parser, b"a: 1\n") == []
 
 
-def test_stopped_parser_keeps_nobody_waiting() -> None:
+def test_stopped_parser_times_out() -> None:
     parser = ParserProcess(GRAMMARS, ParserLimits(wait_s=0.3))
     faults(parser, b"a: 1\n")
     assert parser.pid is not None

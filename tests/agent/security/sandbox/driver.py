@@ -98,7 +98,7 @@ class Bait:
         return traces
 
     def fill(self, workspace: Path) -> None:
-        """A few files that reveal every change."""
+        """Create a few files that reveal every change."""
         (workspace / "folder").mkdir()
         for name in ("file", "folder/file", "true", "rm"):
             (workspace / name).write_text("content\n")

@@ -143,7 +143,7 @@ def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Pat
         "sort -ubob a", "tree --output a", "grep -Q x src", "find . -fprin x", "ls --al",
     ],
 )  # fmt: skip
-def test_an_option_that_nobody_has_looked_at_is_no_reading(command: str, workspace: Path) -> None:
+def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) != "reads"
 
 

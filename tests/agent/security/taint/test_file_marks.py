@@ -66,7 +66,7 @@ def test_write_by_an_editor_keeps_the_mark(file: Path) -> None:
     assert is_marked(file)
 
 
-def test_nobody_has_seen_what_a_command_wrote_and_a_later_write_hides_that_not(file: Path) -> None:
+def test_command_output_stays_unseen_after_a_later_write(file: Path) -> None:
     assert not is_unseen(file)
     mark_changed(file.parent, file.lstat().st_ctime)
     assert is_unseen(file)
@@ -224,7 +224,7 @@ def test_changes_by_another_process_are_marked_until_it_ends(tmp_path: Path) -> 
         other.stdin.close()
 
 
-def test_more_processes_than_can_be_told_apart_count_for_good(file: Path) -> None:
+def test_too_many_processes_leave_a_permanent_mark(file: Path) -> None:
     for number in range(16):
         name = "user.kore.running" + (f".{number}" if number else "")
         os.setxattr(file.parent, name, f"{time.time():.6f} 1:2:3".encode())
@@ -270,7 +270,7 @@ def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("file")
-def test_a_command_that_was_told_strangers_words_counts_after_kore_was_killed(
+def test_exposure_of_a_command_survives_a_killed_kore(
     tmp_path: Path,
 ) -> None:
     workspace = tmp_path / "workspace"

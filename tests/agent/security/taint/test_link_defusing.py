@@ -81,7 +81,7 @@ def test_nothing_that_may_begin_a_link_begins_one(markdown: str, shown: str) -> 
         (f"![[{KNOWN}]]", f"! [[{KNOWN}]]"),
     ],
 )
-def test_picture_of_a_strangers_address_is_none(markdown: str, shown: str) -> None:
+def test_picture_with_an_untrusted_address_is_removed(markdown: str, shown: str) -> None:
     """A screen loads pictures without a click."""
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
 

@@ -59,7 +59,7 @@ def test_with_both_a_way_out_asks_unless_its_text_is_quoted() -> None:
     assert exfiltration_objection(fetch(BOTH, quoted=True)) is None
 
 
-def test_a_command_that_reaches_out_asks_whatever_it_says() -> None:
+def test_networked_command_needs_approval_for_any_text() -> None:
     request = ToolRequest(
         "exec", "unsafe", {}, HERE, command="curl x", hosts=("anywhere",), quoted=True, taint=BOTH
     )

@@ -24,7 +24,7 @@ async def test_options_of_one_question_are_numbered(call: CallContext) -> None:
     assert await words(call, COLOURS) == "Which colour?\n\n1. red\n2. blue"
 
 
-async def test_a_question_without_options_stands_alone(call: CallContext) -> None:
+async def test_question_without_options_has_no_list(call: CallContext) -> None:
     assert await words(call, {"question": " Why\nnot? "}) == "Why not?"
 
 
@@ -79,7 +79,7 @@ async def test_the_answer_finds_the_question_in_the_conversation(tmp_path: Path)
     assert [m.text for m in model.requests[1].messages][-2:] == [first.text, "2"]
 
 
-async def test_calls_beside_a_question_run_before_the_turn_ends(tmp_path: Path) -> None:
+async def test_calls_next_to_a_question_run_before_the_turn_ends(tmp_path: Path) -> None:
     planned = calls(
         call("ask_user", "q1", questions=[{"question": "A?"}]),
         call("act", "c1"),

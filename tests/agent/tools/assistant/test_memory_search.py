@@ -31,9 +31,7 @@ async def search_text(call: CallContext, query: str) -> str:
     return (await MemorySearch(ToolSettings()).run({"query": query}, call)).for_model
 
 
-async def test_the_owner_finds_their_own_memory_and_nobody_elses(
-    call: CallContext, memory: Path
-) -> None:
+async def test_owner_finds_only_their_own_memory(call: CallContext, memory: Path) -> None:
     assert (await search_text(call, "GREEN")).split("\n") == [
         "- plans.md:1: Green house in May",
         "- MEMORY.md:2: - 2026-01-02: likes green tea",

@@ -69,7 +69,7 @@ async def test_control_characters_alone_are_nothing_to_remember(
         await remember(call, text)
 
 
-async def test_facts_told_at_once_are_all_kept(call: CallContext) -> None:
+async def test_concurrent_facts_are_all_stored(call: CallContext) -> None:
     other = replace(call, environment=replace(call.environment, session="s2"))
     await asyncio.gather(*(remember(c, f"fact {i}") for i in range(10) for c in (call, other)))
     assert len(call.memory.read_text().splitlines()) == 10
@@ -138,7 +138,7 @@ async def test_a_memory_that_became_a_link_is_neither_written_nor_read_through(
         assert target.read_text() == "kept\n"
 
 
-async def test_a_linked_memory_makes_nobody_the_owner(
+async def test_linked_memory_does_not_grant_owner_access(
     call: CallContext, guest: CallContext, workspace: Path
 ) -> None:
     call.memory.parent.mkdir(parents=True)

@@ -30,7 +30,7 @@ async def test_an_empty_list_is_fine(call: CallContext) -> None:
 
 
 @pytest.mark.parametrize("items", [[{"content": "x" * 501}], [{"content": "x"}] * 101])
-async def test_a_list_that_nobody_reads_is_refused(
+async def test_invalid_todo_list_is_rejected(
     call: CallContext, items: list[dict[str, Any]]
 ) -> None:
     with pytest.raises(ToolError):

@@ -55,7 +55,7 @@ def test_replace_all_changes_every_match() -> None:
     assert change("a\r\nb\r\na", "a", "x\ny", every=True) == "x\r\ny\r\nb\r\nx\r\ny"
 
 
-def test_missing_text_is_told_where_similar_text_is() -> None:
+def test_error_for_missing_text_shows_similar_text() -> None:
     with pytest.raises(ToolError, match=r"Similar text is at line 2:\n2\tdef total\(items\):$"):
         change("x\ndef total(items):\n", "def total(item):", "y")
 

@@ -78,9 +78,7 @@ async def test_appended_text_has_the_line_ends_of_the_file(
     assert content == "" or "+" in shown
 
 
-async def test_reading_tells_what_numbered_lines_do_not_show(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_read_file_notes_line_endings(call: CallContext, workspace: Path) -> None:
     path = workspace / "a.txt"
     path.write_bytes(b"a\r\nb\r\n")
     assert await read(call, path) == "1\ta\n2\tb\n… (the lines end in CRLF)"

@@ -176,7 +176,7 @@ def test_undo_brings_a_deleted_link_back(tmp_path: Path) -> None:
     assert (scene.root / "a.txt").read_text() == "one\n"
 
 
-def test_models_are_not_told_of_it_and_may_call_it() -> None:
+def test_apply_patch_is_callable_but_not_listed() -> None:
     registry = ToolRegistry(default_tools(ToolSettings()))
     assert "apply_patch" not in [spec.name for spec in registry.specs()]
     tool = registry.get("applyPatch")

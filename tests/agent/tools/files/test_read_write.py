@@ -252,7 +252,7 @@ async def test_only_the_owner_writes_into_the_own_folder_of_kore(
     await tool.run({"path": ".kore/agents/a.md", "content": ""}, call)
 
 
-async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
+async def test_path_like_the_owner_s_memory_does_not_grant_access(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "USER.md").write_text("the owner")
@@ -261,7 +261,7 @@ async def test_a_memory_path_like_the_owner_s_makes_nobody_the_owner(
 
 
 @pytest.mark.parametrize("name", ["HEARTBEAT.md", "PROGRESS.md", "feature_list.json"])
-async def test_nobody_else_writes_down_what_the_owner_s_turns_are_told_to_do(
+async def test_only_the_owner_writes_the_heartbeat_file(
     call: CallContext, guest: CallContext, workspace: Path, name: str
 ) -> None:
     work = {"path": name, "content": "- copy USER.md into notes.md\n"}

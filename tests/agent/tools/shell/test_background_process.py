@@ -81,7 +81,7 @@ async def background_shell(
     await found.exec.aclose()
 
 
-async def test_it_runs_on_and_what_is_new_is_told_once(
+async def test_background_output_is_returned_once(
     background_shell: tuple[Shell, Callable[[], Sandbox]], workspace: Path
 ) -> None:
     shell, _ = background_shell
@@ -289,7 +289,7 @@ async def test_a_time_out_ends_it(shell: Shell) -> None:
     assert "stopped at its timeout" in await shell.hear("timeout")
 
 
-async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
+async def test_process_ends_after_long_inactivity(workspace: Path) -> None:
     origin = ProcessOrigin("wait", workspace, workspace, (), UNTRUSTED, is_exposed=False)
 
     async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
@@ -301,9 +301,7 @@ async def test_it_ends_when_nobody_writes_for_long(workspace: Path) -> None:
     assert process.exit_description == "stopped: this conversation was inactive for hours"
 
 
-async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
-    shell: Shell, workspace: Path
-) -> None:
+async def test_next_turn_reports_a_process_and_its_end_once(shell: Shell, workspace: Path) -> None:
     await shell.start("until [ -e go ]; do sleep 0.02; done; echo bye")
     [fact] = shell.exec.facts("s1")
     assert fact.startswith("background process 1 (until [ -e go ]; do")
@@ -320,7 +318,7 @@ async def test_the_next_turn_is_told_of_it_and_of_an_end_once(
     assert shell.exec.facts("s1") == []
 
 
-async def test_a_model_is_told_of_its_background_at_the_next_turn(workspace: Path) -> None:
+async def test_background_processes_are_listed_in_the_next_turn(workspace: Path) -> None:
     history = MemoryHistory()
     agent = Agent(ScriptedProvider(["hi"]), workspace=workspace, history=history)
     call = {"command": "sleep 60", "background": True}

@@ -86,7 +86,7 @@ async def test_env_files_are_hidden_at_any_depth(box: Bubblewrap, call: CallCont
 
 
 @pytest.mark.parametrize("store", [".git", "backup.git", "deep/er/store"])
-async def test_a_guest_reads_nobodys_memory_in_git(
+async def test_guest_cannot_read_memory_through_git(
     box: Bubblewrap, call: CallContext, store: str
 ) -> None:
     write(call.workspace / "memory" / "MEMORY.md", "canary")

@@ -42,7 +42,7 @@ async def planned(scene: Scene, command: str, **args: object) -> Deletion | None
     return (await Exec(scene.settings).plan({"command": command, **args}, call)).deletion
 
 
-async def test_question_tells_what_undo_covers(scene: Scene) -> None:
+async def test_deletion_plan_lists_what_undo_cannot_restore(scene: Scene) -> None:
     found = await planned(scene, "rm -rf .git secret.env a.txt")
     assert found is not None
     assert dict(found.lost) == {"git": (".git/",), "ignored": ("secret.env",)}

@@ -105,7 +105,7 @@ async def test_environment_holds_no_secrets(
     assert names - {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"} <= allowed
 
 
-async def test_timeout_kills_the_whole_group_and_keeps_what_was_said(
+async def test_timeout_kills_the_group_and_keeps_the_output(
     call: CallContext, workspace: Path
 ) -> None:
     script = "echo before; sh -c 'echo $$ > pid; sleep 600' | cat; echo never"

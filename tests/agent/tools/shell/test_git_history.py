@@ -234,7 +234,7 @@ def test_repository_beyond_the_limits_is_named(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["zz", "hooks", "lfs/objects", "objects/zzz"])
-def test_files_beside_the_history_do_not_count(repository: Path, name: str) -> None:
+def test_unrelated_files_in_the_repository_are_ignored(repository: Path, name: str) -> None:
     flooded = repository / ".git" / name
     flooded.mkdir(parents=True, exist_ok=True)
     for number in range(200):
@@ -263,7 +263,9 @@ def test_depth_that_a_command_adds_does_not_keep_its_deletions(
     assert list(guard.end()) == [".git"]
 
 
-def test_other_stores_are_held_beside_one_with_too_much(repository: Path, tmp_path: Path) -> None:
+def test_other_stores_are_protected_despite_an_oversized_one(
+    repository: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     git(tmp_path, "init", "-q", str(other))
     stores = [repository / ".git", other / ".git"]

@@ -277,9 +277,7 @@ async def test_a_command_changes_what_a_later_one_is_bound_to(
     await tool.aclose()
 
 
-async def test_of_a_command_that_nobody_is_asked_about_the_home_is_not_looked_at(
-    box: Bubblewrap, call: CallContext
-) -> None:
+async def test_home_is_not_scanned_without_an_approval(box: Bubblewrap, call: CallContext) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=box))
     await tool.run({"command": "mkfifo ~/.curlrc"}, call)
     plan = await tool.plan({"command": "mkdir x"}, call)

@@ -104,7 +104,7 @@ async def test_read_only_commands_share_the_session_tmp(
     await tool.aclose()
 
 
-async def test_a_write_beside_the_workspace_fails(
+async def test_write_outside_the_workspace_fails(
     box: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     """The write must not end in a sandbox folder that looks like the real one."""

@@ -24,7 +24,7 @@ def test_no_tag_character_reaches_a_chat_unseen(markdown: str) -> None:
             assert 0 <= entity.offset < entity.offset + entity.length <= units(part.text)
 
 
-def test_formatting_stays_on_its_words_beside_an_escape() -> None:
+def test_formatting_offsets_account_for_escapes() -> None:
     (part,) = render("a&#x200b; **bold** `co\u2062de` 👍🏽")
     assert part.text == "a\\u{200b} bold co\\u{2062}de 👍🏽"
     encoded = part.text.encode("utf-16-le")

@@ -184,7 +184,7 @@ async def test_a_killed_agent_has_lost_nothing(setup: EditorSetup) -> None:
         assert "do it" in setup.model.requests[-1].raw.decode()
 
 
-async def test_a_gateway_that_starts_takes_over_and_the_prompt_goes_on(
+async def test_prompt_continues_after_a_starting_gateway_takes_over(
     setup: EditorSetup,
 ) -> None:
     wait = Call("exec", {"command": "while [ ! -e go ]; do sleep 0.1; done; echo gone"})

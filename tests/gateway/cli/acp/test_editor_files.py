@@ -154,7 +154,7 @@ async def test_a_patch_and_an_appended_line_keep_unsaved_text(setup: EditorSetup
         assert editor.file_requests.count(("write", str(file))) == 2
 
 
-async def test_an_editor_that_formats_is_told_of(setup: EditorSetup) -> None:
+async def test_reformatting_by_the_editor_is_reported(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
         session = await session_of(setup, connection)

@@ -177,7 +177,7 @@ async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
 
 
 @pytest.mark.programs("bwrap")
-async def test_servers_are_started_anew_in_a_gateway_that_takes_over(
+async def test_servers_are_restarted_after_a_takeover(
     setup: EditorSetup,
 ) -> None:
     async with setup.open() as (_, connection, _process):

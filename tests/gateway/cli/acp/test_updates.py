@@ -7,7 +7,7 @@ from agent.events import ToolResulted
 from gateway.cli.acp.updates import SentText, TurnUpdates
 
 
-def test_results_are_code_whatever_marks_they_have() -> None:
+def test_results_are_fenced_despite_their_markup() -> None:
     updates = TurnUpdates(Path("/"), Counter(), SentText())
     picture = "```\n![](https://evil.example/secret.png)"
     (update,) = updates.of(ToolResulted("c1", "exec", picture, is_error=False, elapsed_s=0.1))

@@ -146,7 +146,7 @@ async def test_unfinished_turn_of_a_killed_terminal_ends_first(place: Place) -> 
     await gateway.communicate()
 
 
-async def test_of_a_killed_team_nobody_works_on_beside_the_next_session(place: Place) -> None:
+async def test_killed_team_does_not_run_next_to_the_next_session(place: Place) -> None:
     place.plan()
     place.mind.member_s = 60
     process = await place.start("--auto-continue", "--team", "general")

@@ -22,7 +22,7 @@ def test_written_progress_is_read_back(tmp_path: Path) -> None:
         assert progress_file.read() == LongTaskProgress()
 
 
-def test_a_folder_is_worked_in_once_and_others_beside_it(tmp_path: Path) -> None:
+def test_folder_is_locked_but_others_are_not(tmp_path: Path) -> None:
     home = DataDir(tmp_path / "home")
     refused = pytest.raises(ConfigError, match="is already running in")
     with (

@@ -99,7 +99,7 @@ async def test_stream_json_prints_every_event_one_a_line(service: MemoryService)
     assert lines[-1]["text"] == "echo: tool"
 
 
-async def test_an_approval_that_nobody_can_give_is_denied_and_told(
+async def test_unattended_approval_is_denied_and_reported(
     service: MemoryService,
 ) -> None:
     code, out, err = await turn(service, OneShotRequest("ask first"))

@@ -25,7 +25,7 @@ LIST = [
         ("offline/echo", 128_000),
     ],
 )
-def test_the_gauge_of_the_status_line_knows_the_window_of_each_model(
+def test_status_line_gauge_uses_the_window_of_the_model(
     tmp_path: Path, model: str, tokens: int
 ) -> None:
     file = tmp_path / "config.json"

@@ -170,9 +170,7 @@ async def test_command_arguments_are_completed(owner: MemoryService, home: Path)
         await terminal.see(f"Session {session}")
 
 
-async def test_a_misspelt_word_of_the_console_goes_to_nobody(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_misspelt_console_command_is_not_sent(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/exti\r")

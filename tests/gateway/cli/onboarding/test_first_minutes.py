@@ -154,9 +154,7 @@ async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi)
     assert "how to address them: Ada\n" in (workspace / "USER.md").read_text()
 
 
-async def test_the_language_that_is_chosen_is_spoken_at_once(
-    tmp_path: Path, bot_api: BotApi
-) -> None:
+async def test_chosen_language_is_used_immediately(tmp_path: Path, bot_api: BotApi) -> None:
     async with kore_there(tmp_path / "h", "init", environ=surroundings(bot_api)) as terminal:
         await answer(terminal, "Language / ", "2")
         await answer(terminal, "使用哪个模型供应商？", "-")

@@ -65,7 +65,7 @@ def test_a_file_that_the_environment_names_is_the_service_s_too(tmp_path: Path) 
     assert f'"--config" "{tmp_path}/mine.json"' in result.stdout
 
 
-def test_a_broken_configuration_is_told_and_not_installed(
+def test_broken_configuration_is_reported_and_not_installed(
     tmp_path: Path, systemd: dict[str, str]
 ) -> None:
     home = tmp_path / "h"

@@ -53,7 +53,7 @@ def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Transacti
     assert (info.parent, info.messages) == (parent, 3)
 
 
-def test_a_copy_is_told_from_what_it_was_made_of_by_its_name(db: Transaction) -> None:
+def test_copy_is_distinguished_by_its_name(db: Transaction) -> None:
     def name(made: str) -> str:
         return sessions.recent(db, 1, session=made)[0].name
 

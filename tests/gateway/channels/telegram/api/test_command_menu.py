@@ -51,7 +51,7 @@ async def test_unchanged_menu_is_not_sent_again(bot_api: BotApi) -> None:
     assert await menu_calls(bot_api, memo, owner=str(OWNER)) == []
 
 
-async def test_an_owner_who_never_wrote_to_the_bot_spoils_no_menu(bot_api: BotApi) -> None:
+async def test_missing_owner_chat_does_not_break_the_menu(bot_api: BotApi) -> None:
     bot_api.chats.missing.add(OWNER)
     menus = await menu_calls(bot_api, InMemoryChannelState(), owner=str(OWNER))
     assert {menu["scope"]["type"] for menu in menus} == {"default", "all_group_chats"}

@@ -20,7 +20,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def test_an_unchanged_trouble_is_told_once_whatever_it_is_in_the_way_of(
+def test_unchanged_problem_is_logged_once(
     log: pytest.LogCaptureFixture,
 ) -> None:
     troubles = LogOnce()
@@ -32,7 +32,7 @@ def test_an_unchanged_trouble_is_told_once_whatever_it_is_in_the_way_of(
     assert log.messages == ["telegram: no connection", "telegram: timed out"]
 
 
-def test_one_that_lasts_is_told_again_after_a_long_while(log: pytest.LogCaptureFixture) -> None:
+def test_lasting_problem_is_logged_again_later(log: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     troubles = LogOnce(clock)
     for _ in range(10):
@@ -41,7 +41,7 @@ def test_one_that_lasts_is_told_again_after_a_long_while(log: pytest.LogCaptureF
     assert len(log.messages) == 2
 
 
-def test_its_end_is_told_once_and_then_it_is_new(log: pytest.LogCaptureFixture) -> None:
+def test_recovery_is_logged_once(log: pytest.LogCaptureFixture) -> None:
     troubles = LogOnce()
     troubles.over("polls")
     troubles.say("polls", "no connection")

@@ -213,7 +213,7 @@ def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
     assert content(message(None) | {kind: [found] if kind == "photo" else found}) == f"[{kind}]"
 
 
-def test_a_caption_stands_behind_the_medium() -> None:
+def test_caption_follows_the_medium() -> None:
     assert content(message(None, photo=[{}], caption="my cat")) == "[photo] my cat"
     assert content(message(None, chat=-7, photo=[{}], caption="my cat")) is None
     assert content(message(None, chat=-7, photo=[{}], caption="@KoreBot look")) == "[photo] look"
@@ -270,7 +270,7 @@ def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None
     assert (decoded.sender.id, decoded.sender.name) == ("-7", "Ops")
 
 
-def test_a_button_press_is_told_apart() -> None:
+def test_button_press_is_decoded() -> None:
     query = {"id": "q1", "from": {"id": 9}, "data": "yes", "message": message()}
     decoded = read(query, "callback_query")
     assert decoded is not None
@@ -280,7 +280,7 @@ def test_a_button_press_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("shown", [None, {}, {"chat": {"id": 9, "type": "private"}, "date": 0}])
-def test_a_press_on_a_message_that_is_not_told_is_read_as_private(shown: object) -> None:
+def test_press_without_a_message_is_private(shown: object) -> None:
     decoded = read({"id": "q1", "from": {"id": 9}, "message": shown}, "callback_query")
     assert decoded is not None
     assert (decoded.chat_id, decoded.private, decoded.content) == ("9", True, "")

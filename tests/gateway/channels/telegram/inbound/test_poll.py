@@ -54,7 +54,7 @@ async def test_unstored_updates_are_fetched_again(
     assert caplog.text.count("messages are stored again") == 1
 
 
-async def test_a_stored_cursor_is_where_polling_goes_on(
+async def test_polling_continues_at_the_stored_cursor(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     first = await bot_api.user_says(7, "old")
@@ -113,7 +113,7 @@ async def test_many_updates_over_the_limit_together_all_arrive(
     assert not store.undecoded
 
 
-async def test_bytes_that_are_no_utf8_and_lone_surrogates_are_mended(
+async def test_invalid_utf8_and_lone_surrogates_are_replaced(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     body = {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}, "text": "a\ud800b"}
@@ -199,9 +199,7 @@ async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
         await bot_api.wait_for(lambda: channel.status.state == "polling")
 
 
-async def test_that_a_poll_comes_through_again_is_told_once(
-    bot_api: BotApi, running: Running
-) -> None:
+async def test_poll_recovery_is_reported_once(bot_api: BotApi, running: Running) -> None:
     told: list[int] = []
     bot_api.fail("getUpdates", faults.status(502), times=2)
     async with running() as channel:
@@ -261,7 +259,7 @@ async def test_a_stopped_channel_says_so(bot_api: BotApi, running: Running) -> N
     assert channel.status.state == "stopped"
 
 
-async def test_a_trouble_of_many_polls_and_its_end_are_told_once_each(
+async def test_repeated_poll_failure_and_recovery_are_logged_once(
     bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -160,7 +160,7 @@ def test_stored_update_is_decoded_alone_or_in_a_response() -> None:
 
 
 @pytest.mark.parametrize("field", ["some_future_kind", "giveaway", "invoice", "gift"])
-def test_a_private_message_of_an_unknown_kind_is_told_apart(field: str) -> None:
+def test_private_message_of_unknown_kind_is_reported(field: str) -> None:
     (found,) = read({"message": message(**{field: {"x": 1}})}).messages
     assert (found.unknown, found.content) == (True, "")
     (empty,) = read({"message": message()}).messages

@@ -103,7 +103,7 @@ async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
         assert stored == ["hi"]
 
 
-async def test_only_who_knows_the_secret_is_heard(bot_api: BotApi, store: Store) -> None:
+async def test_webhook_requires_the_secret(bot_api: BotApi, store: Store) -> None:
     async with open_webhook(bot_api, store.accept, webhook_secret="known_1") as bot:
         assert bot_api.methods.webhook_secret == "known_1"
         assert await bot.call(update(1), secret="") == 403
@@ -124,9 +124,7 @@ async def test_invalid_or_oversized_update_is_rejected(bot_api: BotApi, store: S
         assert [item.event_id for item in store.undecoded] == ["update:3"]
 
 
-async def test_while_nothing_can_be_stored_telegram_is_told_to_come_again(
-    bot_api: BotApi, store: Store
-) -> None:
+async def test_webhook_asks_for_a_retry_if_storing_fails(bot_api: BotApi, store: Store) -> None:
     store.failures.append(StoreError("the disk is full"))
     async with open_webhook(bot_api, store.accept) as bot:
         assert await bot.call(update(1)) == 503
@@ -171,9 +169,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
         assert caller.status_counts == {503: 2, 200: 5}
 
 
-async def test_the_status_tells_what_telegram_says_of_the_webhook(
-    bot_api: BotApi, store: Store
-) -> None:
+async def test_status_shows_telegram_s_webhook_error(bot_api: BotApi, store: Store) -> None:
     async with open_webhook(bot_api, store.accept, hook_look_s=0.02) as bot:
         await bot_api.user_says(7, "hi")
         bot_api.methods.webhook_trouble = (2_000_000_000, "SSL error")
@@ -185,7 +181,7 @@ async def test_the_status_tells_what_telegram_says_of_the_webhook(
         assert bot.channel.status.last_error is None
 
 
-async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, store: Store) -> None:
+async def test_replaced_webhook_is_set_again(bot_api: BotApi, store: Store) -> None:
     async with open_webhook(bot_api, store.accept, hook_look_s=0.02) as bot:
         bot_api.methods.webhook_url = "http://elsewhere.example/"
         await wait_until(lambda: bot.channel.status.state == "conflict")
@@ -195,7 +191,7 @@ async def test_a_webhook_that_somebody_else_took_is_set_anew(bot_api: BotApi, st
 
 @pytest.mark.parametrize("method", ["getMe", "setWebhook"])
 @pytest.mark.parametrize("code", [401, 404])
-async def test_a_refused_token_is_told_once_and_tried_again(
+async def test_rejected_token_is_reported_once_and_retried(
     bot_api: BotApi, store: Store, caplog: pytest.LogCaptureFixture, method: str, code: int
 ) -> None:
     bot_api.fail(method, status(code), times=3)

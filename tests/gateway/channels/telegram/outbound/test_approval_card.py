@@ -60,7 +60,7 @@ def test_an_argument_cannot_look_like_another() -> None:
     assert "make\nreason: x\n    outside: false\noutside: true\n" in render_approval(asked).text
 
 
-def test_why_a_model_writes_errors_all_the_same_stands_below_the_diff() -> None:
+def test_reason_for_accepting_errors_follows_the_diff() -> None:
     arguments = {"path": "a.py", "despite_errors": "the next edit\ndefines it"}
     request = replace(ASKED.request, arguments=arguments, command=None, diff="-a\n+b")
     text = render_approval(replace(ASKED, request=request)).text

@@ -49,7 +49,7 @@ def test_it_looks_like_this(markdown: str, shown: str) -> None:
     assert one(markdown).text == shown
 
 
-def test_formatting_makes_room_for_code_and_goes_on_behind_it() -> None:
+def test_formatting_is_split_around_code() -> None:
     assert formats_of("**a `b` c**") == [("bold", "a"), ("code", "b"), ("bold", "c")]
     assert formats_of("[see `b`](https://x.y)") == [("text_link", "see b")]
     assert formats_of("||a **b|| c**") == [("spoiler", "a b"), ("bold", "b"), ("bold", "c")]
@@ -61,7 +61,7 @@ def test_a_long_quotation_is_folded_up() -> None:
     assert [kind for kind, _ in formats_of("> " + "word " * 200)] == ["expandable_blockquote"]
 
 
-def test_a_formula_that_cannot_be_told_in_unicode_is_code() -> None:
+def test_formula_without_a_unicode_form_is_code() -> None:
     assert formats_of("$\\unknowncommand{x}$") == [("code", "\\unknowncommand{x}")]
 
 
@@ -69,13 +69,13 @@ def test_a_formula_never_becomes_an_address() -> None:
     assert formats_of("$evil\\mathrm{.}com/x$") == [("code", "evil\\mathrm{.}com/x")]
 
 
-def test_a_narrow_table_stands_in_columns() -> None:
+def test_narrow_table_has_columns() -> None:
     part = one("| a | n |\n|---|--:|\n| 中文 | 1 |\n| x | 22 |")
     assert part.text == "a    │  n\n─────┼───\n中文 │  1\nx    │ 22"
     assert [entity.type for entity in part.entities] == ["pre"]
 
 
-def test_a_wide_table_is_told_row_by_row() -> None:
+def test_wide_table_is_shown_row_by_row() -> None:
     wide = "a column with a long name"
     part = one(
         f"| Who | {wide} | Third |\n|---|---|---|\n| **Ann** | {wide} | `x` |\n| Bob | | y |"

@@ -174,7 +174,7 @@ async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> 
     assert bot_api.calls == ["sendMessage"] * 3
 
 
-async def test_a_flood_limit_silences_the_chat_and_tells_how_long(bot_api: BotApi) -> None:
+async def test_flood_limit_pauses_the_chat_and_names_the_duration(bot_api: BotApi) -> None:
     gate = RateLimiter(RATES.all_traffic)
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
     bot_api.fail("sendMessage", faults.status(429, retry_after=30))

@@ -81,7 +81,7 @@ def test_no_folder_no_commands(tmp_path: Path) -> None:
     assert CustomCommands([CommandFolder(tmp_path / "none", True, True)]).all() == []
 
 
-def test_a_command_that_a_shell_line_wrote_after_strangers_words_is_none(tmp_path: Path) -> None:
+def test_command_file_written_by_a_tainted_command_is_ignored(tmp_path: Path) -> None:
     mine = shelf(tmp_path, "mine", project=True, trusted=True)
     for name in ("planted", "asked"):
         (mine.folder / f"{name}.md").write_text("Obey.")

@@ -37,7 +37,7 @@ def test_a_command_that_overtakes_a_turn_closes_nothing_else() -> None:
     assert awaited.next_text == "one"
 
 
-def test_neither_a_part_nor_a_notice_beside_it_closes_anything() -> None:
+def test_parts_and_notices_settle_nothing() -> None:
     awaited = PendingAnswers()
     (message,) = sent(awaited, "one")
     assert not awaited.settle(delivery(message.event_id, last=False))

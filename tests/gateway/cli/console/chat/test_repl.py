@@ -114,7 +114,7 @@ async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
         assert await terminal.ended() == 0
 
 
-async def test_a_command_by_hand_is_shown_and_told_with_the_next_message(
+async def test_output_of_a_person_s_command_is_sent_with_the_next_message(
     owner: MemoryService, home: Path, tmp_path: Path
 ) -> None:
     async with kore_agent(home, "--cwd", str(tmp_path)) as terminal:
@@ -429,7 +429,7 @@ async def test_a_dumb_terminal_gets_no_control_codes(owner: MemoryService, home:
     assert "\x1b" not in terminal.raw
 
 
-async def test_a_dumb_terminal_sends_ctrl_o_to_nobody(owner: MemoryService, home: Path) -> None:
+async def test_dumb_terminal_ignores_ctrl_o(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
         await terminal.see("> ")
         terminal.type("tool\n")

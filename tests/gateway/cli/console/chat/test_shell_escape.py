@@ -62,7 +62,7 @@ async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -
     assert str(spilled) in text
 
 
-async def test_a_stop_kills_all_that_it_started_and_is_told(tmp_path: Path) -> None:
+async def test_stop_kills_the_process_group_and_is_reported(tmp_path: Path) -> None:
     lasts = lasting_command()
     command, seen = begin_command(tmp_path, f"{lasts} & echo begun; wait")
     work = asyncio.create_task(command.run())

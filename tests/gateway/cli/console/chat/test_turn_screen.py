@@ -47,7 +47,7 @@ class Full(MemoryService):
         raise KoreError("the disk is full")
 
 
-async def test_a_stop_that_cannot_be_stored_is_told_and_the_conversation_goes_on() -> None:
+async def test_unstored_stop_is_reported_and_the_chat_continues() -> None:
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):

@@ -40,7 +40,7 @@ def test_files_are_named_at_the_beginning_of_a_word(
     assert [path.name for path in find_mentions(line, folder, ()).files] == names
 
 
-def test_pictures_blocked_and_binary_files_are_told_apart(folder: Path) -> None:
+def test_pictures_blocked_and_binary_files_are_distinguished(folder: Path) -> None:
     found = find_mentions("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
     assert [path.name for path in found.pictures] == ["shot.PNG"]
     assert [path.name for path in found.blocked] == [".env"]

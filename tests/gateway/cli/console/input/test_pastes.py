@@ -19,7 +19,7 @@ def test_a_long_line_is_counted_in_characters() -> None:
     assert Pastes().fold("z" * 2000) == "[pasted 2,000 characters]"
 
 
-def test_words_in_brackets_that_nobody_pasted_stay() -> None:
+def test_bracketed_text_that_was_not_pasted_is_kept() -> None:
     assert Pastes().whole("[pasted 20 lines]") == "[pasted 20 lines]"
 
 

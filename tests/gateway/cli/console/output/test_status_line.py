@@ -15,7 +15,7 @@ def status(**options: str) -> StatusLine:
     return StatusLine(MessageOptions(**options), "vendor/model", "ask", lambda _: 10_000)
 
 
-def test_before_anything_happened_model_and_mode_are_told() -> None:
+def test_initial_status_line_shows_model_and_mode() -> None:
     assert status().line(80) == "vendor/model · ask"
     assert status(model="quick", mode="plan").line(80) == "quick · plan"
 

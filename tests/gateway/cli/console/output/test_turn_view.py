@@ -96,7 +96,7 @@ def test_screen_without_a_footer_lists_the_choices() -> None:
     )
 
 
-def test_a_question_stands_apart_from_the_text_before_it() -> None:
+def test_question_is_separated_from_preceding_text() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out))
     view.take(events.TextDelta("I would run this:"))
@@ -118,7 +118,7 @@ def test_only_what_was_not_shown_whole_is_unfolded() -> None:
     assert not view.unfold()
 
 
-def test_chinese_goes_on_in_its_line_behind_words_with_blanks(
+def test_chinese_text_wraps_without_breaking_at_blanks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "31")
@@ -187,7 +187,7 @@ def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
     assert escape_invisible(text) == plain
 
 
-def test_between_a_line_and_its_code_stands_one_empty_line() -> None:
+def test_one_empty_line_precedes_a_code_block() -> None:
     text = rendered_turn(delivery("Window of x:\n```\n1 of 2\nfree\n```\nMore."))
     lines = [line.strip() for line in text.rstrip("\n").split("\n")]
     assert lines == ["Window of x:", "", "1 of 2", "free", "", "More."]
@@ -213,7 +213,7 @@ def test_of_a_delivery_only_the_new_part_is_shown() -> None:
     assert "And more." in text
 
 
-def test_a_stop_is_told_once() -> None:
+def test_stop_is_shown_once() -> None:
     text = rendered_turn(
         events.TextDelta("half"),
         started_event(ToolCall("1", "exec", {"command": "sleep 9"}, "")),
