@@ -292,8 +292,8 @@ def _operand(text: str) -> str:
 
 
 def _root(degree: str, radicand: str) -> str:
-    known = {"": "√", "2": "√", "3": "∛", "4": "∜"}
-    root = known.get(degree) or f"{_script('^', degree).removeprefix('^')}√"
+    signs = {"": "√", "2": "√", "3": "∛", "4": "∜"}
+    root = signs.get(degree) or f"{_script('^', degree).removeprefix('^')}√"
     return root + "".join(f"{char}{_OVER}" for char in radicand)
 
 
