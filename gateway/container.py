@@ -15,9 +15,8 @@ from gateway.access.wiring import wire_access
 from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
 from gateway.bus.ingest import Ingestor
 from gateway.bus.wiring import wire_bus
-from gateway.calls.context import MAX_FETCHES, ConsoleReservations, ServiceContext
+from gateway.calls.context import MAX_FETCHES, ConsoleReservations, OwnerAudit, ServiceContext
 from gateway.calls.local_service import local_service
-from gateway.calls.owner_audit import OwnerAudit
 from gateway.channels.supervisor import ChannelSupervisor
 from gateway.channels.table import folders_of_chats
 from gateway.commands.dispatcher import CommandDispatcher, CommandServices

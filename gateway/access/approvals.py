@@ -28,8 +28,7 @@ from gateway.core.approval import (
 )
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import CONSOLE, InboundMessage, OutboundPart, Route
-from gateway.core.question_view import approval_event
-from gateway.core.server_question import read_choice, words_of
+from gateway.core.question_view import approval_event, read_choice, words_of
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.clock import SteadyClock

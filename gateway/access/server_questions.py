@@ -7,7 +7,7 @@ from agent.approvals import ServerQuestion
 from agent.i18n import t
 from agent.tools.elicitation import Elicitation, ElicitationAnswer, FormField, looks_secret
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.server_question import MAX_BUTTONS
+from gateway.core.question_view import MAX_BUTTONS
 
 # Longer forms are declined, because they are impractical in a chat.
 MAX_FIELDS = 15

@@ -14,8 +14,7 @@ from agent.records import frozen
 from gateway.access.approvals import ApprovalService, ButtonOutcome
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
-from gateway.access.pairing_request import is_pairing_button
-from gateway.access.pairing_service import PairingService
+from gateway.access.pairing_service import PairingService, is_pairing_button
 from gateway.bus.interrupts import StopResult, stop_lane, stop_subagent
 from gateway.core import keyboard
 from gateway.core.approval import ApprovalPrompt

@@ -1,20 +1,22 @@
-"""The parts of the process that calls work on."""
+"""The parts of the process that calls work on, and the audit of what the owner changes."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 from agent.agent import Agent
+from agent.errors import KoreError
 from agent.records import frozen
+from agent.security.audit import AuditSink
 from agent.security.policy.base import PermissionMode
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.pairing_service import PairingService
 from gateway.bus.bus import MessageBus
-from gateway.calls.owner_audit import OwnerAudit
 from gateway.control.handover import Handover
 from gateway.control.runtime_status import RuntimeStatus
+from gateway.core.caller import current_caller
 from gateway.core.event_hub import EventHub
 from gateway.core.records import SessionChanged
 from gateway.delivery.renderer import ReplyRenderer
@@ -32,6 +34,7 @@ from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.sent_files import SentFiles
 from gateway.sessions.service import SessionService
 from gateway.store.port import Store
+from gateway.store.repositories.audit_outbox import AuditNote
 from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.usage.model_caller import ModelCaller
 from gateway.turns.usage.turn_log import TurnLog
@@ -39,8 +42,34 @@ from gateway.turns.usage.turn_log import TurnLog
 if TYPE_CHECKING:
     from gateway.ops.user_data import UserDataService
 
+
 MAX_FETCHES = 2
 _RESERVATION_TIMEOUT_S = 30.0
+
+
+@frozen
+class OwnerAudit:
+    """Records each change before it is made, and again when it fails. Entries never contain values,
+    which may be secrets."""
+
+    sink: AuditSink
+
+    @asynccontextmanager
+    async def change(self, subject: str, operation: str, **params: str) -> AsyncIterator[None]:
+        """Record a change around the code that makes it. Raises `KoreError` when the change cannot
+        be recorded; it must not be made then."""
+        facts = {"who": current_caller(), "operation": operation, **params}
+        await self._record(AuditNote(time.time(), subject, "changed by the owner", facts))
+        try:
+            yield
+        except KoreError as exc:
+            # The code only: the message may quote a value.
+            reason = f"the change failed: {exc.code}"
+            await self._record(AuditNote(time.time(), subject, reason, facts, allowed=False))
+            raise
+
+    async def _record(self, note: AuditNote) -> None:
+        await self.sink.record(note.entry())
 
 
 class ConsoleReservations:

@@ -10,7 +10,7 @@ from agent.i18n import set_locale
 from gateway.cli.folders import current_folder, data_dir_of
 from gateway.cli.program import is_for_programs
 from gateway.config import Settings, load_settings
-from gateway.config.sources import Sources
+from gateway.config.load import Sources
 from gateway.runtime.secrets import redactor_of
 
 

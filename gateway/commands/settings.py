@@ -8,7 +8,6 @@ from agent.errors import ConfigError
 from agent.i18n import ENGLISH, LANGUAGES, language_of, mark_for_translation, t, use_locale
 from agent.providers.registry import PROFILES
 from agent.security.policy.base import MODES, PermissionMode, is_mode
-from gateway.access.permission_modes import mode_of
 from gateway.commands import is_command
 from gateway.commands.declaration import MODEL, PERMISSIONS, THIS_CHAT, chat_command
 from gateway.commands.dispatcher import CommandCall
@@ -22,6 +21,7 @@ from gateway.store.repositories.conversations.choices import Choice, StoredChoic
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
 from gateway.turns.agents.styles import load_styles
+from gateway.turns.permissions import mode_of
 
 _MAX_AGENTS = 40
 

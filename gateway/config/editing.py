@@ -14,11 +14,11 @@ from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import find, read, remove_value, set_value
 from gateway.config.key_catalog import catalogue, guess, guess_section, leaf_types, whole_sections
 from gateway.config.layers import CommandLineLayer
+from gateway.config.load import Sources
 from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference, read_secrets
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, is_secret, name_of, orphans
-from gateway.config.sources import Sources
 
 Path_ = tuple[str, ...]
 

@@ -16,8 +16,8 @@ from agent.mcp.settings import ArgumentReach
 from agent.records import frozen
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.foreign.hook_files import hooks_in
-from gateway.config.hook_source import HookSource
 from gateway.config.references import read_secrets
+from gateway.config.sections import HookSource
 
 log = logging.getLogger(__name__)
 FILE = "installed.json"

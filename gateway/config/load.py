@@ -1,7 +1,8 @@
-"""Loading of `Settings` from files, environment and command line."""
+"""Loading of `Settings` from files, environment and command line, also repeatedly."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,9 @@ from pydantic import ValidationError
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.config.error_messages import explain_errors
+from agent.records import frozen
 from gateway.config.folder_trust import PROJECT, content, mentions_hooks, read_trusted
 from gateway.config.foreign.hook_files import hooks_in, is_hook_file
-from gateway.config.hook_source import HookSource
 from gateway.config.json_files.document import read_object
 from gateway.config.layers import (
     CommandLineLayer,
@@ -25,10 +25,12 @@ from gateway.config.layers import (
 from gateway.config.origin import Key, Kind, ValueOrigin
 from gateway.config.references import References, expand_home, read_secrets
 from gateway.config.schema import Settings
-from gateway.config.validation import check_references
+from gateway.config.sections import HookSource
+from gateway.config.validation import check_references, explain_errors
 
 COMPLAINTS_SHOWN = 20
 _HOOK_KEYS = ("hooks", "python_hooks")
+Drafts = Mapping[Path, Mapping[str, Any]]
 
 
 def load_settings(
@@ -222,3 +224,55 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     more = len(unique) - COMPLAINTS_SHOWN
     lines = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
     raise ConfigError("\n".join(lines))
+
+
+@frozen
+class Sources:
+    """The arguments of `load_settings`, for repeated use."""
+
+    config: Path | None
+    home: Path
+    cwd: Path
+    environ: Mapping[str, str]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def own_file(self) -> Path:
+        """Path of the user's configuration file."""
+        return own_file(self.config, self.home, self.cwd, self.environ)
+
+    @property
+    def project_file(self) -> Path:
+        """Path of the project's configuration file in the working directory."""
+        return self.cwd / ".kore" / "config.json"
+
+    @property
+    def secrets_file(self) -> Path:
+        return self.home / "secrets.json"
+
+    @property
+    def watched_files(self) -> tuple[Path, ...]:
+        """Every file that would be read, including absent ones."""
+        theirs = foreign_files(self.home, self.cwd, self.environ)
+        plugins = self.home / "plugins" / "installed.json"
+        own = (self.own_file, self.secrets_file, self.home / "trust.json", plugins)
+        return (*own, self.project_file, *theirs)
+
+    def load(self, drafts: Drafts | None = None) -> Settings:
+        """Load the settings. Raises `ConfigError`."""
+        return load_settings(
+            config=self.config,
+            home=self.home,
+            cwd=self.cwd,
+            environ=self.environ,
+            overrides=self.overrides,
+            drafts=drafts,
+        )
+
+    def complaints(self, drafts: Drafts | None = None) -> list[str]:
+        """Return one line for each error."""
+        try:
+            self.load(drafts)
+        except ConfigError as exc:
+            return str(exc).splitlines()
+        return []

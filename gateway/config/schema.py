@@ -9,7 +9,6 @@ from pydantic import Field, JsonValue, PrivateAttr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config.channel_section import ChannelSection, built_in_sections
-from gateway.config.hook_source import HookSource
 from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
     AccessSection,
@@ -19,6 +18,7 @@ from gateway.config.sections import (
     ContextSection,
     HookEventName,
     HookMatcher,
+    HookSource,
     HttpSection,
     ImagesSection,
     LimitsSection,

@@ -5,11 +5,14 @@ Each key is annotated with a `Setting`, from which `make schema` writes docs/set
 config.example.json.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
+from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from gateway.config.setting import Setting
 from gateway.config.value_types import (
@@ -794,3 +797,20 @@ class HookMatcher(Section):
 
     matcher: Pattern = ""
     hooks: tuple[HookCommand, ...]
+
+
+HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
+
+
+@frozen
+class HookSource:
+    """Hooks and their origin, in words.
+
+    `variables` are set for their commands. Their output is untrusted unless they are the person's
+    `own`.
+    """
+
+    origin: str
+    hooks: HookTable
+    variables: Mapping[str, str] = field(default_factory=dict)
+    is_own: bool = True

@@ -1,15 +1,44 @@
-"""Validation of references: models by name, keys and tokens in use."""
+"""Validation of references, and messages for errors: one line each, never with a secret."""
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from agent.errors import ConfigError
-from agent.i18n import t
+from agent.i18n import mark_for_translation, t
+from gateway.config.json_files.document import kind_of
+from gateway.config.key_catalog import section_at
 from gateway.config.model_entries import fallbacks
-from gateway.config.origin import Key, Value, printable
+from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
 from gateway.config.schema import Settings
 from gateway.config.value_types import audience_forms
 from gateway.core.messages import CONSOLE
+
+_SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
+# A short plain word or number: a typo worth quoting, and not a key of any vendor.
+_QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
+_EXPECTED = {
+    "string_type": mark_for_translation("a string"),
+    "int_type": mark_for_translation("a whole number"),
+    "int_from_float": mark_for_translation("a whole number"),
+    "float_type": mark_for_translation("a number"),
+    "finite_number": mark_for_translation("a finite number"),
+    "bool_type": mark_for_translation("true or false"),
+    "tuple_type": mark_for_translation("a list"),
+    "dict_type": mark_for_translation("an object"),
+    "model_type": mark_for_translation("an object"),
+    "model_attributes_type": mark_for_translation("an object"),
+    "path_type": mark_for_translation("a path"),
+    "string_too_short": mark_for_translation("a non-empty string"),
+}
+_LIMITS = {
+    "ge": mark_for_translation("at least {n}"),
+    "gt": mark_for_translation("more than {n}"),
+    "le": mark_for_translation("at most {n}"),
+}
 
 
 def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[str]:
@@ -104,3 +133,81 @@ def _unknown_channels(settings: Settings, values: Mapping[Key, Value]) -> Iterat
                 where=f"{place}: access.roles.{printable(audience)}",
                 expected=audience_forms(),
             )
+
+
+def explain_errors(
+    error: ValidationError, values: Mapping[Key, Value], missing: list[MissingVariable]
+) -> list[str]:
+    """Return one line for each validation error."""
+    return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
+
+
+def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
+    """Return a value for an error: its kind, and its text only if it cannot be a secret."""
+    secret = any(isinstance(part, str) and _SECRET.search(part) for part in loc)
+    if not quotable or (secret and loc[-1] != "encryption_key_env"):
+        return t("a number") if isinstance(value, int | float) else kind_of(value)
+    if isinstance(value, str) and _QUOTABLE.fullmatch(value):
+        return f'"{value}"'
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**7:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return kind_of(value)
+
+
+def _sentence(
+    details: ErrorDetails, values: Mapping[Key, Value], missing: list[MissingVariable]
+) -> str:
+    loc = details["loc"]
+    if loc[-1] == "[key]":
+        loc = loc[:-1]
+    for variable in missing:
+        if variable.loc == loc[: len(variable.loc)]:
+            return str(variable)
+    source = values.get(tuple(map(str, loc[:2]))) or values.get((str(loc[0]),))
+    place = source.place if source else "default"
+    if details["type"] == "missing":
+        where = dotted(loc[:-1])
+        return t(
+            '{place}: {where}: the key "{key}" is missing', place=place, where=where, key=loc[-1]
+        )
+    where, expected = f"{place}: {dotted(loc)}", _describe_expected(details)
+    if details["type"] == "extra_forbidden":
+        return t("{where}: unknown key{guess}", where=where, guess=_guess(loc))
+    if details["loc"] != loc:
+        return t("{where}: expected a key like {expected}", where=where, expected=expected)
+    quoted = quote(details["input"], loc, quotable=source is None or source.quotable)
+    return t(
+        "{where}: found {found}, expected {expected}", where=where, found=quoted, expected=expected
+    )
+
+
+def _describe_expected(details: ErrorDetails) -> str:
+    kind, limits = details["type"], details.get("ctx", {})
+    if kind == "value_error":
+        return str(limits["error"])
+    if kind == "literal_error":
+        return _translate_or(str(limits["expected"]).replace("'", '"'))
+    for name, template in _LIMITS.items():
+        if name in limits:
+            limit = limits[name]
+            return t(template, n=f"{limit:g}" if isinstance(limit, float) else limit)
+    if kind in _EXPECTED:
+        return t(_EXPECTED[kind])
+    return printable(details["msg"].removeprefix("Input should be ").lower(), 100)
+
+
+def _translate_or(listed: str) -> str:
+    """Translate the validator's English `"a", "b" or "c"`."""
+    first, separator, last = listed.rpartition(" or ")
+    return t("{first} or {last}", first=first, last=last) if separator else listed
+
+
+def _guess(loc: Loc) -> str:
+    inner = section_at([str(part) for part in loc[:-1]])
+    names = list(inner.model_fields) if inner else []
+    from difflib import get_close_matches
+
+    close = get_close_matches(printable(str(loc[-1])).lower(), names, n=1, cutoff=0.6)
+    if close:
+        return t('; did you mean "{close}"?', close=close[0])
+    return t("; expected one of {known}", known=", ".join(names)) if names else ""

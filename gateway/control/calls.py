@@ -1,4 +1,4 @@
-"""The table of calls, read from the signatures of `Service`."""
+"""The table of calls, read from the signatures of `Service`, and their JSON forms."""
 
 import inspect
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -9,10 +9,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from agent.errors import KoreError
 from agent.records import frozen
-from gateway.control.codec import CODEC
+from agent.serialization import RecordCodec, message_from_json, message_to_json
+from agent.types import Message
 from gateway.control.declaration import CallDeclaration, declaration_of
+from gateway.control.protocol import watch_event_from_json, watch_event_to_json
 from gateway.control.service import Service
+from gateway.core.records import SessionEvent, WatchEvent
 
+CODEC = RecordCodec(
+    {
+        Message: (message_to_json, message_from_json),
+        WatchEvent: (watch_event_to_json, watch_event_from_json),
+        SessionEvent: (watch_event_to_json, watch_event_from_json),
+    }
+)
 # A value is sent in one line, a list as a line per item, a stream as lines until the client leaves.
 Shape = Literal["value", "list", "stream"]
 

@@ -1,4 +1,4 @@
-"""Views of approvals for all screens: complete content, and the extent of each option."""
+"""Views of approvals for all screens: complete content, the extent of each option, and buttons."""
 
 import json
 import re
@@ -23,6 +23,7 @@ from agent.security.policy.reasons import localized
 from agent.text.visible import escape_for_approval
 from agent.tools.files.draft_check import reason_to_insist
 from gateway.core.approval import ApprovalPrompt
+from gateway.core.messages import Button
 
 # Longer lines are wrapped, because narrow screens would cut them.
 LINE_CHARS = 160
@@ -54,6 +55,10 @@ _LABELS: dict[tuple[Answer, Scope], str] = {
     ("always", "prefix"): mark_for_translation("Always allow {prefix} (any arguments)"),
     ("deny", "call"): mark_for_translation("Deny"),
 }
+# More choices are numbered in the text, and a reply names a number.
+MAX_BUTTONS = 10
+_KIND = "e"
+_OTHERWISE = "-"
 
 
 def approval_event(prompt: ApprovalPrompt, expires_s: float | None = None) -> ApprovalAsked:
@@ -202,3 +207,30 @@ def _server_options(query: ServerQuestion) -> tuple[QuestionOption, ...]:
     if query.otherwise:
         options.append(QuestionOption("y", _one_line(query.otherwise), "once"))
     return (*options, QuestionOption("n", t("Decline"), "deny"))
+
+
+def buttons_of(nonce: str, query: ServerQuestion) -> tuple[Button, ...]:
+    """Return a button for each choice, and always one to decline."""
+    buttons = [
+        Button(label, f"{_KIND}:{n}:{nonce}") for n, label in enumerate(query.choices, start=1)
+    ]
+    if query.otherwise:
+        buttons.append(Button(query.otherwise, f"{_KIND}:{_OTHERWISE}:{nonce}"))
+    return (*buttons, Button(t("Decline"), f"a:d:{nonce}"))
+
+
+def read_choice(data: str) -> tuple[str, int] | None:
+    """Return nonce and number of a button of a server's question, None for any other button.
+
+    Number 0 is an empty answer.
+    """
+    kind, _, rest = data.partition(":")
+    word, _, nonce = rest.partition(":")
+    if kind != _KIND or not nonce or not (word.isdecimal() or word == _OTHERWISE):
+        return None
+    return nonce, 0 if word == _OTHERWISE else int(word)
+
+
+def words_of(query: ServerQuestion, number: int) -> str:
+    """Return the label of the button with this number."""
+    return query.choices[number - 1] if 0 < number <= len(query.choices) else ""

@@ -32,10 +32,10 @@ from gateway.config.key_catalog import (
     widens_access,
 )
 from gateway.config.layers import EnvironmentLayer
+from gateway.config.load import Sources
 from gateway.config.origin import Key, printable
 from gateway.config.references import References, has_reference
 from gateway.config.secret_keys import STARS, is_secret, masked
-from gateway.config.sources import Sources
 from gateway.ops.config_check import check_usable
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.secrets import describe, redactor_of

@@ -26,7 +26,7 @@ from gateway.config import Settings
 from gateway.config.atomic_write import write_atomic
 from gateway.config.diff import ConfigDiff, update
 from gateway.config.json_files.document import read_text
-from gateway.config.sources import Sources
+from gateway.config.load import Sources
 from gateway.core.messages import Route
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender, wait_for

@@ -11,7 +11,7 @@ from agent.security.redaction import Redactor
 from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.config import Settings
-from gateway.config.sources import Sources
+from gateway.config.load import Sources
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.paths import DataDir
 from gateway.store.port import Store

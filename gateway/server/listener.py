@@ -23,7 +23,7 @@ from gateway.config.sections import ServerSection
 from gateway.control.request_logger import RequestLogger
 from gateway.control.service import Service
 from gateway.control.unix_listener import UnixListener
-from gateway.core.task_scope import task_scope
+from gateway.core.tasks import task_scope
 from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.connection_ranks import ConnectionRanks

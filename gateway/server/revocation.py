@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from agent.errors import ConfigError
-from gateway.core.task_scope import task_scope
+from gateway.core.tasks import task_scope
 from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,9 @@ from agent.records import frozen
 from gateway.config import Settings
 from gateway.core.event_hub import EventHub
 from gateway.sessions.background_work import BackgroundWork
-from gateway.sessions.editor_hub import EditorHub
+from gateway.sessions.editor_hub import EditorHub, SessionServers
 from gateway.sessions.project_feed import ProjectFeed
 from gateway.sessions.service import SessionService
-from gateway.sessions.session_servers import SessionServers
 from gateway.sessions.similarity import StoredSimilarity, similarity_of
 from gateway.sessions.window_cache import SessionWindowCache
 from gateway.store.port import Store

@@ -16,9 +16,9 @@ from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
 from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
-from gateway.core.completion import run_to_completion
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.core.tasks import run_to_completion
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.sessions.window_cache import SessionWindowCache

@@ -12,9 +12,9 @@ from agent.context.history_validation import close_unanswered_calls, result_mess
 from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
 from agent.tools.registry import ToolRegistry
 from agent.types import Effect, Message, Taint, ToolCall, ToolResult
-from gateway.core.completion import run_to_completion
 from gateway.core.errors import TurnSuspended
 from gateway.core.messages import InboundMessage
+from gateway.core.tasks import run_to_completion
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.conversations.session_marks import taint_of_text

@@ -1,10 +1,12 @@
-"""Permissions, memory and folder of a turn, based on the messages that it answers.
+"""Permissions, mode, memory, folder and disclosure budget of a turn.
+
+They are based on the messages that it answers.
 
 The turn of a job has nobody to ask: its approver denies all requests and lists them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from hmac import compare_digest
 from pathlib import Path
 
@@ -21,10 +23,12 @@ from agent.security.policy.base import (
     Decision,
     PermissionMode,
     ToolRequest,
+    is_mode,
     tightest,
     tightest_of,
 )
 from agent.security.policy.engine import FullAccessPolicy, PrincipalContext, RolePolicy
+from agent.security.taint.taint import CHOICE_BITS
 from agent.tools.base import CallContext, ElicitInCall
 from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.runner import Permissions
@@ -32,10 +36,11 @@ from agent.turn.context_usage import PromptAudience
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
-from gateway.access.permission_modes import mode_of
 from gateway.access.roles import RoleRegistry
 from gateway.core.approval import ApprovalPrompt, title_of
 from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
+from gateway.store.port import Store
+from gateway.store.repositories.conversations import sessions
 
 
 @frozen
@@ -296,3 +301,59 @@ def denied_summary(permissions: Permissions) -> str:
         return ""
     titles = ", ".join(f"`{title}`" for title in approver.denied_titles)
     return t("⏸ Not done, because nobody was available to approve it: {titles}", titles=titles)
+
+
+def mode_of(
+    message: InboundMessage, session_mode: str | None, default: PermissionMode, *, owner: bool
+) -> PermissionMode:
+    """Return the permission mode for one message.
+
+    `session_mode` is the mode of its conversation, `default` the initial mode of its channel. The
+    console's command line overrides both. Other people than the owner never get more than
+    `default`, even in a chat where the owner has chosen more.
+    """
+    if message.job is not None and is_mode(job_mode := message.options.mode):
+        return _of_job(message, job_mode, session_mode, default, owner=owner)
+    if message.channel == CONSOLE:
+        if message.options.auto:
+            return "auto"
+        option = message.options.mode
+        if is_mode(option):
+            return option
+    mode = session_mode if is_mode(session_mode) else default
+    return mode if owner else tightest(mode, default)
+
+
+def _of_job(
+    message: InboundMessage,
+    job_mode: PermissionMode,
+    session_mode: str | None,
+    default: PermissionMode,
+    *,
+    owner: bool,
+) -> PermissionMode:
+    """Return the stricter of the mode at the job's creation and the conversation's current mode."""
+    if session_mode is None:
+        return job_mode if owner else tightest(job_mode, default)
+    now = replace(message, kind="message", job=None, options=MessageOptions())
+    return tightest(job_mode, mode_of(now, session_mode, default, owner=owner))
+
+
+@frozen
+class StoredDisclosureBudget:
+    """Implements `taint.DisclosureBudget` for a session and its sub-agents.
+
+    It survives restarts, and all turns and sub-agents of the session share it.
+    """
+
+    database: Store
+    session: str
+
+    async def spend(self, bits: float) -> bool:
+        return await self.database.transact(sessions.spend_bits, self.session, bits) <= CHOICE_BITS
+
+    def renew(self) -> None:
+        """Do nothing: the turn renews the budget in the transaction that takes in a message.
+
+        Each turn reads the messages of the history again; these must not renew it.
+        """

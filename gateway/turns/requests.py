@@ -27,9 +27,8 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
-from gateway.turns.disclosure_budget import StoredDisclosureBudget
 from gateway.turns.job_hooks import JobHooks
-from gateway.turns.permissions import TurnPermissions
+from gateway.turns.permissions import StoredDisclosureBudget, TurnPermissions
 from gateway.turns.prompt import TurnDraft, build_user_message, is_said
 from gateway.turns.store import TurnStore
 

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.control.client import ControlClient
 from gateway.core.errors import ConnectionLost
-from gateway.core.task_scope import task_scope
+from gateway.core.tasks import task_scope
 from tests import fork_server, postgres_server
 from tests.fakes.acp_lines import LineCheck
 from tests.fakes.model import ModelServer

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from gateway.core.completion import run_to_completion
+from gateway.core.tasks import run_to_completion
 from gateway.store.port import Row, Transaction
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.errors import RERUN, code_of

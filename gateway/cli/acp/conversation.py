@@ -35,7 +35,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, console_principal
 from gateway.core.records import Delivered
-from gateway.core.task_scope import task_scope
+from gateway.core.tasks import task_scope
 from gateway.store.errors import StoreClosed
 
 _LOST = mark_for_translation(

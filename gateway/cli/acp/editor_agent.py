@@ -47,7 +47,7 @@ from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.messages import MessageOptions
-from gateway.core.task_scope import Start, task_scope
+from gateway.core.tasks import Start, task_scope
 from gateway.turns.agents.profiles import origin_of
 
 if TYPE_CHECKING:

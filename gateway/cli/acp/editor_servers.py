@@ -13,7 +13,7 @@ from agent.text.visible import escape_line
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.records import SessionServer
-from gateway.core.task_scope import Start
+from gateway.core.tasks import Start
 
 
 class EditorServers:

@@ -13,7 +13,7 @@ from agent.errors import KoreError
 from agent.records import frozen
 from gateway.control.service import Service
 from gateway.core.records import EditorRequest
-from gateway.core.task_scope import task_scope
+from gateway.core.tasks import task_scope
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,11 @@ from agent.i18n import t
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.records import frozen
 from gateway.config.foreign.hook_files import hooks_in, is_hook_file
-from gateway.config.hook_source import HookTable
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.key_catalog import catalogue
 from gateway.config.origin import Key
-from gateway.config.sections import SecuritySection
+from gateway.config.sections import HookTable, SecuritySection
 
 _KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
 # The model for its summaries is our model for quick work.

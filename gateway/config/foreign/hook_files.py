@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.i18n import t
-from gateway.config.hook_source import HookTable
-from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher
+from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher, HookTable
 
 # Only the hooks of another program's settings are read.
 _SETTINGS = ("settings.json", "settings.local.json")

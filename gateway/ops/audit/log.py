@@ -15,14 +15,14 @@ from pathlib import Path
 
 from agent.i18n import t
 from agent.security.audit import AuditEntry, AuditLevel
-from gateway.core.completion import run_to_completion
+from gateway.core.tasks import run_to_completion
 from gateway.ops.audit.argument_summary import summarize
-from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint, write_checkpoint
 from gateway.ops.audit.recovery import ending, recover_head
 from gateway.ops.audit.trail import (
     CURRENT,
     GENESIS,
     HEAD,
+    AuditCheckpoint,
     AuditError,
     TrailHead,
     UnreadableTrail,
@@ -31,6 +31,8 @@ from gateway.ops.audit.trail import (
     fields_of,
     full_file,
     numbered_files,
+    read_checkpoint,
+    write_checkpoint,
 )
 from gateway.store.repositories.audit_outbox import AuditNote
 

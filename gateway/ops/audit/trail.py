@@ -3,9 +3,14 @@
 The current file is `audit.jsonl`; when it is full it becomes `audit-000001.jsonl`, and so on. Each
 line contains the hash of the previous line, across files. `head.json` names the last line, so that
 truncation shows, too. All files can be read without a lock while a writer works.
+
+A checkpoint outside of the folder reveals the removal of the whole log. It is written after the
+log, so that it never names an entry that is not on disk. A process that may write both can remove
+both; `kore audit verify --head` with a hash stored elsewhere proves more.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -29,6 +34,7 @@ _NUMBERED = re.compile(r"audit-(\d{6,})\.jsonl")
 _FIELDS = ["ts", "agent_id", "role", "tool", "allowed", "reason", "params", "session_id"]
 _KEYS = [*_FIELDS, "prev_hash", "hash"]
 _OPENING_TRIES = 20
+_SIZE_BYTES = 256
 
 
 class AuditError(KoreError):
@@ -172,3 +178,34 @@ def parse_entry(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) and set(_FIELDS) <= set(entry) else None
+
+
+@frozen
+class AuditCheckpoint:
+    """Newest entry of the log.
+
+    `hash` is that of the newest entry, `count` the number of entries ever written. `removed` is the
+    minimum number of entries that a start did not find again; 0 means that nothing was removed.
+    """
+
+    hash: str = GENESIS
+    count: int = 0
+    removed: int = 0
+
+
+def read_checkpoint(path: Path) -> AuditCheckpoint:
+    """Return the checkpoint, or an empty one if the file is missing. Raises `UnreadableTrail`."""
+    try:
+        match json.loads(path.read_bytes()):
+            case {"hash": str(digest), "count": int(count), "removed": int(removed)}:
+                return AuditCheckpoint(digest, count, removed)
+    except FileNotFoundError:
+        return AuditCheckpoint()
+    except ValueError:
+        pass
+    raise UnreadableTrail(t("{name} is damaged", name=path.name))
+
+
+def write_checkpoint(descriptor: int, mark: AuditCheckpoint) -> None:
+    """Write the checkpoint in place, with a fixed size: readers see the old or the new one."""
+    os.pwrite(descriptor, dumps(asdict(mark)).ljust(_SIZE_BYTES).encode(), 0)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from agent.i18n import plural
 from agent.records import frozen
-from gateway.ops.audit.checkpoint import AuditCheckpoint, read_checkpoint
 from gateway.ops.audit.trail import (
     GENESIS,
     HEAD,
+    AuditCheckpoint,
     TrailHead,
     UnreadableTrail,
     full_file,
@@ -18,6 +18,7 @@ from gateway.ops.audit.trail import (
     numbered_files,
     open_files,
     parse_line,
+    read_checkpoint,
     read_head,
 )
 

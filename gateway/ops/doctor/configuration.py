@@ -101,7 +101,7 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
     """List the installed language servers; a configured but missing one is a warning."""
     from agent.code.lsp.programs import find_server_program
     from agent.code.lsp.servers import all_servers
-    from gateway.config.servers.lsp import lsp_settings
+    from gateway.config.servers import lsp_settings
 
     try:
         servers = lsp_settings(settings, home.lsp, InstalledPlugins(home.plugins))

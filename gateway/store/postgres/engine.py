@@ -24,7 +24,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from gateway.core.addresses import public_address
-from gateway.core.completion import run_to_completion
+from gateway.core.tasks import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
     SealBroken,

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.core.completion import run_to_completion
+from gateway.core.tasks import run_to_completion
 from gateway.store.cipher import Cipher
 from gateway.store.errors import (
     RESTORE,

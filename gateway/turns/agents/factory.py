@@ -16,9 +16,9 @@ from agent.tools.runner import Permissions
 from agent.turn.hooks import Hooks
 from gateway.config import Settings
 from gateway.config.foreign.python_plugins import python_tools
-from gateway.config.hook_source import HookSource
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
+from gateway.config.sections import HookSource
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits
 from gateway.runtime.secrets import secret_values
@@ -60,8 +60,7 @@ async def build_agent(
         window=settings.context.max_tokens,
         profiles=profile_models(settings),
     )
-    from gateway.config.servers.lsp import lsp_settings
-    from gateway.config.servers.mcp import login_key_variable, mcp_settings
+    from gateway.config.servers import login_key_variable, lsp_settings, mcp_settings
 
     plugins = InstalledPlugins(home.plugins)
     if isinstance(sandbox, ShowsFolders):

@@ -37,8 +37,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.turns.agents import subagent_launch
 from gateway.turns.agents.profiles import MAIN, profile_for
-from gateway.turns.disclosure_budget import StoredDisclosureBudget
-from gateway.turns.permissions import TurnPermissions
+from gateway.turns.permissions import StoredDisclosureBudget, TurnPermissions
 
 
 class SubagentCoordinator:

@@ -17,10 +17,10 @@ from agent.text.visible import escape_invisible
 from agent.tools.elicitation import Elicitation, FormField, looks_secret
 from agent.types import assistant
 from gateway.config.schema import Settings
-from gateway.config.servers.mcp import mcp_settings
+from gateway.config.servers import mcp_settings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import OutboundFile, OutboundPart, Sender
-from gateway.core.server_question import buttons_of
+from gateway.core.question_view import buttons_of
 from tests import fakes
 from tests.fakes.platform import Platform
 from tests.gateway.parts import (

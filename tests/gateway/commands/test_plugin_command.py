@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from agent.providers.scripted import EchoProvider
-from gateway.config.sources import Sources
+from gateway.config.load import Sources
 from gateway.core.messages import Sender
 from gateway.plugins.installation import PluginInstaller
 from gateway.runtime.paths import DataDir

@@ -13,8 +13,8 @@ import pytest
 from agent.errors import ConfigError
 from gateway.config.atomic_write import remove_unfinished, write_atomic
 from gateway.config.editing import ConfigEdit
+from gateway.config.load import Sources
 from gateway.config.references import read_secrets
-from gateway.config.sources import Sources
 
 # Kills itself with SIGKILL once the new file is complete, before the rename.
 KILLED = (

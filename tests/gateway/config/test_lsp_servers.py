@@ -10,7 +10,7 @@ import pytest
 from agent.errors import ConfigError
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.servers.lsp import lsp_settings
+from gateway.config.servers import lsp_settings
 from gateway.ops.doctor.configuration import check_language_servers
 from gateway.runtime.paths import DataDir
 from tests.gateway.config.loading import load

@@ -11,7 +11,7 @@ from agent.mcp.settings import ArgumentReach
 from gateway.config import Settings
 from gateway.config.real_folder import real_folder
 from gateway.config.sections import McpServer
-from gateway.config.servers.mcp import mcp_settings, server_of
+from gateway.config.servers import mcp_settings, server_of
 from tests.gateway.cli.kore import kore
 
 

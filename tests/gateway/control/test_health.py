@@ -12,7 +12,7 @@ import pytest
 from agent.errors import ConfigError
 from gateway.control import health
 from gateway.control.health import gateway_pages, serve_health
-from gateway.core.completion import run_to_completion
+from gateway.core.tasks import run_to_completion
 from gateway.turns.usage.turn_log import TurnLog
 
 

@@ -15,7 +15,7 @@ from agent.security.redaction import Redactor
 from gateway.app import open_app
 from gateway.config import load_settings
 from gateway.config.key_catalog import widens_access
-from gateway.config.sources import Sources
+from gateway.config.load import Sources
 from gateway.ops.config_editor import ConfigEditor
 from gateway.ops.config_reload import WatchedConfig
 from gateway.runtime.paths import DataDir

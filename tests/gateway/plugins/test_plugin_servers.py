@@ -12,7 +12,7 @@ from agent.mcp.stdio import program_folders
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
-from gateway.config.servers.mcp import mcp_settings
+from gateway.config.servers import mcp_settings
 from gateway.plugins.installation import PluginInstaller
 
 

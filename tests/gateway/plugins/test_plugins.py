@@ -13,7 +13,7 @@ import pytest
 from gateway.config import Settings
 from gateway.config.foreign.hook_files import commands
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.servers.mcp import mcp_settings
+from gateway.config.servers import mcp_settings
 from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
 from gateway.plugins.manifest import read_manifest

@@ -7,8 +7,7 @@ import pytest
 
 from agent.settings import ToolSettings
 from gateway.core.records import EditorRequest
-from gateway.sessions.editor_hub import EditorHub, EditorSilent
-from gateway.sessions.session_servers import SessionServers
+from gateway.sessions.editor_hub import EditorHub, EditorSilent, SessionServers
 
 NO_SERVERS = SessionServers(ToolSettings, lambda values: None, lambda: None)
 LANE = "cli:local:editor-1"

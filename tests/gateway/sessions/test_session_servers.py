@@ -8,7 +8,7 @@ import pytest
 from agent.security.files.private_folder import remove_abandoned
 from agent.settings import ToolSettings
 from gateway.core.records import SessionServer
-from gateway.sessions.session_servers import SessionServers
+from gateway.sessions.editor_hub import SessionServers
 
 
 async def test_another_kore_that_starts_leaves_their_homes_alone(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agent.providers.scripted import EchoProvider
 from gateway.core.messages import MessageOptions
-from gateway.turns.disclosure_budget import StoredDisclosureBudget
+from gateway.turns.permissions import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import chat_message, console_message, running
 from tests.gateway.turns.agents.test_subagents import task, wait_for_answers

@@ -11,8 +11,7 @@ from gateway.channels.telegram.outbound.split import LIMIT_UNITS
 from gateway.channels.telegram.utf16 import mend, units
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
-from gateway.core.question_view import approval_event
-from gateway.core.server_question import buttons_of
+from gateway.core.question_view import approval_event, buttons_of
 
 # The remaining space is for the head, the reason, the answers or the decision, and a retry's note.
 _CODE_UNITS = LIMIT_UNITS - 2350 - units(REPEAT_NOTE)

@@ -22,9 +22,9 @@ from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import inside
 from gateway.config.foreign.formats import is_foreign
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_text
+from gateway.config.load import Sources
 from gateway.config.references import has_reference
 from gateway.config.secret_keys import is_secret, masked
-from gateway.config.sources import Sources
 from gateway.ops.config_check import check_usable
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import redactor_of

@@ -14,11 +14,10 @@ from gateway.config.editing import ConfigEdit
 from gateway.config.folder_trust import read_trusted
 from gateway.config.foreign.formats import read_foreign
 from gateway.config.json_files.jsonc import set_value
-from gateway.config.load import foreign_files, project_files
+from gateway.config.load import Sources, foreign_files, project_files
 from gateway.config.origin import Key
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, is_secret, masked
-from gateway.config.sources import Sources
 
 _POINTERS = {"agent.model": "main", "profiles.default": "main", "profiles.task": "task"}
 _POINTERS |= {"profiles.reasoning": "reasoning", "profiles.quick": "quick"}

@@ -25,7 +25,7 @@ from gateway.cli.settings import settings_of
 from gateway.cli.verbs.mcp.verb import find_server, open_servers
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.servers.mcp import login_key_variable, server_of
+from gateway.config.servers import login_key_variable, server_of
 from gateway.store.cipher import cipher_of
 
 # Time limit for the login page.

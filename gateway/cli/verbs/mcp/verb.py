@@ -29,7 +29,7 @@ from gateway.config import Settings, editing
 from gateway.config.atomic_write import file_lock
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
-from gateway.config.servers.mcp import login_key_variable, mcp_settings, plugin_servers, server_of
+from gateway.config.servers import login_key_variable, mcp_settings, plugin_servers, server_of
 from gateway.runtime.sandbox import choose_sandbox
 from gateway.store.cipher import cipher_of
 

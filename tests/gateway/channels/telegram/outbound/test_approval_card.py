@@ -12,7 +12,7 @@ from gateway.channels.telegram.outbound.render import REPEAT_NOTE, mark_repeat
 from gateway.channels.telegram.utf16 import units
 from gateway.core.approval import ApprovalPrompt, read_press
 from gateway.core.messages import Route
-from gateway.core.server_question import read_choice
+from gateway.core.question_view import read_choice
 
 ASKED = ApprovalPrompt(
     nonce="n" * 16,

@@ -1,11 +1,12 @@
-"""Background tasks of a block of code, which end with it."""
+"""Asyncio tasks: background tasks of a block, and work that completes despite cancellation."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -36,3 +37,19 @@ async def task_scope() -> AsyncIterator[Start]:
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         raise first from several
+
+
+async def run_to_completion(work: Awaitable[T]) -> T:
+    """Return the result of the work.
+
+    A cancelled caller waits for the result too, however often it is cancelled.
+    """
+    future = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        future.exception()  # no reader is left
+        raise

@@ -1,1 +1,0 @@
-"""Servers in the settings and in plugins: MCP servers, language servers."""
