@@ -140,8 +140,8 @@ class CodeServices:
 
     def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
         """Return whether services with these settings would be the same."""
-        mine = (self.settings, self.tool_settings, self._trusted)
-        return mine == (settings, tools, tuple(trusted))
+        own_settings = (self.settings, self.tool_settings, self._trusted)
+        return own_settings == (settings, tools, tuple(trusted))
 
     def retire(self) -> None:
         """Tell running servers to end without waiting, when other services replace these."""

@@ -50,10 +50,10 @@ class VirtualDocuments:
         drafts = self._drafts(session)
         earlier = drafts.get(path)
         before = earlier.before if earlier is not None else await read_text(path)
-        others = [draft for draft in drafts.values() if draft.path != path]
+        other_drafts = [draft for draft in drafts.values() if draft.path != path]
         size = len(text.encode("utf-8", "replace"))
-        size += sum(len((draft.after or "").encode("utf-8", "replace")) for draft in others)
-        if len(others) >= MAX_FILES or size > MAX_BYTES:
+        size += sum(len((draft.after or "").encode("utf-8", "replace")) for draft in other_drafts)
+        if len(other_drafts) >= MAX_FILES or size > MAX_BYTES:
             raise ToolError(
                 f"At most {MAX_FILES} files and {MAX_BYTES // 1_000_000} MB can be planned at "
                 "once; write some of them with sync_virtual first."

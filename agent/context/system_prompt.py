@@ -103,8 +103,8 @@ class Workspace:
             texts.append(instructions.text)
             notices += instructions.notices
         text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
-        whole = f"{text}\n\n{environment}".strip()
-        return SystemPrompt(whole, tuple(notices), instructions.text)
+        prompt = f"{text}\n\n{environment}".strip()
+        return SystemPrompt(prompt, tuple(notices), instructions.text)
 
     def is_project(self, root: Path) -> bool:
         """Return whether `root` is in a project folder, or the workspace itself is a project."""

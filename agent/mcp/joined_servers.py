@@ -48,12 +48,15 @@ class JoinedServers:
         """Do nothing: the owner of each source closes it."""
 
     def _mcp_tools(self) -> tuple[McpTool, ...]:
-        first = () if self._configured is None else self._configured.mcp_tools()
-        parts = (first, self._own.mcp_tools())
+        configured_tools = () if self._configured is None else self._configured.mcp_tools()
+        parts = (configured_tools, self._own.mcp_tools())
         if any(map(operator.is_not, parts, self._parts)):
             names = () if self._configured is None else self._configured.names
-            taken = {tool.name for tool in first}
-            others = (tool for tool in parts[1] if tool.server.name not in names)
-            self._tools = (*first, *(tool for tool in others if tool.name not in taken))
+            configured_names = {tool.name for tool in configured_tools}
+            session_tools = (tool for tool in parts[1] if tool.server.name not in names)
+            self._tools = (
+                *configured_tools,
+                *(tool for tool in session_tools if tool.name not in configured_names),
+            )
             self._parts = parts
         return self._tools

@@ -37,8 +37,8 @@ class McpToolDefinition:
 
     @property
     def digest(self) -> str:
-        whole = json.dumps([self.name, self.description, self.parameters], sort_keys=True)
-        return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+        definition = json.dumps([self.name, self.description, self.parameters], sort_keys=True)
+        return hashlib.sha256(definition.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @frozen

@@ -189,13 +189,13 @@ def tool_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     A name that is too long or already taken ends with a digest, which is the same in every run.
     """
     names: dict[tuple[str, str], str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for server, tool in tools:
         name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{SERVER_TOOLS}{server}__{tool}")
-        if len(name) > _MAX_CHARS or name in taken:
+        if len(name) > _MAX_CHARS or name in used_names:
             digest = sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
             short = name[: _MAX_CHARS - _DIGEST_CHARS - 1]
             name = f"{short}_{digest[:_DIGEST_CHARS]}"
         names[server, tool] = name
-        taken.add(name)
+        used_names.add(name)
     return names

@@ -198,8 +198,8 @@ class CapabilityFallback:
                 memory.omit({PICTURES}, self._clock(), in_doubt=is_server_error(refused))
         if THOUGHTS in omitted:
             self._refuse(part for part in _parts(reduced) if not isinstance(part, Image))
-        others = omitted - PICTURE_PARTS - {THOUGHTS}
-        memory.omit(others, self._clock(), in_doubt=is_server_error(refused))
+        other_parts = omitted - PICTURE_PARTS - {THOUGHTS}
+        memory.omit(other_parts, self._clock(), in_doubt=is_server_error(refused))
         if is_by_tokens(refused):
             return [Notice("warning", _limit_notice(request))]
         names = omitted - VARIANTS

@@ -126,12 +126,12 @@ class ModelPool:
 
     def _connect(self, name: str) -> OpenModel:
         config = self.check(name)
-        others = [
+        fallbacks = [
             self.check(other) for other in self.fallbacks if self._resolve_profile(other) != name
         ]
         candidates = [
             candidate
-            for rank, member in enumerate((config, *others))
+            for rank, member in enumerate((config, *fallbacks))
             for candidate in self._candidates(member, rank)
         ]
         deadlines = deadlines_of(config)
@@ -142,7 +142,7 @@ class ModelPool:
             config.temperature,
             config.max_tokens,
             tariff_of(config),
-            tuple(map(tariff_of, others)),
+            tuple(map(tariff_of, fallbacks)),
             deadlines.first_byte_s if deadlines.is_final else 0,
         )
 

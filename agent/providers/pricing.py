@@ -23,7 +23,8 @@ def tariff_of(config: ModelConfig) -> Tariff:
         return Tariff(name, replace(listed, cached=pico(own[2])))
     list_prices = (listed.input, listed.output, listed.cached) if listed else (None, None, None)
     input_, output, cached = (
-        its if mine is None else pico(mine) for mine, its in zip(own, list_prices, strict=True)
+        list_price if own_price is None else pico(own_price)
+        for own_price, list_price in zip(own, list_prices, strict=True)
     )
     if input_ is None or output is None:
         return Tariff(name)

@@ -191,15 +191,15 @@ class RetryingProvider:
     def _after_limit(self, attempt: _Attempt, n: int, error: RateLimited, *, again: bool) -> float:
         asked_s = error.retry_after_s
         wait_s = self._backoff_s(attempt.failures[n]) if asked_s is None else asked_s
-        others = [
+        other_numbers = [
             number
             for number in self._open(attempt)
             if number != n and not self._remaining_s(attempt, number)
         ]
         sibling = any(
-            self._candidates[number].rank == self._candidates[n].rank for number in others
+            self._candidates[number].rank == self._candidates[n].rank for number in other_numbers
         )
-        if again and not sibling and (wait_s <= _PREFERRED_MODEL_WAIT_S or not others):
+        if again and not sibling and (wait_s <= _PREFERRED_MODEL_WAIT_S or not other_numbers):
             if asked_s is None:
                 return wait_s
             self._mark_failed(attempt, n, error)

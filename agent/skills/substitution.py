@@ -38,11 +38,11 @@ def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
 
     def value_of(match: re.Match[str]) -> str:
         nonlocal places
-        whole = match[0]
+        placeholder = match[0]
         if match["escaped"]:
-            return whole[1:]
+            return placeholder[1:]
         if match["name"] is not None and match["name"] not in names:
-            return whole
+            return placeholder
         places += 1
         if match["all"]:
             return arguments
@@ -50,7 +50,7 @@ def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
             number = list(names).index(match["name"])
             return values[number] if number < len(values) else ""
         number = int(match["index"] or match["number"])
-        return values[number] if number < len(values) else whole
+        return values[number] if number < len(values) else placeholder
 
     text = _PLACEHOLDER.sub(value_of, body)
     if places or not arguments:

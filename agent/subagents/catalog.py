@@ -140,8 +140,8 @@ class SubagentCatalog:
             if files:
                 cache[source.folder] = files
         # Replaced as a whole, since loads may overlap in threads. Recently used folders remain.
-        others = [item for item in self._cache.items() if item[0] not in cache]
-        self._cache = dict([*others, *cache.items()][-_MAX_FOLDERS:])
+        other_items = [item for item in self._cache.items() if item[0] not in cache]
+        self._cache = dict([*other_items, *cache.items()][-_MAX_FOLDERS:])
         by_name.update(
             (subagent_definition.name, subagent_definition)
             for subagent_definition in self._definitions

@@ -71,14 +71,14 @@ def count_shared_prefixes(terms: Sequence[str], text: str) -> int:
 
     For example "allergies" and "allergic", or "novelist" and "novels".
     """
-    whole = plain(text)
-    stems = [stem(run) for run in _RUN.findall(whole) if not _is_unspaced(run)]
+    plain_text = plain(text)
+    stems = [stem(run) for run in _RUN.findall(plain_text) if not _is_unspaced(run)]
     stems = [
         word_stem
         for word_stem in stems
         if len(word_stem) >= _MIN_STEM_CHARS and word_stem not in _stop_words()
     ]
-    return sum(term in whole or term.startswith(tuple(stems)) for term in terms)
+    return sum(term in plain_text or term.startswith(tuple(stems)) for term in terms)
 
 
 def fused(*rankings: Sequence[T]) -> list[T]:

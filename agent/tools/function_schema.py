@@ -160,7 +160,7 @@ def _resolve(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...])
 
 def _without_null(node: dict[str, Any]) -> dict[str, Any]:
     kinds = node.get("anyOf", [])
-    others = [kind for kind in kinds if kind != {"type": "null"}]
-    if len(others) != 1 or len(kinds) != 2:
+    other_kinds = [kind for kind in kinds if kind != {"type": "null"}]
+    if len(other_kinds) != 1 or len(kinds) != 2:
         return node
-    return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    return {**other_kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}

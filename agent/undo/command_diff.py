@@ -125,7 +125,11 @@ class _Difference:
     """
 
     def __init__(
-        self, root: Path, before: FolderSnapshot, after: FolderSnapshot, others: Collection[Path]
+        self,
+        root: Path,
+        before: FolderSnapshot,
+        after: FolderSnapshot,
+        foreign_paths: Collection[Path],
     ) -> None:
         self._root = root
         self._before = before
@@ -138,7 +142,7 @@ class _Difference:
         new_files, new_folders = _split_by_kind(additions)
         # A folder is removed after its content and created before it.
         for change in [*files, *folders[::-1], *new_folders, *new_files, *self._find_changed()]:
-            if change.path in others:
+            if change.path in foreign_paths:
                 self.paths_of_others.append(change.path)
             elif not _is_known(change):
                 self.unrecoverable_paths.append(change.path)

@@ -264,11 +264,11 @@ def _skips_build_products(step: ChangeStep, request: UndoRequest) -> bool:
 
 def _ignored(changes: Sequence[FileChange], products: BuildProducts) -> list[FileChange]:
     """Return the changes of build products, and of folders created only for them."""
-    others = [change for change in changes if change.path not in products]
-    files = [change.path for change in others if not change.is_of_folder]
+    source_changes = [change for change in changes if change.path not in products]
+    files = [change.path for change in source_changes if not change.is_of_folder]
     made_for_others = [
         change
-        for change in others
+        for change in source_changes
         if not change.is_of_folder or any(path.is_relative_to(change.path) for path in files)
     ]
     ignored = [change for change in changes if change not in made_for_others]

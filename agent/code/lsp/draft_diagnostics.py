@@ -116,8 +116,8 @@ class DraftDiagnostics:
         for server, group in groups.items():
             findings += await self._check_group(server, group, call)
         served = {draft.path for group in groups.values() for draft in group}
-        others = [draft for draft in drafts if draft.path not in served]
-        findings += await asyncio.to_thread(_syntax_errors, others)
+        unserved_drafts = [draft for draft in drafts if draft.path not in served]
+        findings += await asyncio.to_thread(_syntax_errors, unserved_drafts)
         # A diagnostic of one file may quote any other: a type, a name.
         marked = bool(findings) and await asyncio.to_thread(is_marked, root)
         return NewErrors(len(findings), _listing(findings, root), marked)
@@ -188,16 +188,16 @@ async def _compare(
         session.open(draft.path, draft.before, languages[draft.path])
         before[draft.path] = await session.diagnose(draft.path, limit_s)
     paths = {draft.path for draft in drafts}
-    others = [path for path in reversed(session.documents) if path not in paths]
-    others = others[:_MAX_DEPENDENTS]
-    for path in others:
+    other_paths = [path for path in reversed(session.documents) if path not in paths]
+    other_paths = other_paths[:_MAX_DEPENDENTS]
+    for path in other_paths:
         before[path] = await session.diagnose(path, _DEPENDENTS_TIMEOUT_S)
     for draft in drafts:
         assert draft.after is not None
         session.open(draft.path, draft.after, languages[draft.path])
     lines = {draft.path: changed_lines(draft)[1] for draft in drafts}
     findings: list[_Finding] = []
-    for path in (*paths, *others):
+    for path in (*paths, *other_paths):
         earlier = before[path]
         after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_TIMEOUT_S)
         if after is None:

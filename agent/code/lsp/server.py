@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agent.code.watch.changes import ChangeBatch
     from agent.code.watch.project_watches import ChangeSubscription
 
+log = logging.getLogger(__name__)
+
 
 # Follows the changes in a folder while the context is open.
 FollowFolder = Callable[[Path], AbstractContextManager["ChangeSubscription"]]
@@ -97,7 +99,6 @@ class WatchedFiles:
         ]
 
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0

@@ -66,9 +66,11 @@ class TagCache:
 
     def _make_room(self, path: Path) -> None:
         """Remove the files that were written longest ago."""
-        others = [cache_file for cache_file in self._folder.glob("*.jsonl") if cache_file != path]
-        others.sort(key=lambda cache_file: cache_file.lstat().st_mtime_ns, reverse=True)
-        for cache_file in others[MAX_PROJECTS - 1 :]:
+        other_files = [
+            cache_file for cache_file in self._folder.glob("*.jsonl") if cache_file != path
+        ]
+        other_files.sort(key=lambda cache_file: cache_file.lstat().st_mtime_ns, reverse=True)
+        for cache_file in other_files[MAX_PROJECTS - 1 :]:
             cache_file.unlink(missing_ok=True)
 
     def _path(self, project: Path) -> Path:

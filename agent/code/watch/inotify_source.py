@@ -16,6 +16,8 @@ from agent.code.watch.inotify import Inotify, InotifyEvent
 from agent.code.watch.source import RootGone, WatchLimits, WatchUnavailable, existing_folder
 from agent.security.files.ignore_rules import NAME
 
+log = logging.getLogger(__name__)
+
 MOUNTINFO = Path("/proc/self/mountinfo")
 _NETWORK = frozenset(
     (
@@ -59,8 +61,6 @@ def _read(mountinfo: Path) -> dict[str, str]:
     except OSError:
         return {}
 
-
-log = logging.getLogger(__name__)
 
 _CHANGES = inotify.CREATE | inotify.MODIFY | inotify.DELETE | inotify.MOVED_FROM | inotify.MOVED_TO
 _MASK = _CHANGES | inotify.ONLY_FOLDERS | inotify.NO_LINKS

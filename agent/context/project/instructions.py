@@ -39,17 +39,22 @@ def with_imports(text: str, folder: Path, read: Callable[[Path], str]) -> str:
 
 
 def _expand(
-    text: str, folder: Path, read: Callable[[Path], str], taken: set[Path], depth: int
+    text: str, folder: Path, read: Callable[[Path], str], imported_paths: set[Path], depth: int
 ) -> str:
     def put_in(match: "re.Match[str]") -> str:
         path = Path(folder, match[1])
-        if depth == 0 or len(taken) >= _MAX_FILES or path in taken or _is_hidden(Path(match[1])):
+        if (
+            depth == 0
+            or len(imported_paths) >= _MAX_FILES
+            or path in imported_paths
+            or _is_hidden(Path(match[1]))
+        ):
             return match[0]
-        taken.add(path)
+        imported_paths.add(path)
         imported = read(path)
         if not imported:
             return match[0]
-        inner = _expand(imported, path.parent, read, taken, depth - 1)
+        inner = _expand(imported, path.parent, read, imported_paths, depth - 1)
         return f"[{match[1]}:]\n{inner}\n"
 
     parts = _CODE.split(text)

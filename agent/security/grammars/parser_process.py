@@ -20,6 +20,8 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.sandbox.seccomp.bpf import PARSER_CALLS, allow_only
 
+log = logging.getLogger(__name__)
+
 _NUMBERS = 6
 
 
@@ -77,8 +79,6 @@ def decode_tree(data: Mapping[str, Any], source: bytes) -> SyntaxTree:
     (root,) = stack
     return SyntaxTree(root, bool(data["has_error"]))
 
-
-log = logging.getLogger(__name__)
 
 _PROGRAM = Path(__file__).with_name("parser_program.py")
 _HEADER_BYTES = 4

@@ -20,6 +20,8 @@ from agent.records import frozen
 from agent.security.network.urls import Allow, host_name, is_public, resolve_public
 from agent.security.policy.roles import in_hosts
 
+log = logging.getLogger(__name__)
+
 # RFC 9112: anything that two readers could understand differently (a bare line end, a folded line,
 # two lengths, a coded body) is refused, so that a server behind the proxy cannot see another
 # request.
@@ -143,8 +145,6 @@ def _authority(text: str, default: int | None) -> ProxyRequest:
     except (ValueError, UnicodeError) as exc:
         raise ProxyRefusal(400, "the address holds no name of a machine") from exc
 
-
-log = logging.getLogger(__name__)
 
 PORTS = (80, 443)
 _ADDRESSES = 4

@@ -41,14 +41,14 @@ def host_name(text: str) -> str:
     return below + plain
 
 
-def shared_hosts(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, ...]:
+def shared_hosts(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     """Return the names that both lists allow; an invalid name allows nothing."""
-    ours, other = _normalize_hosts(mine), _normalize_hosts(theirs)
+    first_hosts, second_hosts = _normalize_hosts(first), _normalize_hosts(second)
     return tuple(
         dict.fromkeys(
             [
-                *(name for name in ours if in_hosts(name, other)),
-                *(name for name in other if in_hosts(name, ours)),
+                *(name for name in first_hosts if in_hosts(name, second_hosts)),
+                *(name for name in second_hosts if in_hosts(name, first_hosts)),
             ]
         )
     )

@@ -31,6 +31,8 @@ from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.ast import Script
 from agent.security.shell.classifier import find_blocked_word
 
+log = logging.getLogger(__name__)
+
 FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
 
 
@@ -148,18 +150,15 @@ def _files(mode: PermissionMode, reach: CallEffects) -> Decision:
     return _ALLOWED
 
 
-def _ask_outside(others: list[Decision], why: str) -> Decision:
+def _ask_outside(decisions: list[Decision], why: str) -> Decision:
     """Include the reasons of the other questions, and add the model's words last."""
-    reasons = [decision.reason for decision in others if decision.verdict == "ask"]
+    reasons = [decision.reason for decision in decisions if decision.verdict == "ask"]
     leaving = render_prompt("policy/ask_outside_sandbox", why=why)
     return Decision("ask", "\n".join([*reasons, leaving]), "ask-outside-sandbox")
 
 
 def _ask(rule: str) -> Decision:
     return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule.replace('_', '-')}")
-
-
-log = logging.getLogger(__name__)
 
 
 @frozen

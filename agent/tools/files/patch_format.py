@@ -259,8 +259,8 @@ class _Places:
     def _matching(self, anchor: str) -> list[int]:
         key = LINE_KEYS[-1]
         start, lines = key(anchor), self._by(key)
-        whole = [n for n, line in enumerate(lines) if line == start]
-        return whole or [n for n, line in enumerate(lines) if line.startswith(start)]
+        full_matches = [n for n, line in enumerate(lines) if line == start]
+        return full_matches or [n for n, line in enumerate(lines) if line.startswith(start)]
 
     def _fitting(self, old: Sequence[str], key: Key) -> list[int]:
         key_lines, lines = [key(line) for line in old], self._by(key)

@@ -143,13 +143,13 @@ class WorkspaceScope:
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
         """Return a test for real paths, no links, that must be hidden from the call."""
         root = call.workspace
-        others, kores_own = _privacy_test(call), self._kores_own()
+        is_private, is_kores_own = _privacy_test(call), self._kores_own()
 
         def is_closed(path: Path) -> bool:
             if not call.owner and _is_inside(path, root / OWN_FOLDER):
                 return True
             blocked = blocked_entry(path, root, self.settings.blocked_paths)
-            return bool(blocked) or others(path) or kores_own(path)
+            return bool(blocked) or is_private(path) or is_kores_own(path)
 
         return is_closed
 

@@ -264,8 +264,8 @@ def _names(top: _Folder) -> list[str]:
     counted_folders: list[str] = []
     while pending:
         folder = pending.popleft()
-        others = len(names) + len(counted_folders) + len(pending)
-        if others + len(folder.names) + len(folder.folders) <= _MAX_NAMES:
+        name_count = len(names) + len(counted_folders) + len(pending)
+        if name_count + len(folder.names) + len(folder.folders) <= _MAX_NAMES:
             names += [f"{folder.path}{name}" for name in folder.names]
             pending.extend(folder.folders)
         else:

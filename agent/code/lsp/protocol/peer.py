@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from agent.errors import KoreError
 from agent.tools.shell.confined_server import OutputBudget, TooMuchOutput
 
+log = logging.getLogger(__name__)
+
 # https://microsoft.github.io/language-server-protocol/specifications/lsp/3.18/specification/#baseProtocol
 # Longer messages are rejected, so that a server cannot fill the memory.
 MAX_MESSAGE_BYTES = 16_000_000
@@ -91,8 +93,6 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise BadMessage("It sent a message that is no object.")
     return message
 
-
-log = logging.getLogger(__name__)
 
 # Limit of the memory used for a server that does not read its input.
 _MAX_UNREAD_BYTES = 64_000_000

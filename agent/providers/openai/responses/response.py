@@ -206,9 +206,9 @@ def _call(item: _Item, *, cut: bool) -> ToolCall:
     return parse_tool_call(item.call_id, item.name, "".join(item.pieces), cut=is_cut)
 
 
-def _rest(whole: str, streamed_text: str) -> str:
+def _rest(full_text: str, streamed_text: str) -> str:
     """Return the part of the whole that was not streamed; empty if the stream differs."""
-    return whole[len(streamed_text) :] if whole.startswith(streamed_text) else ""
+    return full_text[len(streamed_text) :] if full_text.startswith(streamed_text) else ""
 
 
 def _message_text(data: JsonObject) -> str:
