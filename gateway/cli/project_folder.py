@@ -30,7 +30,6 @@ from gateway.config.json_files.document import read_object, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.references import read_secrets
 from gateway.config.secret_keys import shortened
-from gateway.core.question_view import visible_lines
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import origin_of
 
@@ -111,6 +110,9 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
 
 def _render(path: Path, raw: bytes | None) -> str:
     """Return the content of a file as read before, in the form of an approval question."""
+    # It loads the tools, and most runs show no files.
+    from gateway.core.question_view import visible_lines
+
     try:
         content = shortened(read(read_text(path, raw) or "").value)
     except ValueError as exc:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.security.policy.policy_file import guess
 from gateway.access.full_access import full_access_banner, new_token
-from gateway.access.roles import known_tools_of
 from gateway.cli.chat.one_shot import INTERRUPTED, OneShotRequest, OneShotTurn, ask_here, interrupts
 from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import fork_session, open_connection
@@ -171,6 +169,10 @@ def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str,
     """Return the canonical names of tools. Raises `ConfigError` for an unknown name or alias."""
     if names is None:
         return None
+
+    # A client of a running Kore loads no tools without these flags.
+    from agent.security.policy.policy_file import guess
+    from gateway.access.roles import known_tools_of
 
     known_tools = known_tools_of(settings_of(args))
     tools = []

@@ -15,7 +15,6 @@ from agent.i18n import mark_for_translation, t
 from agent.providers.vendors import CONTEXT_TOKENS
 from agent.security.files.paths import blocked_entry
 from agent.security.sandbox.base import Sandbox
-from agent.security.sandbox.selector import select_sandbox
 from agent.security.taint.origin import TrustedOrigins
 from agent.text.visible import escape_line
 from gateway.cli.console.chat.workdir import not_text_remark
@@ -23,7 +22,6 @@ from gateway.cli.folders import data_dir_of
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
-from gateway.runtime.sandbox import sandbox_options
 from gateway.runtime.secrets import redactor_of
 from gateway.turns.agents.profiles import origin_of
 
@@ -87,6 +85,10 @@ def project_context(
     remark = _remark(root, origin)
 
     def sandbox() -> Sandbox | None:
+        # A client of a running Kore starts no commands.
+        from agent.security.sandbox.selector import select_sandbox
+        from gateway.runtime.sandbox import sandbox_options
+
         try:
             return select_sandbox(sandbox_options(settings), home.root).sandbox
         except ConfigError:

@@ -13,7 +13,6 @@ from agent.settings import SubagentLimits
 from agent.skills.catalog import SkillCatalog, SkillPaths, linked_skills
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
-from agent.subagents.profile import model_for
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.runtime.paths import DataDir
@@ -117,6 +116,9 @@ def with_model(
 
     The model comes from the terminal's `--model`, the conversation, the chat settings or the agent.
     """
+    # The terminal of a running Kore reads agent files and loads no models.
+    from agent.subagents.profile import model_for
+
     model = message.model or session_model or audience.model
     if model is None and (agent := profile_for(message)) is not None:
         model, _ = model_for(models, None, agent, None)
