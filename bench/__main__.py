@@ -107,11 +107,11 @@ def _facts(command: list[str]) -> dict[str, str]:
 def _import_ms(module: str) -> float:
     """Return the duration of an import by a fresh Python, as a yardstick for the machine."""
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-    taken = []
+    results = []
     for _ in range(7):
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-        taken.append(float(ran.stdout) * 1000)
-    return statistics.median(taken)
+        results.append(float(ran.stdout) * 1000)
+    return statistics.median(results)
 
 
 def _keep(facts: dict[str, str], figures: list[Figure]) -> None:

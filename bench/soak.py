@@ -59,16 +59,16 @@ async def _work(
     chance = random.Random(1)
     samples: list[Sample] = []
     began = time.monotonic()
-    said = 0
+    result = 0
     while (passed := time.monotonic() - began) < seconds:
         if passed >= len(samples) * seconds / SAMPLES:
             turns = int((await stage.bot.get("state"))["sent"])
             memory = running.resident_mb(), running.anonymous_mb()
             samples.append(Sample(passed, *memory, running.cpu_ms(), turns))
             _show(samples[-1])
-        await stage.say(OWNER + chance.randrange(chats), _words(chance, said))
-        said += 1
-        await asyncio.sleep(max(0.0, said / rate - (time.monotonic() - began)))
+        await stage.say(OWNER + chance.randrange(chats), _words(chance, result))
+        result += 1
+        await asyncio.sleep(max(0.0, result / rate - (time.monotonic() - began)))
     return samples
 
 

@@ -78,20 +78,20 @@ class Stage:
 
     async def say(self, chat: int, text: str) -> float:
         """Deliver a message to the Bot API; return the time, as Unix time in seconds."""
-        said = await self.bot.post("user_says", {"chat_id": chat, "text": text})
-        return float(said["at"])
+        result = await self.bot.post("user_says", {"chat_id": chat, "text": text})
+        return float(result["at"])
 
     async def answers(self, since: int, count: int = 1) -> tuple[list[dict[str, Any]], int]:
         """Return the bot's messages since effect number `since`, and the number of effects now."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         deadline = time.monotonic() + _WAIT_S
-        while len(found) < count:
+        while len(entries) < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(found)} of {count} answers within {_WAIT_S:g} s")
+                raise TimeoutError(f"{len(entries)} of {count} answers within {_WAIT_S:g} s")
             effects = await self.bot.get("sent", since=since, wait_s=1)
-            found += [effect for effect in effects if effect["method"] == "sendMessage"]
+            entries += [effect for effect in effects if effect["method"] == "sendMessage"]
             since += len(effects)
-        return found, since
+        return entries, since
 
     async def turn_ms(self, chat: int, text: str, since: int) -> tuple[float, int]:
         """Send a message; return milliseconds until the answer, and the next `since`."""
@@ -102,13 +102,13 @@ class Stage:
     async def turns_of_each(self, chats: int, warm_ups: int, turns: int) -> list[list[float]]:
         """Return milliseconds per turn and chat; the chats, which begin at OWNER, alternate."""
         since = await self.effects()
-        taken: list[list[float]] = [[] for _ in range(chats)]
+        results: list[list[float]] = [[] for _ in range(chats)]
         for round_ in range(warm_ups + turns):
             for n in range(chats):
                 elapsed_ms, since = await self.turn_ms(OWNER + n, f"message {round_}", since)
                 if round_ >= warm_ups:
-                    taken[n].append(elapsed_ms)
-        return taken
+                    results[n].append(elapsed_ms)
+        return results
 
     async def effects(self) -> int:
         return int((await self.bot.get("state"))["sent"])
@@ -144,8 +144,8 @@ async def open_stage(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        kept = () if keep is None else ("--keep", str(keep))
-        model, thinking = _start(stack, "model", "--latency-ms", str(latency_ms), *kept)
+        result = () if keep is None else ("--keep", str(keep))
+        model, thinking = _start(stack, "model", "--latency-ms", str(latency_ms), *result)
         bot, chatting = _start(stack, "telegram", *(["--limits"] if limits else []))
         home = folder / "home"
         _configure(home, bot, model, limits)

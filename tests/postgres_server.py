@@ -49,8 +49,8 @@ def programs() -> Path | None:
     )
     if folders and (folders[-1] / "initdb").exists():
         return folders[-1]
-    found = shutil.which("initdb")
-    return Path(found).parent if found else None
+    result = shutil.which("initdb")
+    return Path(result).parent if result else None
 
 
 class PostgresServer:
@@ -143,9 +143,9 @@ class PostgresServer:
 @cache
 def server() -> PostgresServer:
     """Return this process's server."""
-    one = PostgresServer()
-    atexit.register(one.close)
-    return one
+    postgres_server = PostgresServer()
+    atexit.register(postgres_server.close)
+    return postgres_server
 
 
 def create_database() -> str:

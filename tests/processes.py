@@ -23,13 +23,13 @@ def lasting_command() -> str:
 
 def processes(word: str) -> list[int]:
     """Return processes whose command line contains the word, by their ids outside any sandbox."""
-    said = word.replace(" ", "\0").encode()
-    found = []
+    data = word.replace(" ", "\0").encode()
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if said in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-    return found
+            if data in (folder / "cmdline").read_bytes():
+                results.append(int(folder.name))
+    return results
 
 
 async def runs(word: str, least: int = 1) -> bool:
@@ -44,9 +44,9 @@ async def has_ended(word: str) -> bool:
 
 async def _holds(condition: Callable[[], bool]) -> bool:
     late = time.monotonic() + DEADLINE_S
-    while not (held := condition()) and time.monotonic() < late:
+    while not (is_done := condition()) and time.monotonic() < late:
         await asyncio.sleep(0.02)
-    return held
+    return is_done
 
 
 async def is_gone(pid: int) -> bool:

@@ -110,7 +110,7 @@ async def _start_ms(server: LspServerSettings, folder: Path, path: Path) -> floa
 
 def _bare_edits(bare: BareLanguageServer, path: Path, old: str, new: str) -> list[float]:
     text = path.read_text(encoding="utf-8")
-    taken = []
+    result = []
     # Without the guard, a silent server would block the benchmark forever.
     guard = threading.Timer(_MOST_S, bare.close)
     guard.start()
@@ -119,11 +119,11 @@ def _bare_edits(bare: BareLanguageServer, path: Path, old: str, new: str) -> lis
             after = text.replace(old, new) if number % 2 else text
             began = time.perf_counter()
             bare.diagnose(path, after)
-            taken.append((time.perf_counter() - began) * 1000)
+            result.append((time.perf_counter() - began) * 1000)
     finally:
         guard.cancel()
         bare.close()
-    return taken[4:]
+    return result[4:]
 
 
 async def _edits(
@@ -131,7 +131,7 @@ async def _edits(
 ) -> list[float]:
     """Return the durations of `edit_file` calls, including the diagnostics in the result."""
     services, defaults, tools = _services(server, folder)
-    taken = []
+    outcome = []
     try:
         tool = EditFile(tools, defaults.views, defaults.drafts)
         environment = ToolEnvironment("s", folder, folder / "MEMORY.md", owner=True)
@@ -142,9 +142,9 @@ async def _edits(
             context = CallContext(call, environment, lambda text, stream: None)
             began = time.perf_counter()
             result = await tool.run(args, context)
-            taken.append((time.perf_counter() - began) * 1000)
+            outcome.append((time.perf_counter() - began) * 1000)
             if number >= 4:
                 assert (" error: " in result.for_model) == (number % 2 == 0), result.for_model
     finally:
         await services.aclose()
-    return taken[4:]
+    return outcome[4:]

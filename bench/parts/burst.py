@@ -34,9 +34,9 @@ async def _burst(stage: Stage) -> tuple[float, list[str]]:
     """Return seconds from the first delivery to the last answer, and errors in the answers."""
     since = await stage.effects()
     chats = [OWNER + 1 + n for n in range(CHATS)]
-    said = [{"chat_id": chat, "text": f"m{n} of {chat}"} for n in range(EACH) for chat in chats]
-    began = (await stage.bot.post("user_says", said))[0]["at"]
-    answers, _ = await stage.answers(since, len(said))
+    result = [{"chat_id": chat, "text": f"m{n} of {chat}"} for n in range(EACH) for chat in chats]
+    began = (await stage.bot.post("user_says", result))[0]["at"]
+    answers, _ = await stage.answers(since, len(result))
     return answers[-1]["time"] - began, _faults(chats, answers)
 
 

@@ -49,22 +49,22 @@ def _figures(
         _fill(files)
         many, many_cpu = _run(command, home, name, CALLS + 1)
         _fill(files)
-        one, one_cpu = _run(command, home, name, 1)
+        outcome, one_cpu = _run(command, home, name, 1)
         began, cpu = time.perf_counter(), time.process_time()
         for path in (files / f"{number}.txt" for number in range(1, CALLS + 1)):
             bare(path)
-        taken = (time.perf_counter() - began) * 1000 / CALLS
+        result = (time.perf_counter() - began) * 1000 / CALLS
         bare_cpu = (time.process_time() - cpu) * 1000 / CALLS
         if n:
-            costs.append((many - one) / CALLS)
+            costs.append((many - outcome) / CALLS)
             cpus.append((many_cpu - one_cpu) / CALLS)
-            bares.append(taken)
+            bares.append(result)
             bare_cpus.append(bare_cpu)
             commits.append(statistics.median(disk.commit_ms() for _ in range(20)))
     least, least_cpu = statistics.median(bares), statistics.median(bare_cpus)
     nets = [
-        cost - taken - syncs * commit
-        for cost, taken, commit in zip(costs, bares, commits, strict=True)
+        cost - result - syncs * commit
+        for cost, result, commit in zip(costs, bares, commits, strict=True)
     ]
     note = f"without the function itself and {syncs} of SQLite's bare commits on this disk"
     return [
@@ -77,10 +77,10 @@ def _figures(
 def _run(command: Sequence[str], home: Path, tool: str, count: int) -> tuple[float, float]:
     """Return time and CPU of the whole process, in milliseconds."""
     more = ', "old_string": "text", "new_string": "word"' if tool == "edit_file" else ""
-    asked = "\n".join(f'!tool {tool} {{"path": "{n}.txt"{more}}}' for n in range(count))
+    result = "\n".join(f'!tool {tool} {{"path": "{n}.txt"{more}}}' for n in range(count))
     options = ["--model", "offline/echo", "--permission-mode", "accept-edits"]
     before = _cpu_s()
-    wall = wall_ms([*command, "agent", "-m", asked, *options], environ(home), home / "workspace")
+    wall = wall_ms([*command, "agent", "-m", result, *options], environ(home), home / "workspace")
     return wall, (_cpu_s() - before) * 1000
 
 

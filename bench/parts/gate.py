@@ -47,14 +47,14 @@ async def _round(stage: Stage, round_: int) -> Mapping[int, float]:
     """Return seconds of waiting per chat: all chats write at once, after all earlier answers."""
     since = await stage.effects()
     chats = [OWNER + n if n >= GROUPS else -1000 - n for n in range(CHATS)]
-    said = [_update_of(chat, f"m{round_}") for chat in chats]
-    began = (await stage.bot.post("user_says", said))[0]["at"]
-    answers, _ = await stage.answers(since, len(said))
-    found = {answer["chat_id"]: answer["time"] - began for answer in answers}
-    missing = set(chats) - set(found)
+    result = [_update_of(chat, f"m{round_}") for chat in chats]
+    began = (await stage.bot.post("user_says", result))[0]["at"]
+    answers, _ = await stage.answers(since, len(result))
+    outcome = {answer["chat_id"]: answer["time"] - began for answer in answers}
+    missing = set(chats) - set(outcome)
     if missing:
         raise RuntimeError(f"no answer in {sorted(missing)}")
-    return found
+    return outcome
 
 
 def _update_of(chat: int, text: str) -> dict[str, object]:

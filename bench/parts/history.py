@@ -29,8 +29,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             _prepare(stage, OWNER + n, length)
         async with stage.gateway():
             turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
-        asked = await stage.model.get("requests", since=0)
-        bodies = [request["raw"].encode() for request in asked]
+        result = await stage.model.get("requests", since=0)
+        bodies = [request["raw"].encode() for request in result]
         bare = await _bare(stage.model, bodies)
     net = {}
     figures = []
@@ -65,7 +65,7 @@ def _prepare(stage: Stage, chat: int, length: int) -> None:
 
 async def _bare(model: Server, bodies: Sequence[bytes]) -> list[list[float]]:
     """Repeat the same requests over a persistent connection."""
-    taken: list[list[float]] = [[] for _ in LENGTHS]
+    results: list[list[float]] = [[] for _ in LENGTHS]
     headers = {"Content-Type": "application/json"}
     url = f"{model.url}/v1/chat/completions"
     for n, body in enumerate(bodies):
@@ -73,5 +73,5 @@ async def _bare(model: Server, bodies: Sequence[bytes]) -> list[list[float]]:
         async with model.session.post(url, data=body, headers=headers) as response:
             await response.read()
         if n >= WARM_UPS * len(LENGTHS):
-            taken[n % len(LENGTHS)].append((time.perf_counter() - began) * 1000)
-    return taken
+            results[n % len(LENGTHS)].append((time.perf_counter() - began) * 1000)
+    return results

@@ -72,16 +72,16 @@ class BareDisk(AbstractContextManager["BareDisk"]):
 
 
 async def _single_us(database: SqliteStore) -> float:
-    taken = []
+    result = []
     for _ in range(COMMITS):
         began = time.perf_counter()
         await database.transact(_insert)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
+        result.append(time.perf_counter() - began)
+    return statistics.median(result) * 1e6
 
 
 async def _accepted_us(database: SqliteStore) -> float:
-    taken = []
+    result = []
     for n in range(COMMITS):
         message = InboundMessage(
             "telegram", "1", "7", Sender("7", "Ann"), f"7:{n}", _TEXT, time.time()
@@ -89,14 +89,14 @@ async def _accepted_us(database: SqliteStore) -> float:
         arrival = InboxBatch("telegram", "1", time.time(), n + 1)
         began = time.perf_counter()
         await database.transact(inbox.accept, arrival, [InboxEntry(message)])
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
+        result.append(time.perf_counter() - began)
+    return statistics.median(result) * 1e6
 
 
 async def _grouped_us(database: SqliteStore) -> float:
-    taken = []
+    result = []
     for _ in range(COMMITS // 10):
         began = time.perf_counter()
         await asyncio.gather(*(database.transact(_insert) for _ in range(GROUPED)))
-        taken.append((time.perf_counter() - began) / GROUPED)
-    return statistics.median(taken) * 1e6
+        result.append((time.perf_counter() - began) / GROUPED)
+    return statistics.median(result) * 1e6

@@ -30,8 +30,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
                 pass  # creates the database
         await asyncio.to_thread(fill, stages[1].home / "kore.db")
         running = [await stack.enter_async_context(stage.gateway()) for stage in stages]
-        taken, cpu = await _converse(stages, running)
-    empty, large = (statistics.median(times) for times in taken)
+        result, cpu = await _converse(stages, running)
+    empty, large = (statistics.median(times) for times in result)
     note = f"{large:.1f} ms to {empty:.1f} ms, in turns; {STORED_TURNS:,} turns in {CHATS} chats"
     cpu_note = f"{cpu[1]:.1f} ms to {cpu[0]:.1f} ms"
     name = f"a message after {STORED_TURNS:,} turns"
@@ -48,7 +48,7 @@ async def _converse(
 
     Both gateways alternate, so that a busy machine affects them equally.
     """
-    taken: list[list[float]] = [[] for _ in stages]
+    results: list[list[float]] = [[] for _ in stages]
     since = [await stage.effects() for stage in stages]
     began = [0.0 for _ in stages]
     for n in range(WARM_UPS + TURNS):
@@ -57,9 +57,9 @@ async def _converse(
         for i, stage in enumerate(stages):
             elapsed_ms, since[i] = await stage.turn_ms(OWNER, f"message {n}", since[i])
             if n >= WARM_UPS:
-                taken[i].append(elapsed_ms)
-    return taken, [
-        (one.cpu_ms() - first) / TURNS for one, first in zip(running, began, strict=True)
+                results[i].append(elapsed_ms)
+    return results, [
+        (result.cpu_ms() - first) / TURNS for result, first in zip(running, began, strict=True)
     ]
 
 

@@ -35,11 +35,11 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             pass  # creates the database
         with closing(connect(stage.home / "kore.db")) as connection:
             tx = SqliteTransaction(connection)
-            found = [store_talk(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
-            untold = [_open_ms(tx, session) for session in found]
-            for session in found:
+            result = [store_talk(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
+            untold = [_open_ms(tx, session) for session in result]
+            for session in result:
                 summarize_talk(tx, session)
-            opened = [_open_ms(tx, session) for session in found]
+            opened = [_open_ms(tx, session) for session in result]
         async with stage.gateway():
             turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
     imported = statistics.median(untold[-1])
@@ -91,11 +91,11 @@ def summarize_talk(tx: Transaction, session: str) -> None:
 
 def _open_ms(tx: Transaction, session: str) -> list[float]:
     """Run the queries of `kore agent -r`: list of sessions, session, last messages and window."""
-    taken = []
+    result = []
     for _ in range(OPENINGS):
         began = time.perf_counter()
         sessions.recent(tx, 20)
         windows.load(tx, lookup.find(tx, session))
         session_admin.preview(tx, session, 0, LAST_WORDS)
-        taken.append((time.perf_counter() - began) * 1000)
-    return taken
+        result.append((time.perf_counter() - began) * 1000)
+    return result

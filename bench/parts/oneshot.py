@@ -12,7 +12,7 @@ RUNS = 11
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
-    taken: list[float] = []
+    results: list[float] = []
     bare: list[float] = []
     async with open_stage(command) as stage:
         env, cwd = environ(stage.home), stage.home.parent
@@ -22,8 +22,10 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             kore_ms = wall_ms([*command, "agent", "-m", "hi"], env, cwd)
             bare_ms = wall_ms(script, env, cwd)
             if n:
-                taken.append(kore_ms)
+                results.append(kore_ms)
                 bare.append(bare_ms)
     return [
-        sampled("one-shot turn", "ms", taken, bare=statistics.median(bare), goal=450, imports=True)
+        sampled(
+            "one-shot turn", "ms", results, bare=statistics.median(bare), goal=450, imports=True
+        )
     ]

@@ -22,7 +22,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
         home, workspace = Path(folder), Path(folder) / "workspace"
         workspace.mkdir()
-        taken: dict[str, list[float]] = {"bare": []}
+        result: dict[str, list[float]] = {"bare": []}
         boxes: dict[str, Sandbox] = {"none": Unconfined()}
         for name in ORDER:
             try:
@@ -31,7 +31,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
                 ).sandbox
             except ConfigError:
                 continue  # not on this machine
-        kept: list[float] = []
+        results: list[float] = []
         for n in range(RUNS + 1):
             # In turns, so that machine load affects all of them.
             bare = wall_ms(["sh", "-c", "true"], environ(), workspace)
@@ -40,16 +40,16 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             select_sandbox(SandboxOptions(), home)
             kept_ms = (time.perf_counter() - began) * 1000
             if n:
-                taken["bare"].append(bare)
-                kept.append(kept_ms)
+                result["bare"].append(bare)
+                results.append(kept_ms)
                 for name, elapsed_ms in times.items():
-                    taken.setdefault(name, []).append(elapsed_ms)
-    median = statistics.median(taken.pop("bare"))
+                    result.setdefault(name, []).append(elapsed_ms)
+    median = statistics.median(result.pop("bare"))
     figures = [
         sampled(f"sh -c true in {name}", "ms", samples, bare=median)
-        for name, samples in taken.items()
+        for name, samples in result.items()
     ]
-    return [*figures, sampled("choosing a sandbox that was tried", "ms", kept, goal=2)]
+    return [*figures, sampled("choosing a sandbox that was tried", "ms", results, goal=2)]
 
 
 async def _start_ms(box: Sandbox, workspace: Path) -> float:

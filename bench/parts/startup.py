@@ -21,16 +21,16 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             "--version": [*command, "--version"],
             "--help": [*command, "--help"],
         }
-        taken: dict[str, list[float]] = {name: [] for name in wanted}
+        result: dict[str, list[float]] = {name: [] for name in wanted}
         # In turns, so that machine load affects all of them.
         for n in range(RUNS + 1):
             for name, words in wanted.items():
                 elapsed_ms = wall_ms(words, env, cwd)
                 if n:
-                    taken[name].append(elapsed_ms)
-    bare = statistics.median(taken.pop("bare"))
+                    result[name].append(elapsed_ms)
+    bare = statistics.median(result.pop("bare"))
     goals = {"--version": 40, "--help": 70}
     return [
         sampled(f"kore {name}", "ms", samples, bare=bare, goal=goals[name])
-        for name, samples in taken.items()
+        for name, samples in result.items()
     ]

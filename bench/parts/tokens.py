@@ -57,12 +57,12 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         since = await stage.effects()
         for question in _QUESTIONS:
             _, since = await stage.turn_ms(OWNER, question, since)
-        asked = [request["raw"] for request in await stage.model.get("requests", since=0)]
+        raws = [request["raw"] for request in await stage.model.get("requests", since=0)]
     expected = len(_QUESTIONS) + len(_CALLS)
-    assert len(asked) == expected, f"{len(asked)} requests instead of {expected}"
+    assert len(raws) == expected, f"{len(raws)} requests instead of {expected}"
     first, body = len(hi[0]["raw"]) / 4, json.loads(hi[0]["raw"])
-    total = sum(map(len, asked)) / 4
-    prefix = min(_share(before, after) for before, after in pairwise(asked))
+    total = sum(map(len, raws)) / 4
+    prefix = min(_share(before, after) for before, after in pairwise(raws))
     note = f"{len(body['tools'])} tools; system prompt {len(body['messages'][0]['content']) // 4:,}"
     return [
         Figure('first request for "hi"', "tokens", first, goal=2_500, note=note),

@@ -24,12 +24,12 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         async with open_stage(command) as stage, stage.bare_gateway() as running:
             bare, bare_cpu, _ = await _converse(stage, running, disk)
         async with open_stage(command) as stage, stage.gateway() as running:
-            taken, cpu, commits = await _converse(stage, running, disk)
+            result, cpu, commits = await _converse(stage, running, disk)
     bare_ms, commit_ms = statistics.median(bare), statistics.median(commits)
-    net_ms = statistics.median(taken) - COMMITS * commit_ms
+    net_ms = statistics.median(result) - COMMITS * commit_ms
     note = f"less {COMMITS} commits of {commit_ms:.2f} ms, which is what the disk took meanwhile"
     return [
-        sampled("update to full answer", "ms", taken, bare=bare_ms, goal=12, goal_p95=30),
+        sampled("update to full answer", "ms", result, bare=bare_ms, goal=12, goal_p95=30),
         Figure("the same, net of the disk", "ms", net_ms, bare=bare_ms, note=note),
         Figure("CPU of a turn", "ms", cpu, bare=bare_cpu, goal=10),
     ]
@@ -40,7 +40,7 @@ async def _converse(
 ) -> tuple[list[float], float, list[float]]:
     """Return milliseconds per turn, the process's CPU per turn, and a commit after each turn."""
     since = await stage.effects()
-    taken: list[float] = []
+    results: list[float] = []
     commits: list[float] = []
     began = 0.0
     for n in range(WARM_UPS + TURNS):
@@ -48,6 +48,6 @@ async def _converse(
             began = running.cpu_ms()
         elapsed_ms, since = await stage.turn_ms(OWNER, f"message {n}", since)
         if n >= WARM_UPS:
-            taken.append(elapsed_ms)
+            results.append(elapsed_ms)
             commits.append(disk.commit_ms())
-    return taken, (running.cpu_ms() - began) / TURNS, commits
+    return results, (running.cpu_ms() - began) / TURNS, commits

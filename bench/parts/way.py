@@ -35,11 +35,11 @@ _FUNCTIONS_NOTE = "libraries' and C functions too, and each time that a coroutin
 
 async def measure(command: Sequence[str]) -> list[Figure]:
     """Measure this source tree, the only one that can be traced; `command` is ignored."""
-    taken = await trace("hi")
-    modules = {module for calls in taken["calls"] for module in calls}
-    switches = sum(len(calls) - 1 for calls in taken["calls"])
-    work = [statement for statement in taken["statements"] if not _FRAME.match(statement)]
-    jobs = sum(1 for statement in taken["statements"] if _JOB.match(statement))
+    result = await trace("hi")
+    modules = {module for calls in result["calls"] for module in calls}
+    switches = sum(len(calls) - 1 for calls in result["calls"])
+    work = [statement for statement in result["statements"] if not _FRAME.match(statement)]
+    jobs = sum(1 for statement in result["statements"] if _JOB.match(statement))
     return [
         Figure("modules that a plain message enters", "", len(modules), goal=GOAL_MODULES),
         Figure("switches between them", "", switches),
@@ -48,7 +48,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         Figure(
             "function calls for it",
             "",
-            taken["functions"],
+            result["functions"],
             goal=GOAL_FUNCTIONS,
             note=_FUNCTIONS_NOTE,
         ),

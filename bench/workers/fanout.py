@@ -152,7 +152,7 @@ def _commits(nats: str, store: str) -> list[Figure]:
                     bus = nats if beside == "nats" else None
                     stack.enter_context(_sender(bus, store, TOKEN_BYTES, TOKENS_S, 10**9))
                 ways[name] += _committed_ms(store, within)
-    return [_commit_figure(name, taken) for name, taken in ways.items()]
+    return [_commit_figure(name, result) for name, result in ways.items()]
 
 
 def _commit_figure(name: str, taken: list[float]) -> Figure:
@@ -161,7 +161,7 @@ def _commit_figure(name: str, taken: list[float]) -> Figure:
 
 
 def _committed_ms(store: str, within: str | None) -> list[float]:
-    taken: list[float] = []
+    results: list[float] = []
     # New processes and threads need a moment to start.
     begin = time.monotonic() + 1.0
 
@@ -174,11 +174,11 @@ def _committed_ms(store: str, within: str | None) -> list[float]:
                     connection.execute(within.encode(), (str(now),))
                 connection.execute("COMMIT")
                 if now >= begin:
-                    taken.append((time.monotonic() - now) * 1000)
+                    results.append((time.monotonic() - now) * 1000)
 
     threads = [threading.Thread(target=commit) for _ in range(COMMITTERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return taken
+    return results

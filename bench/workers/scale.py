@@ -96,9 +96,9 @@ class Measured:
             Figure(f"{self.name}: turns", "/s", rate, bare=bare, note=f"of a core: {stand_ins}"),
             *(
                 Figure(
-                    f"{self.name}: {what}", "ms", percentile(taken, 0.5), percentile(taken, 0.95)
+                    f"{self.name}: {what}", "ms", percentile(result, 0.5), percentile(result, 0.95)
                 )
-                for what, taken in (
+                for what, result in (
                     ("answer at ease", self.ease_ms),
                     (f"answer with {CHATS} at once", self.crowd_ms),
                 )
@@ -176,14 +176,15 @@ async def _paced(stage: Stage) -> list[float]:
     Each message is from a chat of its own.
     """
     since, began = await stage.effects(), time.monotonic()
-    said: dict[int, float] = {}
+    result: dict[int, float] = {}
     for n in range(PACED):
         chat = _chat(n % CHATS)
-        said[n] = await stage.say(chat, f"paced {n}")
+        result[n] = await stage.say(chat, f"paced {n}")
         await asyncio.sleep(max(0.0, began + (n + 1) * PACED_S - time.monotonic()))
     answers, _ = await stage.answers(since, PACED)
     return [
-        (answer["time"] - said[int(answer["text"].rpartition(" ")[2])]) * 1000 for answer in answers
+        (answer["time"] - result[int(answer["text"].rpartition(" ")[2])]) * 1000
+        for answer in answers
     ]
 
 
@@ -191,24 +192,24 @@ async def _crowd(stage: Stage, chats: int, turns: int) -> list[float]:
     """Return milliseconds of each turn, where every chat writes again as soon as it is answered."""
     since = await stage.effects()
     numbers = iter(range(turns))
-    said: dict[int, float] = {}
+    result: dict[int, float] = {}
 
     async def say(chats: Sequence[int]) -> None:
         messages = [(chat, n) for chat, n in zip(chats, numbers, strict=False)]
         if messages:
-            told = await stage.bot.post(
+            outcome = await stage.bot.post(
                 "user_says", [{"chat_id": chat, "text": f"crowd {n}"} for chat, n in messages]
             )
-            said.update({n: one["at"] for (_, n), one in zip(messages, told, strict=True)})
+            result.update({n: one["at"] for (_, n), one in zip(messages, outcome, strict=True)})
 
     await say([_chat(n) for n in range(chats)])
-    taken: list[float] = []
-    while len(taken) < turns:
+    results: list[float] = []
+    while len(results) < turns:
         answers, since = await stage.answers(since)
         for answer in answers:
-            taken.append((answer["time"] - said[int(answer["text"].rpartition(" ")[2])]) * 1000)
+            results.append((answer["time"] - result[int(answer["text"].rpartition(" ")[2])]) * 1000)
         await say([answer["chat_id"] for answer in answers])
-    return taken
+    return results
 
 
 def _chat(n: int) -> int:

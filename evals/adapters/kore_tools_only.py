@@ -116,8 +116,8 @@ def _conversation(quoted: Any, replies: Replies) -> tuple[str, list[Message]]:
             messages.append(Message("tool", content, tool_call_id=str(item.get("tool_call_id"))))
         elif role == "assistant":
             calls = tuple(map(_call, item.get("tool_calls") or ()))
-            said = content if content[0].text else ()
-            messages.append(replies.find(Message("assistant", said, calls)))
+            result = content if content[0].text else ()
+            messages.append(replies.find(Message("assistant", result, calls)))
         else:
             raise ConfigError(f"messages: there is no role {role!r}")
     return "\n\n".join(instructions), messages

@@ -150,14 +150,14 @@ async def test_closing_the_iterator_stores_the_streamed_text(
     async with aclosing(agent.stream("go", session="s")) as stream:
         async for event in stream:
             if isinstance(event, events.TextDelta):
-                said = event.text
+                text = event.text
                 break
     await model_server.wait_for(lambda: model_server.abandoned == 1)
     await agent.aclose()
-    kept = await history.load("s")
-    assert [message.role for message in kept] == ["user", "assistant"]
-    assert kept[1].text.startswith(said)
-    assert is_valid(kept)
+    messages = await history.load("s")
+    assert [message.role for message in messages] == ["user", "assistant"]
+    assert messages[1].text.startswith(text)
+    assert is_valid(messages)
 
 
 async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> No
                 await hanging.started.wait()
                 break
     assert hanging.stopped
-    kept = await history.load("s")
-    assert is_valid(kept)
+    messages = await history.load("s")
+    assert is_valid(messages)
     interrupted = load_prompt("interrupted")
-    assert results(kept) == ["it is noon", interrupted, interrupted]
+    assert results(messages) == ["it is noon", interrupted, interrupted]
 
 
 async def test_cancelling_the_task_stops_tools_side_by_side(tmp_path: Path) -> None:
@@ -290,9 +290,9 @@ async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
     assert (result.stopped, result.success) == ("max_iterations", False)
     assert "3 steps" in result.text
     assert len(model.requests) == 3
-    kept = await history.load("s")
-    assert is_valid(kept)
-    assert kept[-1] == assistant(result.text)
+    messages = await history.load("s")
+    assert is_valid(messages)
+    assert messages[-1] == assistant(result.text)
 
 
 async def test_repeating_model_is_warned_three_times_and_stopped_at_twelve(tmp_path: Path) -> None:
@@ -343,9 +343,9 @@ async def test_an_error_after_tools_keeps_their_results(tmp_path: Path) -> None:
     agent, _ = scripted(replies, tmp_path, answers("note", "42"), history=history)
     with pytest.raises(RateLimited):
         await agent.run("go", session="s")
-    kept = await history.load("s")
-    assert is_valid(kept)
-    assert results(kept) == ["42"]
+    messages = await history.load("s")
+    assert is_valid(messages)
+    assert results(messages) == ["42"]
 
 
 async def test_a_conversation_that_is_too_long_is_shortened_until_it_fits(tmp_path: Path) -> None:
@@ -540,9 +540,9 @@ async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Pa
     agent, _ = scripted([OVERWRITE, "done"], tmp_path, permissions=permissions)
     await agent.run("go")
     assert (tmp_path / "a.txt").read_text() == "new"
-    (asked,) = person.requests
-    assert "-old" in (asked.diff or "")
-    assert "+new" in (asked.diff or "")
+    (result,) = person.requests
+    assert "-old" in (result.diff or "")
+    assert "+new" in (result.diff or "")
 
 
 @pytest.mark.parametrize(
@@ -572,9 +572,9 @@ async def test_y_is_not_advised_where_it_does_not_help(
         tmp_path,
         permissions=Permissions(DefaultPolicy(mode)),
     )
-    (said,) = results((await agent.run("go")).messages)
-    assert "`-y` does not allow it" in said
-    assert "computes" in said
+    (result,) = results((await agent.run("go")).messages)
+    assert "`-y` does not allow it" in result
+    assert "computes" in result
 
 
 async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_something_out(
@@ -593,9 +593,9 @@ async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_some
     permissions = Permissions(DefaultPolicy("auto"), person)
     agent, _ = scripted([*steps, "done"], tmp_path, *tools, permissions=permissions)
     result = await agent.run("go")
-    said = results(result.messages)
-    assert said[0] == "sent"
-    assert said[2] == load_prompt("person_said_no")
+    texts = results(result.messages)
+    assert texts[0] == "sent"
+    assert texts[2] == load_prompt("person_said_no")
     assert [asked.rule for asked in person.requests] == ["taint-way-out"]
 
 
@@ -640,8 +640,8 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
     messages = [user("go"), calls(call("work", "call_0", n=1))]
     known = {"call_0": ToolResult("result 1")}
     async with asyncio.TaskGroup() as group:
-        one = task(agent, messages, known=known, stop=stop)
-        turn = group.create_task(run_turn(agent, one))
+        request = task(agent, messages, known=known, stop=stop)
+        turn = group.create_task(run_turn(agent, request))
         await hanging.started.wait()
         stop.request()
     assert ran == [2]
@@ -719,8 +719,8 @@ def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         for _ in range(20):
             agent, gate = Agent("offline/echo", workspace=tmp_path), threading.Barrier(4)
-            found = [threads.submit(toolbox_id, agent, gate) for _ in range(4)]
-            assert len({item.result() for item in found}) == 1
+            futures = [threads.submit(toolbox_id, agent, gate) for _ in range(4)]
+            assert len({item.result() for item in futures}) == 1
 
 
 async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path) -> None:
@@ -728,7 +728,7 @@ async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path)
     folder.mkdir()
     (folder / "main.py").write_text("print()\n")
     (folder / "README.md").write_text("# Shop\n\nA small shop.\n")
-    told: list[str] = []
+    texts: list[str] = []
     for n in range(3):
         if n == 2:
             (folder / "new.py").write_text("print()\n")
@@ -736,10 +736,10 @@ async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path)
         settings = AgentSettings(project=True)
         agent, model = scripted(["done"], folder, history=history, settings=settings)
         await agent.run("hi", session="s")
-        asked = [message for message in model.requests[-1].messages if message.role == "user"][-1]
-        told.append("\n".join(item.text for item in asked.content if isinstance(item, Context)))
+        result = [message for message in model.requests[-1].messages if message.role == "user"][-1]
+        texts.append("\n".join(item.text for item in result.content if isinstance(item, Context)))
         assert {"lsp", "outline"} < {tool.name for tool in model.requests[-1].tools}
-    first, second, third = told
+    first, second, third = texts
     assert "main.py (8 B)" in first
     assert "A small shop." in first
     assert "main.py" not in second

@@ -51,11 +51,11 @@ async def test_run_answers_in_one_call(tmp_path: Path) -> None:
 
 async def test_stream_shows_the_turn_as_it_happens(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello you"])
-    said = ""
+    text = ""
     async for event in kore.stream("hi", model=model, workspace=tmp_path):
         if isinstance(event, kore.events.TextDelta):
-            said += event.text
-    assert said == "hello you"
+            text += event.text
+    assert text == "hello you"
     assert isinstance(event, kore.events.Done)
     assert model.closed
 
@@ -142,10 +142,10 @@ async def test_a_function_answers_for_the_person(
     tmp_path: Path, answer: kore.Answer, plain: bool
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
-    asked: list[tuple[kore.ApprovalRequest, bool]] = []
+    results: list[tuple[kore.ApprovalRequest, bool]] = []
 
     def ask(request: kore.ApprovalRequest) -> kore.Answer:
-        asked.append((request, threading.current_thread() is threading.main_thread()))
+        results.append((request, threading.current_thread() is threading.main_thread()))
         return answer
 
     async def ask_later(request: kore.ApprovalRequest) -> kore.Answer:
@@ -154,7 +154,7 @@ async def test_a_function_answers_for_the_person(
     approve = ask if plain else ask_later
     await kore.run(EDIT, model="offline/echo", workspace=tmp_path, approve=approve)
     assert (tmp_path / "a.txt").read_text() == ("new" if answer == "once" else "old")
-    ((request, in_main),) = asked
+    ((request, in_main),) = results
     assert request.diff is not None
     assert "+new" in request.diff
     # A synchronous function may wait for a person while the event loop continues.
@@ -187,8 +187,8 @@ async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
     )
     models = kore.Models("mine/large", profiles={"quick": "mine/small"})
     agent = kore.Agent(models, workspace=tmp_path)
-    said = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]
-    assert said == ["I am large.", "I am small.", "I am other."]
+    texts = [(await agent.run("who?", model=name)).text for name in (None, "quick", "mine/other")]
+    assert texts == ["I am large.", "I am small.", "I am other."]
     await agent.aclose()
 
 
@@ -214,11 +214,11 @@ async def test_built_in_tools_are_those_that_are_named(
 def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
     agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=built_in_tools())
     assert all(agent.toolbox.get(name).name == name for name in built_in_tools())
-    told = [tool.name for tool in agent.toolbox.specs()]
+    names = [tool.name for tool in agent.toolbox.specs()]
     hidden = ("apply_patch", "lsp_edit")
-    assert told == [name for name in built_in_tools() if name not in hidden]
+    assert names == [name for name in built_in_tools() if name not in hidden]
     in_project = [tool.name for tool in agent.toolbox.specs(in_project=True)]
-    assert in_project == told
+    assert in_project == names
     plain = kore.Agent("offline/echo", workspace=tmp_path).toolbox
     assert not {"lsp", "outline"} & {tool.name for tool in plain.specs()}
     assert {"lsp", "outline"} < {tool.name for tool in plain.specs(in_project=True)}

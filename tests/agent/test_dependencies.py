@@ -117,16 +117,16 @@ async def test_many_runs_keep_order_bound_and_errors_apart(tmp_path: Path) -> No
 
 
 async def test_inputs_are_taken_only_as_they_are_needed(tmp_path: Path) -> None:
-    taken: list[int] = []
+    numbers: list[int] = []
 
     def prompts() -> Iterator[str]:
         for n in range(3):
-            taken.append(n)
+            numbers.append(n)
             yield str(n)
 
     def look(n: int) -> Callable[[ModelRequest], kore.Message]:
         def answer(request: ModelRequest) -> kore.Message:
-            seen.append(len(taken))
+            seen.append(len(numbers))
             return assistant(str(n))
 
         return answer

@@ -65,8 +65,8 @@ async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> 
 
 
 def test_a_reply_with_ids_of_its_own_stays_the_same_object() -> None:
-    one = calls(call("note", "a"), call("note", "b"))
-    assert with_unique_call_ids(one) is one
+    message = calls(call("note", "a"), call("note", "b"))
+    assert with_unique_call_ids(message) is message
     ids = [
         c.id
         for c in with_unique_call_ids(calls(*(ToolCall("a", "note", {}, "{}"),) * 3)).tool_calls
@@ -110,8 +110,8 @@ def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side
         for transport in ("aiohttp", "sdk"):
             config = ModelConfig("m", "openai/x", address, "k", transport=transport)  # type: ignore[arg-type]
             agent = Agent(ModelPool("m", [config]), workspace=tmp_path)
-            said = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
-            assert said == ["echo: 0", "echo: 1"]
+            texts = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
+            assert texts == ["echo: 0", "echo: 1"]
             assert _side_by_side(agent) == ["echo: again"] * 2
             asyncio.run(agent.aclose())
     finally:
@@ -169,9 +169,9 @@ async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_b
     assert sent[0] == "database_query"
     for name, wire in zip(("database_query", *odd), sent, strict=True):
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", wire)
-        found = box.find(wire)
-        assert found is not None
-        assert found.name == name
+        tool = box.find(wire)
+        assert tool is not None
+        assert tool.name == name
     assert sent == [
         spec.name for spec in ToolRegistry([*map(answers, ("database_query", *odd))]).specs()
     ]

@@ -38,8 +38,8 @@ async def test_each_task_speaks_its_own_language() -> None:
         await asyncio.sleep(0)
         return current_locale()
 
-    said = await asyncio.gather(say("zh-Hans"), say("zh-Hant"), say("en"))
-    assert said == ["zh-Hans", "zh-Hant", "en"]
+    results = await asyncio.gather(say("zh-Hans"), say("zh-Hant"), say("en"))
+    assert results == ["zh-Hans", "zh-Hant", "en"]
     assert current_locale() == "en"
 
 

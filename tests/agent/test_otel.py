@@ -148,8 +148,8 @@ async def test_failures_are_marked_and_not_quoted(tmp_path: Path, traces: Traces
 
 
 async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, traces: Traces) -> None:
-    errand = call("task", description="d", prompt="p", subagent_type="poet")
-    model = ScriptedProvider([calls(errand), "a line", calls(call("transfer_to_billing"))])
+    result = call("task", description="d", prompt="p", subagent_type="poet")
+    model = ScriptedProvider([calls(result), "a line", calls(call("transfer_to_billing"))])
     billing = kore.Agent(ScriptedProvider(["paid"]), name="billing", workspace=tmp_path)
     poet = kore.Definition("poet", "Writes.", "You write.")
     agent = agent_of(model, tmp_path, traces, subagents=[poet], handoffs=[billing])

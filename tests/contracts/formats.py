@@ -24,11 +24,11 @@ def _same(script: ReplyScript) -> ReplyScript:
 
 def _in_text(script: ReplyScript) -> ReplyScript:
     """Write calls as a model without native tool calls does."""
-    written = [
+    texts = [
         f'<tool name="{call.name}">{_argument_text(call.arguments)}</tool>'
         for call in script.tool_calls
     ]
-    return replace(script, text="\n".join(filter(None, [script.text, *written])), tool_calls=())
+    return replace(script, text="\n".join(filter(None, [script.text, *texts])), tool_calls=())
 
 
 def _argument_text(arguments: object) -> str:

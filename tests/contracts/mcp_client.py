@@ -58,8 +58,8 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments that match the schema."""
     properties = schema.get("properties", {})
     return {
-        name: SAMPLES.get(one.get("type", "string"), n + 3)
-        for n, (name, one) in enumerate(properties.items())
+        name: SAMPLES.get(result.get("type", "string"), n + 3)
+        for n, (name, result) in enumerate(properties.items())
         if name in schema.get("required", ())
     }
 

@@ -143,8 +143,8 @@ async def test_parallel_calls_arrive_with_identical_arguments(bench: Bench, piec
     assert len(set(ids)) == len(calls)
     if bench.format.retells_ids:
         assert ids == [call.id for call in calls]
-    told = {event.id for event in events if isinstance(event, ToolCallDelta)}
-    assert told == set(ids)
+    texts = {event.id for event in events if isinstance(event, ToolCallDelta)}
+    assert texts == set(ids)
     shown = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert shown == reply.message.text
 

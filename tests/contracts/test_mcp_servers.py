@@ -98,10 +98,10 @@ async def everything(
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) -> None:
-    asked: list[Elicitation] = []
+    elicitations: list[Elicitation] = []
 
     async def answer(question: Elicitation) -> ElicitationAnswer:
-        asked.append(question)
+        elicitations.append(question)
         return ElicitationAnswer("accept", {"name": "Ada"})
 
     async with everything(tmp_path, transport, unused_tcp_port, answer) as call:
@@ -120,7 +120,7 @@ async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) 
         assert text
         # The server offers this tool only to clients that support elicitation.
         await call("trigger-elicitation-request")
-        assert next(field.name for field in asked[0].fields) == "name"
+        assert next(field.name for field in elicitations[0].fields) == "name"
 
 
 async def test_filesystem(tmp_path: Path) -> None:

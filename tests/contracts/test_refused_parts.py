@@ -316,11 +316,11 @@ async def test_nothing_is_repeated_after_output_has_begun(opened: Refusing) -> N
 @pytest.mark.parametrize("opened", ["anthropic"], indirect=True)
 async def test_refused_thoughts_are_left_out(opened: Refusing) -> None:
     thought = Message("assistant", (Thinking("hm", "EqQBCg"), Text("yes")))
-    asked = replace(FULL, messages=(user("hi"), thought, user("and?")))
+    request = replace(FULL, messages=(user("hi"), thought, user("and?")))
     opened.refuse(lambda raw: b"EqQBCg" in raw, 400, "请求无效")
-    _, notices = await opened.ask(asked)
+    _, notices = await opened.ask(request)
     assert "earlier thoughts" in notices[0].text
-    await opened.ask(asked)
+    await opened.ask(request)
     assert json.loads(opened.bodies[-1])["messages"][1]["content"] == [
         {"type": "text", "text": "yes"}
     ]
@@ -384,9 +384,9 @@ async def test_a_limit_of_another_name_is_renamed_and_kept(opened: Refusing) -> 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
 async def test_thoughts_that_a_server_wants_back_are_sent(opened: Refusing) -> None:
     thought = Message("assistant", (Thinking("hm"), Text("yes")))
-    asked = ModelRequest("fake", "", (user("hi"), thought, user("and?")))
+    request = ModelRequest("fake", "", (user("hi"), thought, user("and?")))
     opened.refuse(lambda raw: b"reasoning_content" not in raw, 400, "缺少必要的字段")
     for _ in range(2):
-        _, notices = await opened.ask(asked)
+        _, notices = await opened.ask(request)
         assert notices == []
     assert b'"reasoning_content":"hm"' in opened.bodies[-1]

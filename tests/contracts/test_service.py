@@ -205,8 +205,8 @@ async def test_conversation_status_works_before_and_after_the_first_message(
     nowhere = await service.conversation_status("cli:local:nobody")
     assert (nowhere["session"], nowhere["waiting"], nowhere["cost_usd"]) == (None, 0, None)
     chat_id, session = await place(service)
-    found = await service.conversation_status(f"cli:local:{chat_id}")
-    assert (found["session"], found["model"], found["mode"]) == (session, None, None)
+    result = await service.conversation_status(f"cli:local:{chat_id}")
+    assert (result["session"], result["model"], result["mode"]) == (session, None, None)
 
 
 async def test_deltas_add_up_to_the_answer(service: Service) -> None:
@@ -241,8 +241,8 @@ async def test_unwatched_answer_is_delivered_to_the_next_watcher(service: Servic
     async with service.watch(first.session_key) as events:
         await service.submit(second)
         seen = await until_last(events, second.event_id)
-    answered = [event.event_id for event in seen if isinstance(event, Delivered)]
-    assert answered == [first.event_id, second.event_id]
+    ids = [event.event_id for event in seen if isinstance(event, Delivered)]
+    assert ids == [first.event_id, second.event_id]
 
 
 async def test_deliveries_after_the_last_seen_one_are_replayed(
@@ -291,10 +291,10 @@ async def test_the_first_and_last_words_of_the_session_used_last(service: Servic
     assert await service.last_session("cli:nobody") is None
     assert await service.bound_session(sent.session_key) == session
     assert await service.bound_session("cli:local:nowhere") is None
-    found = await service.preview_session(session[:-1], 1, 5)
-    assert (found.info.id, found.info.messages) == (session, 2)
-    assert [(said.role, said.text) for said in found.beginning] == [("user", "東京 first")]
-    assert [said.role for said in found.end] == ["assistant"]
+    preview = await service.preview_session(session[:-1], 1, 5)
+    assert (preview.info.id, preview.info.messages) == (session, 2)
+    assert [(said.role, said.text) for said in preview.beginning] == [("user", "東京 first")]
+    assert [said.role for said in preview.end] == ["assistant"]
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.preview_session("19990101_000000", 1, 1)
 
@@ -363,9 +363,9 @@ async def test_a_session_goes_out_as_lines_and_comes_in_again(
     file = tmp_path / "session.jsonl"
     file.write_text("\n".join(await service.export_session(session)) + "\n")
     copy = await service.import_session(file)
-    told = [(m.role, m.text) for m in await service.load_messages(copy)]
-    assert told == [(m.role, m.text) for m in await service.load_messages(session)]
-    assert len(told) == 2
+    results = [(m.role, m.text) for m in await service.load_messages(copy)]
+    assert results == [(m.role, m.text) for m in await service.load_messages(session)]
+    assert len(results) == 2
     with pytest.raises(KoreError, match="absent"):
         await service.import_session(tmp_path / "absent.jsonl")
 
@@ -434,13 +434,13 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
     sent = message(chat_id, ASKS)
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
-        asked = await asked_on(events)
-        assert asked.request.tool == "exec"
+        approval = await asked_on(events)
+        assert approval.request.tool == "exec"
         (question,) = await service.list_approvals()
-        assert (question.nonce, question.lane) == (asked.nonce, sent.session_key)
+        assert (question.nonce, question.lane) == (approval.nonce, sent.session_key)
         assert question.route == sent.route
-        assert await service.answer_approval(asked.nonce, "deny", "cli:0")
-        assert not await service.answer_approval(asked.nonce, "once", "cli:0")
+        assert await service.answer_approval(approval.nonce, "deny", "cli:0")
+        assert not await service.answer_approval(approval.nonce, "once", "cli:0")
         seen = await until_last(events, sent.event_id)
     assert [e.answer for e in seen if isinstance(e, ApprovalAnswered)] == ["deny"]
     assert not await service.list_approvals()
@@ -511,8 +511,8 @@ async def test_a_grant_is_listed_and_revoked(service: Service) -> None:
     sent = message(chat_id, ASKS)
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
-        asked = await asked_on(events)
-        assert await service.answer_approval(asked.nonce, "session", "cli:0")
+        approval = await asked_on(events)
+        assert await service.answer_approval(approval.nonce, "session", "cli:0")
         await until_last(events, sent.event_id)
     (grant,) = await service.list_grants()
     assert (grant["session"], grant["principal"]) == (session, sent.principal)
@@ -539,13 +539,13 @@ async def test_session_receives_messages_and_is_followed(real_service: Service) 
     session = await real_service.create_session()
     for _ in range(2):
         assert await real_service.send_message(session, "hello \u5b57", "e1") == session
-    told = []
+    results = []
     async with asyncio.timeout(DEADLINE_S), real_service.follow_session(session) as events:
         async for event in events:
-            told.append(event)
+            results.append(event)
             if isinstance(event, TurnStored | SessionIdle):
                 break
-    stored = [event for event in told if isinstance(event, MessageStored)]
+    stored = [event for event in results if isinstance(event, MessageStored)]
     assert [event.seq for event in stored] == [1, 2]
     assert "hello \u5b57" in stored[1].message.text
     assert not await real_service.stop_session(session)
@@ -577,15 +577,15 @@ async def test_several_sessions_are_followed_over_one_stream(real_service: Servi
 
 async def test_a_level_leaves_out_what_is_below_it(real_service: Service) -> None:
     session = await real_service.create_session()
-    told = []
+    results = []
     follow = real_service.follow_session(session, 0, (), "info")
     async with asyncio.timeout(DEADLINE_S), follow as events:
         await real_service.send_message(session, "hello", "l1")
         async for event in events:
-            told.append(event)
+            results.append(event)
             if isinstance(event, TurnStored):
                 break
-    kinds = {event.type for event in told}
+    kinds = {event.type for event in results}
     assert {"message", "done", "turn_end"} <= kinds
     assert not kinds & {"text_delta", "iteration_start", "usage", "state"}
 
@@ -615,8 +615,8 @@ async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> No
     assert media.path.startswith("inbox/")
     session = await real_service.send_message(None, "read this", media=(media,))
     async with asyncio.timeout(DEADLINE_S), real_service.follow_session(session) as events:
-        said = (await anext(aiter(events))).message  # type: ignore[union-attr]
-    assert f"in {media.path} (5 bytes)" in str(said.content)
+        result = (await anext(aiter(events))).message  # type: ignore[union-attr]
+    assert f"in {media.path} (5 bytes)" in str(result.content)
     gone = replace(media, path="inbox/gone-0123456789abcdef.txt")
     with pytest.raises(KoreError, match="not there any more"):
         await real_service.send_message(session, "and this", media=(gone,))
@@ -668,13 +668,13 @@ async def test_an_answer_over_the_api_belongs_to_its_key_and_token(real_service:
     answer = replace(begun, answer={"text": "x"}, conversation=(user("hi"),))
     assert await real_service.keep_api_answer(answer)
     assert not await real_service.keep_api_answer(answer)
-    given = await real_service.begin_api_answer(request)
-    assert given is not None
-    assert given.answer == {"text": "x"}
+    api_answer = await real_service.begin_api_answer(request)
+    assert api_answer is not None
+    assert api_answer.answer == {"text": "x"}
     assert await real_service.begin_api_answer(replace(request, digest="other")) is None
-    found = await real_service.find_api_answer("one@1", "resp_1")
-    assert found is not None
-    assert found.conversation == (user("hi"),)
+    result = await real_service.find_api_answer("one@1", "resp_1")
+    assert result is not None
+    assert result.conversation == (user("hi"),)
     assert await real_service.find_api_answer("two@1", "resp_1") is None
 
 
@@ -881,8 +881,8 @@ async def test_a_plugin_is_looked_at_installed_and_removed(
     with pytest.raises(KoreError, match="changed since it was shown"):
         await real_service.install_plugin(str(place), shown["review"], answer)
     shown = await real_service.look_at_plugin(str(place))
-    said = await real_service.install_plugin(str(place), shown["review"], answer)
-    assert said.startswith("installed greeter 1.0")
+    text = await real_service.install_plugin(str(place), shown["review"], answer)
+    assert text.startswith("installed greeter 1.0")
     (plugin,) = await real_service.list_plugins()
     assert (plugin["name"], plugin["digest"], plugin["enabled"]) == (
         *("greeter", shown["digest"]),

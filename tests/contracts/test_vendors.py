@@ -37,10 +37,10 @@ class Shop:
     refused: int = 0
 
     def answer(self, body: dict[str, Any]) -> ReplyScript:
-        said = objection(self.vendor, self.server.requests[-1].body)
-        if said is not None:
+        script = objection(self.vendor, self.server.requests[-1].body)
+        if script is not None:
             self.refused += 1
-            return said
+            return script
         return self.replies.pop(0) if self.replies else echo(body)
 
     async def reply(self, *messages: Message, **fields: Any) -> Message:
@@ -67,15 +67,15 @@ def results(reply: Message) -> list[Message]:
 
 @pytest.mark.parametrize("thinking", [None, True, False])
 async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool | None) -> None:
-    asked = {"max_tokens": 20_000, "temperature": 1.0}
-    asked["options"] = {} if thinking is None else {"thinking": thinking}  # type: ignore[assignment]
+    result = {"max_tokens": 20_000, "temperature": 1.0}
+    result["options"] = {} if thinking is None else {"thinking": thinking}  # type: ignore[assignment]
     shop.replies = [ReplyScript(reasoning="hm", tool_calls=CALLS), ReplyScript(text="Done.")]
-    first = await shop.reply(user("hi"), **asked)
+    first = await shop.reply(user("hi"), **result)
     assert [call.arguments for call in first.tool_calls] == [call.arguments for call in CALLS]
     history = [user("hi"), first, *results(first)]
-    second = await shop.reply(*history, **asked)
+    second = await shop.reply(*history, **result)
     assert second.text == "Done."
-    third = await shop.reply(*history, second, user("bye"), **asked)
+    third = await shop.reply(*history, second, user("bye"), **result)
     assert third.text == "echo: bye"
     # At a custom address Kore first sends the name that every server knows.
     assert shop.refused == (shop.vendor == "openai")
@@ -113,9 +113,9 @@ async def test_turn_of_another_model_continues(
     shop: Shop, other: Message, thinking: bool | None
 ) -> None:
     """A fallback takes over during a turn, or a person has chosen another model."""
-    asked = {"options": {} if thinking is None else {"thinking": thinking}}
+    result = {"options": {} if thinking is None else {"thinking": thinking}}
     history = [user("hi"), other, *results(other)]
     shop.replies = [ReplyScript(reasoning="aha", text="Done.")]
-    reply = await shop.reply(*history, **asked)
+    reply = await shop.reply(*history, **result)
     assert reply.text == "Done."
-    assert (await shop.reply(*history, reply, user("bye"), **asked)).text == "echo: bye"
+    assert (await shop.reply(*history, reply, user("bye"), **result)).text == "echo: bye"

@@ -64,21 +64,21 @@ async def test_several_files_are_planned_and_written_as_one(tmp_path: Path) -> N
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty")) as calls:
         wish = {"path": "shop/tax.py", "content": 'def tax(cents: int) -> int:\n    return "x"\n'}
-        told = (await calls.run("create_virtual", **wish)).for_model
-        assert "shop/tax.py:2:" in told
+        text = (await calls.run("create_virtual", **wish)).for_model
+        assert "shop/tax.py:2:" in text
         assert not (folder / "shop" / "tax.py").exists()
         change = {"path": "shop/tax.py", "old_string": '"x"', "new_string": "cents // 5"}
-        told = (await calls.run("update_virtual", **change)).for_model
-        assert "error" not in told
+        text = (await calls.run("update_virtual", **change)).for_model
+        assert "error" not in text
         first = (folder / BASKET).read_text().splitlines()[0]
         change = {
             "path": BASKET,
             "old_string": first,
             "new_string": f"{first}\nfrom shop.tax import tax\n",
         }
-        told = (await calls.run("update_virtual", **change)).for_model
+        text = (await calls.run("update_virtual", **change)).for_model
         # The plan is valid even though shop/tax.py is not on the disk.
-        assert "error" not in told
+        assert "error" not in text
         plan = await calls.plan("sync_virtual")
         assert [path.name for path in plan.changes] == ["basket.py"]
         assert [path.name for path in plan.creates] == ["tax.py"]

@@ -66,18 +66,18 @@ async def run(kills: int, clients: int, seed: int) -> Report:
             async def talk(n: int) -> tuple[list[tuple[int, str]], list[str]]:
                 async with Client(address, token) as speaker, Client(address, token) as reader:
                     session = str(await speaker.send(None, f"client {n} begins"))
-                    said = [f"client {n} begins"]
-                    following = asyncio.create_task(_follow(reader, session, is_last, said))
+                    texts = [f"client {n} begins"]
+                    following = asyncio.create_task(_follow(reader, session, is_last, texts))
                     while not is_last.is_set():
-                        said.append(f"client {n} says {len(said)}")
-                        await speaker.send(session, said[-1])
-                    return await following, said
+                        texts.append(f"client {n} says {len(texts)}")
+                        await speaker.send(session, texts[-1])
+                    return await following, texts
 
             serving = asyncio.create_task(keep_serving())
             try:
-                for told, said in await asyncio.gather(*(talk(n) for n in range(clients))):
-                    report.messages.append(told)
-                    report.texts.append(said)
+                for result, texts in await asyncio.gather(*(talk(n) for n in range(clients))):
+                    report.messages.append(result)
+                    report.texts.append(texts)
             finally:
                 is_over.set()
                 await serving
@@ -88,16 +88,16 @@ async def _follow(
     client: Client, session: str, is_last: asyncio.Event, said: list[str]
 ) -> list[tuple[int, str]]:
     """Follow a session until all sent texts are answered; return its messages."""
-    told: list[tuple[int, str]] = []
+    results: list[tuple[int, str]] = []
     async for event in client.follow(session):
         if event["type"] == "message":
             parts = event["message"]["content"]
             texts = [part["text"] for part in parts if part["type"] == "text"]
-            told.append((event["seq"], "".join(texts)))
-        is_answered = len(told) >= 2 * len(said)
+            results.append((event["seq"], "".join(texts)))
+        is_answered = len(results) >= 2 * len(said)
         if is_last.is_set() and is_answered and event["type"] in ("turn_end", "idle"):
             break
-    return told
+    return results
 
 
 def main() -> int:

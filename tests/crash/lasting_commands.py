@@ -37,6 +37,6 @@ class LastingCommands:
         word = self.text.partition(" ")[2].encode()
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                _, found, rest = (folder / "cmdline").read_bytes().partition(word)
-                if found and (number := re.match(rb"\d+", rest)):
+                _, result, rest = (folder / "cmdline").read_bytes().partition(word)
+                if result and (number := re.match(rb"\d+", rest)):
                     yield int(number.group())

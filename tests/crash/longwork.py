@@ -51,8 +51,8 @@ class LongWorkLoop:
         code: int | None = None
         while code is None:
             process = await place.start(*_COMMAND)
-            code, told = await self._until_killed(process, gateway)
-            assert "Traceback" not in told, told
+            code, result = await self._until_killed(process, gateway)
+            assert "Traceback" not in result, result
             if gateway is not None and gateway.returncode is not None:
                 gateway = await place.serve()
             if (place.work / "feature_list.json").exists():

@@ -226,18 +226,18 @@ class CrashLoop:
         client = await self._client(process)
         while await _is_busy(client):
             await asyncio.sleep(_LOOK_S)
-        asked = len(self._model.requests)
+        count = len(self._model.requests)
         for chat in self._burst_chats:
             number = self._order.messages + len(self._burst_jobs) + 1
             job = Job(number, chat, tool=False, slow=True)
             self._burst_jobs.append(job)
             await self._api.user_says(chat, job.text)
-        await self._until(lambda: len(self._model.requests) >= asked + 2, process)
+        await self._until(lambda: len(self._model.requests) >= count + 2, process)
         for _ in range(_BURST_KILLS - 1):
             await self._kill(process, "burst")
-            asked = len(self._model.requests)
+            count = len(self._model.requests)
             process = self._begin()
-            await self._until(lambda: len(self._model.requests) > asked, process)  # noqa: B023
+            await self._until(lambda: len(self._model.requests) > count, process)  # noqa: B023
             await asyncio.sleep(self._chance.uniform(0.0, 0.1))
         await self._kill(process, "burst")
         # Leave the next life to work.
@@ -247,10 +247,10 @@ class CrashLoop:
         """Stop a command while it starts."""
         self._account.stops += 1
         number = 900_000 + self._account.stops
-        asked = len(self._model.requests)
+        count = len(self._model.requests)
         await self._api.user_says(self._stop_chat, Job(number, 0, False, False, runs=True).text)
         deadline = time.monotonic() + PATIENCE_S
-        while not any(_runs(request, number) for request in self._model.requests[asked:]):
+        while not any(_runs(request, number) for request in self._model.requests[count:]):
             if time.monotonic() > deadline:
                 raise AssertionError(f"job {number} was not asked for: see {self._log}")
             await asyncio.sleep(_LOOK_S)
@@ -383,19 +383,20 @@ class CrashLoop:
     def _watch(self, point: str) -> Callable[[], bool]:
         """Return a check for the moment, based on changes from now on."""
         api, model = self._api, self._model
-        polls, sends, asked = api.polls_done, len(api.sends), len(model.requests)
+        polls, sends, result = api.polls_done, len(api.sends), len(model.requests)
         pressed = len(self._owner.pressed)
         offset, calls, effects = api.confirmed_offset, len(api.calls), self._effect_bytes()
         watches: Mapping[str, Callable[[], bool]] = {
             "random": lambda: False,
             "polled": lambda: api.polls_done > polls and bool(api.pending_updates),
             "confirmed": lambda: api.confirmed_offset > offset,
-            "asked": lambda: len(model.requests) > asked,
+            "asked": lambda: len(model.requests) > result,
             "reasked": lambda: any(
-                request.body["messages"][-1]["role"] == "tool" for request in model.requests[asked:]
+                request.body["messages"][-1]["role"] == "tool"
+                for request in model.requests[result:]
             ),
-            "steered": lambda: any(map(_is_steered, model.requests[asked:])),
-            "running": lambda: any(map(_runs, model.requests[asked:])),
+            "steered": lambda: any(map(_is_steered, model.requests[result:])),
+            "running": lambda: any(map(_runs, model.requests[result:])),
             "effect": lambda: self._effect_bytes() > effects,
             "sending": lambda: len(api.sends) > sends,
             "sent": lambda: len(api.sends) > sends and len(api.calls) > calls + 1,
@@ -415,9 +416,9 @@ class CrashLoop:
         while not reached():
             if process.returncode is not None:
                 raise AssertionError(f"the gateway ended by itself: see {self._log}")
-            answered = len(self._ledger.done())
-            if answered != last:
-                last, at = answered, time.monotonic()
+            count = len(self._ledger.done())
+            if count != last:
+                last, at = count, time.monotonic()
             if time.monotonic() - at > PATIENCE_S:
                 return  # The account reports the missing answers.
             await asyncio.sleep(_LOOK_S)

@@ -82,7 +82,7 @@ class StandbyLoop:
         machines = [self._folder / name for name in ("first", "second")]
         for machine in machines:
             machine.mkdir()
-        one, other = (
+        result, other = (
             GatewayProcess(
                 *(machine, self._api, self._model, sections),
                 words=["--standby"],
@@ -90,12 +90,12 @@ class StandbyLoop:
             )
             for machine in machines
         )
-        return one, other
+        return result, other
 
     async def _stand_by(self, gateway: GatewayProcess) -> None:
-        told = gateway.log_text().count(STANDS_BY)
+        count = gateway.log_text().count(STANDS_BY)
         await gateway.launch()
-        await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > told)
+        await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > count)
 
     async def _ask(self, share: float) -> None:
         """Send the jobs for this life of the process."""

@@ -215,21 +215,21 @@ class WorkerLoop:
             "usage_reservation": {},
             "audit_outbox": {},
         }
-        found = {table: self._rows(table, **where) for table, where in tables.items()}
-        found["turn"] = [
+        result = {table: self._rows(table, **where) for table, where in tables.items()}
+        result["turn"] = [
             row
             for state in ("running", "waiting")
             for row in self._rows("turn", "id", "lane", "worker", state=state)
         ]
-        return [f"{table} {row}" for table, rows in found.items() for row in rows]
+        return [f"{table} {row}" for table, rows in result.items() for row in rows]
 
     async def _verify_audit(self) -> None:
         """Check that the audit log is intact and has every effect."""
         ran = await self._front.kore("audit", "verify")
         if ran.code != 0:
             self._account.remains.append(f"audit: {ran.out}{ran.err}")
-        found = await self._front.kore("audit", "search", "effects/", "--json")
-        paths = {json.loads(line)["params"].get("path") for line in found.out.splitlines()}
+        output = await self._front.kore("audit", "search", "effects/", "--json")
+        paths = {json.loads(line)["params"].get("path") for line in output.out.splitlines()}
         for job in self._jobs:
             file = self._effects / str(job.number)
             has_effect = job.tool and file.exists() and file.name in file.read_text().split()
@@ -317,8 +317,8 @@ class WorkerLoop:
         (await self._choose()).send(signal.SIGKILL)
 
     async def _end_worker(self) -> None:
-        one = await self._choose()
-        self._during(one, self._ended(one))
+        result = await self._choose()
+        self._during(result, self._ended(result))
 
     async def _ended(self, kept_worker: KeptWorker) -> None:
         """Send a single signal; a second one would end the worker at once, with 1."""
@@ -327,13 +327,13 @@ class WorkerLoop:
         await self._until(lambda: kept_worker.ends.total() > ends)
 
     async def _stop_worker(self) -> None:
-        one = await self._choose()
-        await self._until(lambda: one.is_at_work)
-        self._during(one, self._stopped(one, self._stop_s()))
+        result = await self._choose()
+        await self._until(lambda: result.is_at_work)
+        self._during(result, self._stopped(result, self._stop_s()))
 
     async def _pause_worker(self) -> None:
-        one = await self._choose()
-        self._during(one, self._stopped(one, self._pause_s()))
+        result = await self._choose()
+        self._during(result, self._stopped(result, self._pause_s()))
 
     def _pause_s(self) -> float:
         return self._chance.uniform(0.1, 0.5) * LEASE_S
@@ -350,12 +350,12 @@ class WorkerLoop:
             await self._until(lambda: kept_worker.ends[REPLACED] > replaced)
 
     async def _cut_worker(self) -> None:
-        one = await self._choose()
-        self._during(one, self._cut(one.proxy, self._chance.choice(_MOMENTS)))
+        result = await self._choose()
+        self._during(result, self._cut(result.proxy, self._chance.choice(_MOMENTS)))
 
     async def _stall_worker(self) -> None:
-        one = await self._choose()
-        self._during(one, self._stall(one.proxy, self._chance.uniform(0.1, 1.5) * LEASE_S))
+        result = await self._choose()
+        self._during(result, self._stall(result.proxy, self._chance.uniform(0.1, 1.5) * LEASE_S))
 
     def _during(self, kept_worker: KeptWorker, work: Awaitable[None]) -> None:
         async def disturb() -> None:
@@ -454,9 +454,9 @@ class WorkerLoop:
         """Wait for the condition as long as answers keep arriving."""
         last, at = -1, time.monotonic()
         while not reached():
-            answered = len(self._ledger.done())
-            if answered != last:
-                last, at = answered, time.monotonic()
+            count = len(self._ledger.done())
+            if count != last:
+                last, at = count, time.monotonic()
             assert time.monotonic() < at + PATIENCE_S, f"waited in vain: see {self._folder}"
             await asyncio.sleep(_LOOK_S)
 

@@ -100,9 +100,9 @@ async def test_a_receptionist_hands_over(tmp_path: Path) -> None:
 async def test_files_are_reviewed_side_by_side(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("x = 1 / 0\n")
-    found = json.dumps([{"line": 1, "problem": "division by zero"}])
+    text = json.dumps([{"line": 1, "problem": "division by zero"}])
     async with ModelServer() as model:
-        model.script(found, found)
+        model.script(text, text)
         done = await run(model, tmp_path, "review_files.py", "a.py", "b.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "a.py:1: division by zero\nb.py:1: division by zero\n"

@@ -40,8 +40,8 @@ class AnthropicWriter:
                 yield _frame({"type": "content_block_delta", "index": index, "delta": delta})
             yield _frame({"type": "content_block_stop", "index": index})
         delta = {"stop_reason": self._reason, "stop_sequence": None}
-        told = {"output_tokens": counted["output_tokens"]}
-        yield _frame({"type": "message_delta", "delta": delta, "usage": told})
+        result = {"output_tokens": counted["output_tokens"]}
+        yield _frame({"type": "message_delta", "delta": delta, "usage": result})
         yield _frame({"type": "message_stop"})
 
     def error_event(self) -> bytes:
@@ -137,12 +137,12 @@ def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
         for block in blocks:
             if block["type"] == "tool_result":
                 content = block.get("content", "")
-                told = {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
-                messages.append(told)
+                mapping = {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
+                messages.append(mapping)
         calls = [{"id": block["id"]} for block in blocks if block["type"] == "tool_use"]
         if texts or calls:
-            said = {"role": message["role"], "content": "\n\n".join(texts)}
-            messages.append(said | ({"tool_calls": calls} if calls else {}))
+            result = {"role": message["role"], "content": "\n\n".join(texts)}
+            messages.append(result | ({"tool_calls": calls} if calls else {}))
     return {**body, "messages": messages}
 
 

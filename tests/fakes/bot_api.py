@@ -173,8 +173,8 @@ class BotApi(LoopbackServer):
         `size` is the size that Telegram reports. `field` replaces the file's field in the message,
         for content that is not a file.
         """
-        given = field if field is not None else self.files.field(kind, data, name, size)
-        media = {kind: given, **({"media_group_id": album} if album else {})}
+        mapping = field if field is not None else self.files.field(kind, data, name, size)
+        media = {kind: mapping, **({"media_group_id": album} if album else {})}
         sender = user_id if user_id is not None else abs(chat_id)
         shown = ChatMessage(0, chat_id, caption, False, sender, reply_to=reply_to, media=media)
         update, message = bot_inbound.message_update(self.chats, shown, edited=False)
@@ -212,9 +212,9 @@ class BotApi(LoopbackServer):
     ) -> UserMessage:
         if kind and not self.polls.lets_through(kind):
             return UserMessage(0, message_id, time.time())
-        said = UserMessage(self.updates.add(update), message_id, time.time())
+        message = UserMessage(self.updates.add(update), message_id, time.time())
         self.changed()
-        return said
+        return message
 
     def summary(self) -> str:
         lines = [f"{e.method} {e.chat_id} #{e.message_id} {e.text!r:.80}" for e in self.sent[-20:]]

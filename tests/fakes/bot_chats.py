@@ -121,8 +121,8 @@ class Chats:
     def check_reachable(self, chat_id: int, thread_id: int | None) -> None:
         """Raise Telegram's error for a chat or topic that the bot cannot write to."""
         if chat_id in self.upgraded:
-            said = "Bad Request: group chat was upgraded to a supergroup chat"
-            raise Refusal(400, said, migrate_to=self.upgraded[chat_id])
+            text = "Bad Request: group chat was upgraded to a supergroup chat"
+            raise Refusal(400, text, migrate_to=self.upgraded[chat_id])
         if chat_id in self.missing:
             raise bad_request("chat not found")
         if chat_id in self.blocked:

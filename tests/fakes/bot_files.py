@@ -59,19 +59,19 @@ class BotFiles:
         file_id = f"file-{number}-{digest[:6]}"
         self._data[file_id] = data
         self._paths[file_id] = f"{kind}s/file_{number}"
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "file_id": file_id,
             "file_unique_id": f"u{digest[:12]}",
             "file_size": len(data) if size is None else size,
         }
         if kind == "photo":
-            thumb = {**found, "file_id": f"{file_id}-small", "width": 90, "height": 60}
-            return [thumb, {**found, "width": 1280, "height": 853}]
+            thumb = {**result, "file_id": f"{file_id}-small", "width": 90, "height": 60}
+            return [thumb, {**result, "width": 1280, "height": 853}]
         if name is not None:
-            found["file_name"] = name
+            result["file_name"] = name
         if kind in ("voice", "audio", "video", "video_note"):
-            found["duration"] = 3
-        return found
+            result["duration"] = 3
+        return result
 
     def get_file(self, params: Mapping[str, Any]) -> dict[str, Any]:
         file_id = str(params.get("file_id"))
@@ -89,8 +89,8 @@ class BotFiles:
 
     def content(self, path: str) -> bytes | None:
         """Return the content of a path from getFile."""
-        found = next((one for one, known in self._paths.items() if known == path), None)
-        return None if found is None else self._data[found]
+        result = next((outcome for outcome, known in self._paths.items() if known == path), None)
+        return None if result is None else self._data[result]
 
     def sent(self, method: str, params: Mapping[str, Any]) -> list[tuple[SentFile, str]]:
         """Return the files of a call with their captions. Raise Refusal as Telegram would."""

@@ -28,13 +28,16 @@ def message_update(chats: Chats, shown: ChatMessage, *, edited: bool) -> tuple[s
 
 def upgrade(chats: Chats, group: int, supergroup: int) -> list[tuple[str, dict[str, Any]]]:
     """Return the service messages for both chats: https://core.telegram.org/bots/api#message"""
-    told = ((group, "migrate_to_chat_id", supergroup), (supergroup, "migrate_from_chat_id", group))
-    found = []
-    for chat_id, field, other in told:
+    results = (
+        (group, "migrate_to_chat_id", supergroup),
+        (supergroup, "migrate_from_chat_id", group),
+    )
+    items = []
+    for chat_id, field, other in results:
         message = chats.message_json(chats.put(ChatMessage(0, chat_id, "", False, 1)))
         del message["text"]
-        found.append(("message", {**message, field: other}))
-    return found
+        items.append(("message", {**message, field: other}))
+    return items
 
 
 def membership(chats: Chats, chat_id: int, before: str, after: str, author: int) -> dict[str, Any]:

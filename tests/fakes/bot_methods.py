@@ -141,7 +141,7 @@ class BotMethods:
         chat_id = self._admit(params, thread_id)
         self._chats.check_takes_files(chat_id, sent[0][0].kind)
         reply_to = self._reply_target(chat_id, params)
-        told = []
+        results = []
         for file, caption in sent:
             entities = check_entities(caption, params.get("caption_entities"))
             media = {file.kind: self._files.field(file.kind, file.data, file.name, None)}
@@ -151,7 +151,7 @@ class BotMethods:
                 reply_to=reply_to,
                 media=media,
             )
-            told.append(self._chats.put(shown))
+            results.append(self._chats.put(shown))
         plain = {name: value for name, value in params.items() if isinstance(value, str | int)}
         self._record(
             Effect(
@@ -160,15 +160,15 @@ class BotMethods:
                 ),
                 chat_id,
                 thread_id,
-                told[0].text,
-                told[0].entities,
-                told[0].message_id,
+                results[0].text,
+                results[0].entities,
+                results[0].message_id,
                 reply_to,
                 params=plain,
                 files=[file for file, _ in sent],
             )
         )
-        return [self._chats.message_json(shown) for shown in told]
+        return [self._chats.message_json(shown) for shown in results]
 
     def _reply_target(self, chat_id: int, params: Params) -> int | None:
         reply = structure(params, "reply_parameters") or {}
@@ -264,8 +264,8 @@ class BotMethods:
             raise bad_request("message to react not found")
         shown = [item["emoji"] for item in structure(params, "reaction") or []]
         self._chats.reactions[chat_id, message_id] = shown
-        told = "".join(shown)
-        self._record(Effect("setMessageReaction", chat_id, text=told, message_id=message_id))
+        text = "".join(shown)
+        self._record(Effect("setMessageReaction", chat_id, text=text, message_id=message_id))
         return True
 
     def _set_webhook(self, params: Params) -> bool:
@@ -294,5 +294,5 @@ class BotMethods:
     def _trouble(self) -> dict[str, Any]:
         if self.webhook_trouble is None:
             return {}
-        at, said = self.webhook_trouble
-        return {"last_error_date": at, "last_error_message": said}
+        at, result = self.webhook_trouble
+        return {"last_error_date": at, "last_error_message": result}

@@ -31,8 +31,8 @@ class BotPair(BotApi):
 
     async def all_hear(self, chat_id: int, text: str, **more: Any) -> Mapping[str, Any]:
         """Write in a group with both bots, and deliver the message to both; return it."""
-        said = await self.user_says(chat_id, text, **more)
-        shown = self.chats.get(chat_id, said.message_id)
+        user_message = await self.user_says(chat_id, text, **more)
+        shown = self.chats.get(chat_id, user_message.message_id)
         assert shown is not None
         message = self.chats.message_json(shown)
         await self.second.user_says(chat_id, text, raw={"message": message})

@@ -52,8 +52,8 @@ class UpdateQueue:
     def confirm(self, offset: int) -> None:
         """Drop confirmed updates; a negative offset retains that many at the end."""
         if offset < 0:
-            kept = list(self._waiting)[offset:]
-            offset = kept[0] if kept else 0
+            numbers = list(self._waiting)[offset:]
+            offset = numbers[0] if numbers else 0
         if offset <= 0:
             return
         self.confirmed_offset = max(self.confirmed_offset, offset)

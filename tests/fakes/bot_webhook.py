@@ -41,8 +41,8 @@ class WebhookCaller:
                     self._api.updates.confirm(number + 1)
                     self._api.changed()
                 else:
-                    told = f"Wrong response from the webhook: {status or 'no connection'}"
-                    methods.webhook_trouble = (int(time.time()), told)
+                    text = f"Wrong response from the webhook: {status or 'no connection'}"
+                    methods.webhook_trouble = (int(time.time()), text)
                     await asyncio.sleep(_AGAIN_S)
 
     async def _call(self, session: aiohttp.ClientSession, body: bytes) -> int:

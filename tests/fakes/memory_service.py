@@ -192,11 +192,13 @@ class MemoryService:
         return next((info.id for info in open_), None)
 
     async def preview_session(self, session: str, first: int, last: int) -> SessionPreview:
-        found = self._find(session)
-        said = [Excerpt(m.role, m.text) for m in found.messages if m.role in ("user", "assistant")]
-        end = said[first:][-last:] if last else []
-        info = replace(found.info, messages=len(found.messages))
-        return SessionPreview(info, tuple(said[:first]), tuple(end))
+        result = self._find(session)
+        excerpts = [
+            Excerpt(m.role, m.text) for m in result.messages if m.role in ("user", "assistant")
+        ]
+        end = excerpts[first:][-last:] if last else []
+        info = replace(result.info, messages=len(result.messages))
+        return SessionPreview(info, tuple(excerpts[:first]), tuple(end))
 
     async def load_messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)
@@ -233,22 +235,22 @@ class MemoryService:
         ][:limit]
 
     async def fork_session(self, session: str, last: int | None = None) -> str:
-        found = self._find(session)
-        if last is not None and not 0 <= last <= len(found.messages):
+        result = self._find(session)
+        if last is not None and not 0 <= last <= len(result.messages):
             raise KoreError(f"session {session} cannot be cut behind message {last}")
         fork = await self.bind_session("", None)
-        self.sessions_by_id[fork].messages += found.messages[:last]
+        self.sessions_by_id[fork].messages += result.messages[:last]
         return fork
 
     async def rename_session(self, session: str, name: str) -> str:
-        found = self._find(session)
-        found.info = replace(found.info, name=name)
+        result = self._find(session)
+        result.info = replace(result.info, name=name)
         return f"It is called {name} now."
 
     async def export_session(self, session: str) -> Sequence[str]:
-        found = self._find(session)
-        meta = {"_type": "meta", "id": found.info.id, "title": found.info.name}
-        return [dumps(line) for line in (meta, *map(message_to_json, found.messages))]
+        result = self._find(session)
+        meta = {"_type": "meta", "id": result.info.id, "title": result.info.name}
+        return [dumps(line) for line in (meta, *map(message_to_json, result.messages))]
 
     async def import_session(self, file: Path) -> str:
         made = await self.bind_session("", None)
@@ -262,10 +264,10 @@ class MemoryService:
         return made
 
     async def set_session_status(self, session: str, status: str) -> str:
-        found = self._find(session)
+        result = self._find(session)
         states: dict[str, SessionState] = {"open": "idle", "paused": "paused", "closed": "closed"}
-        found.info = replace(found.info, status=states[status])
-        return f"Session {found.info.id} is {status}."
+        result.info = replace(result.info, status=states[status])
+        return f"Session {result.info.id} is {status}."
 
     async def status(self) -> Mapping[str, Any]:
         return {
@@ -294,8 +296,8 @@ class MemoryService:
 
     async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
         before = await self.summarize_person(principal)
-        kept = {k: s for k, s in self.sessions_by_id.items() if s.info.principal != principal}
-        self.sessions_by_id = kept
+        result = {k: s for k, s in self.sessions_by_id.items() if s.info.principal != principal}
+        self.sessions_by_id = result
         return before
 
     async def hand_over(self, successor: str) -> Sequence[str] | None:
@@ -355,10 +357,10 @@ class MemoryService:
             yield await queue.get()
 
     def _find(self, session: str) -> StoredSession:
-        found = [s for key, s in self.sessions_by_id.items() if key.startswith(session)]
-        if len(found) != 1:
+        sessions = [s for key, s in self.sessions_by_id.items() if key.startswith(session)]
+        if len(sessions) != 1:
             raise KoreError(f"no session {session!r}", hint="kore sessions list")
-        return found[0]
+        return sessions[0]
 
     def _tell(self, lane: str, event: WatchEvent) -> None:
         watchers = self._watchers.get(lane)

@@ -134,17 +134,17 @@ class ModelServer(LoopbackServer):
             return refuse(
                 refusal(400, "We could not parse the JSON body of your request."), format_
             )
-        asked = ReceivedRequest(raw, body, dict(request.headers), time.time())
-        self.requests.append(asked)
+        received_request = ReceivedRequest(raw, body, dict(request.headers), time.time())
+        self.requests.append(received_request)
         if self.keep is not None:
             del self.requests[: -self.keep]
         self.changed()
-        reply = self._objection(asked, format_) or (
+        reply = self._objection(received_request, format_) or (
             self._queue.popleft() if self._queue else self.mind(format_.as_openai(body))
         )
         try:
             await self.pause(self.latency_s + reply.latency_s)
-            return await self._answer(request, asked, reply, format_)
+            return await self._answer(request, received_request, reply, format_)
         except ConnectionError:
             # The client was killed or has left, so there is no client to answer.
             self.abandoned += 1
@@ -248,9 +248,9 @@ class ModelServer(LoopbackServer):
 
     async def _control_requests(self, request: web.Request) -> web.Response:
         """Return raw bodies, starting at number `since`."""
-        asked = self.requests[int(request.query.get("since", "0")) :]
+        requests = self.requests[int(request.query.get("since", "0")) :]
         return web.json_response(
-            [{"raw": item.raw.decode("utf-8", "replace"), "at": item.at} for item in asked]
+            [{"raw": item.raw.decode("utf-8", "replace"), "at": item.at} for item in requests]
         )
 
     async def _control_script(self, request: web.Request) -> web.Response:

@@ -77,8 +77,8 @@ def worker(
         ]
         if not jobs:
             return echo(body)
-        asked = {call["id"] for message in recent for call in message.get("tool_calls") or ()}
-        calls = tuple(effect(n, kind) for n, kind, _ in jobs if kind and f"job-{n}" not in asked)
+        ids = {call["id"] for message in recent for call in message.get("tool_calls") or ()}
+        calls = tuple(effect(n, kind) for n, kind, _ in jobs if kind and f"job-{n}" not in ids)
         if calls:
             return ReplyScript(tool_calls=calls)
         text = "\n".join(f"done {n}" for n, _, _ in jobs)

@@ -46,8 +46,8 @@ class OllamaWriter:
             message["thinking"] = self._script.reasoning
         if self._script.tool_calls:
             message["tool_calls"] = [self._call(n) for n in range(len(self._script.tool_calls))]
-        found: dict[str, Any] = json.loads(self._line(message, **self._end(usage)))
-        return found
+        document: dict[str, Any] = json.loads(self._line(message, **self._end(usage)))
+        return document
 
     def _call(self, n: int) -> dict[str, Any]:
         call = self._script.tool_calls[n]
@@ -71,8 +71,8 @@ class OllamaWriter:
 
     def _line(self, message: Mapping[str, Any], **more: Any) -> bytes:
         head = {"model": self._model, "created_at": "2026-11-21T14:30:00.123456Z"}
-        said = {"role": "assistant", **message}
-        data = {**head, "message": said, "done": False, **more}
+        result = {"role": "assistant", **message}
+        data = {**head, "message": result, "done": False, **more}
         return json.dumps(data, ensure_ascii=False).encode() + b"\n"
 
 

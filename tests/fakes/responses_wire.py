@@ -227,8 +227,12 @@ def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
                 else:
                     messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
             case "function_call_output":
-                told = {"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]}
-                messages.append(told)
+                result = {
+                    "role": "tool",
+                    "tool_call_id": item["call_id"],
+                    "content": item["output"],
+                }
+                messages.append(result)
     tools = [{"type": "function", "function": dict(tool)} for tool in body.get("tools") or ()]
     return {**body, "messages": messages, "tools": tools}
 

@@ -103,21 +103,21 @@ async def test_broken_update_is_queued_between_valid_ones(bot_api: BotApi) -> No
 
 
 async def test_chat_shows_messages_after_edits(bot_api: BotApi, bot: Bot) -> None:
-    said = await bot_api.user_says(7, "hi")
+    message = await bot_api.user_says(7, "hi")
     sent = await bot.send_message(
         7,
         "hel",
         entities=[MessageEntity("bold", 0, 3)],
-        reply_parameters={"message_id": said.message_id},  # type: ignore[arg-type]  # a dict works
+        reply_parameters={"message_id": message.message_id},  # type: ignore[arg-type]  # a dict works
     )
     await bot.edit_message_text("hello", 7, sent.message_id)
-    await bot_api.user_says(7, "hi!", edit_of=said.message_id)
+    await bot_api.user_says(7, "hi!", edit_of=message.message_id)
 
     assert [shown.text for shown in bot_api.chat(7)] == ["hi!", "hello"]
     assert bot_api.answers(7) == ["hello"]
     assert [effect.method for effect in bot_api.sent] == ["sendMessage", "editMessageText"]
     assert bot_api.sent[0].entities == [{"type": "bold", "offset": 0, "length": 3}]
-    assert bot_api.sent[0].reply_to == said.message_id
+    assert bot_api.sent[0].reply_to == message.message_id
 
 
 @pytest.mark.parametrize(

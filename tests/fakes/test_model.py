@@ -78,10 +78,10 @@ async def test_default_reply_echoes_the_last_user_message(model_server: ModelSer
 
 
 async def test_echo_leaves_out_the_moment(model_server: ModelServer) -> None:
-    said = "hi\n\n[see] you"
-    content = f"{said}\n\n{volatile_facts(datetime.now(), 'telegram', 'Person 7')}"
+    text = "hi\n\n[see] you"
+    content = f"{text}\n\n{volatile_facts(datetime.now(), 'telegram', 'Person 7')}"
     _, raw, _ = await post(model_server, messages=[{"role": "user", "content": content}])
-    assert json.loads(raw)["choices"][0]["message"]["content"] == f"echo: {said}"
+    assert json.loads(raw)["choices"][0]["message"]["content"] == f"echo: {text}"
 
 
 async def test_requests_are_kept_byte_for_byte(model_server: ModelServer) -> None:
@@ -234,8 +234,8 @@ async def test_process_obeys_its_options_and_control(tmp_path: Path) -> None:
             body = {"model": "fake", "messages": HI}
             answer = await session.post(f"{url}/v1/chat/completions", json=body)
             finishes.append((await answer.json())["choices"][0]["finish_reason"])
-        asked = await (await session.get(f"{url}/control/requests?since=1")).json()
+        result = await (await session.get(f"{url}/control/requests?since=1")).json()
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
     assert finishes == ["tool_calls", "stop"]
-    assert json.loads(asked[0]["raw"])["messages"] == HI
+    assert json.loads(result[0]["raw"])["messages"] == HI

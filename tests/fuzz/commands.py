@@ -74,10 +74,10 @@ def _help_options(program: str) -> tuple[str, ...]:
     words = program.split()
     if shutil.which(words[0]) is None:
         return ()
-    asked = [*words, "-h"] if words[0] == "git" and len(words) > 1 else [words[0], "--help"]
+    texts = [*words, "-h"] if words[0] == "git" and len(words) > 1 else [words[0], "--help"]
     try:
         ran = subprocess.run(
-            asked, capture_output=True, stdin=subprocess.DEVNULL, timeout=5, cwd="/", check=False
+            texts, capture_output=True, stdin=subprocess.DEVNULL, timeout=5, cwd="/", check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
@@ -88,7 +88,7 @@ def _help_options(program: str) -> tuple[str, ...]:
 @cache
 def _heads() -> tuple[str, ...]:
     """Return the installed programs of the table, and git's subcommands."""
-    found = [
+    names = [
         name for name, spec in programs().items()
         if spec.get("class") == "reads" and "/" not in name and name not in _LEFT_OUT
         and shutil.which(name)
@@ -96,7 +96,7 @@ def _heads() -> tuple[str, ...]:
     git = [f"git {name}" for name in programs()["git"]["sub"] if name[0] != "-"]
     stash = [f"git stash {name}" for name in programs()["git"]["sub"]["stash"]["sub"]]
     # Weight these like all others together, because most bugs were found there.
-    return (*found, *(git + stash) * 2, *_OTHERS)
+    return (*names, *(git + stash) * 2, *_OTHERS)
 
 
 @cache
@@ -168,11 +168,11 @@ def _of_wrapper(name: str) -> tuple[str, ...]:
 @cache
 def _foreign() -> tuple[str, ...]:
     """Return options that write in any program: another program may support them, too."""
-    found = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
+    texts = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
     for spec in programs().values():
         for each in (spec, *spec.get("sub", {}).values()):
-            found += [*each.get("works", ()), *each.get("forbid", ())]
-    return tuple(dict.fromkeys(found))
+            texts += [*each.get("works", ()), *each.get("forbid", ())]
+    return tuple(dict.fromkeys(texts))
 
 
 def _simple(random: Random) -> str:
@@ -231,7 +231,7 @@ _GIT = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": os.defpath}
 
 def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
     """Return the state of everything below a folder, so that any change is detected."""
-    found: dict[str, tuple[Any, ...]] = {}
+    result: dict[str, tuple[Any, ...]] = {}
     for path in (folder, *folder.rglob("*")):
         info = path.lstat()
         text = os.readlink(path).encode() if path.is_symlink() else b""
@@ -240,8 +240,8 @@ def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
         # `git describe --dirty` takes and releases a lock there.
         when = 0 if path == folder / ".git" else info.st_mtime_ns
         facts = (info.st_mode, info.st_uid, info.st_nlink, info.st_size, when)
-        found[str(path.relative_to(folder))] = (*facts, hashlib.sha256(text).hexdigest())
-    return found
+        result[str(path.relative_to(folder))] = (*facts, hashlib.sha256(text).hexdigest())
+    return result
 
 
 class DiskChanged(Exception):
@@ -305,8 +305,8 @@ def bubblewrap() -> Bubblewrap | None:
     program = shutil.which("bwrap")
     if program is None:
         return None
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    return Bubblewrap(program, features_of(told.stdout + told.stderr), LIMITS)
+    process = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return Bubblewrap(program, features_of(process.stdout + process.stderr), LIMITS)
 
 
 def open_judge(scratch: Path) -> Callable[[Any], None]:

@@ -165,9 +165,9 @@ _AGENT_PIECES = (
 
 def _agents(scratch: Path) -> Callable[[str], None]:
     def check(content: str) -> None:
-        found = read_definition(content.encode("utf-8", "surrogatepass"), "stem", "file")
-        assert found.name
-        assert all(isinstance(item, str) for item in (found.description, found.prompt))
+        definition = read_definition(content.encode("utf-8", "surrogatepass"), "stem", "file")
+        assert definition.name
+        assert all(isinstance(item, str) for item in (definition.description, definition.prompt))
 
     return check
 

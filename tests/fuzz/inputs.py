@@ -95,12 +95,12 @@ def _alter(random: Random, value: Any) -> Any:
     if choice == 0:
         return any_json(random)
     if isinstance(value, dict):
-        found = {key: _alter(random, one) for key, one in value.items()}
-        if choice < 6 and found:
-            found.pop(random.choice(list(found)))
+        result = {key: _alter(random, outcome) for key, outcome in value.items()}
+        if choice < 6 and result:
+            result.pop(random.choice(list(result)))
         elif choice < 10:
-            found[any_text(random)] = any_json(random)
-        return found
+            result[any_text(random)] = any_json(random)
+        return result
     if isinstance(value, list):
         altered = [_alter(random, item) for item in value]
         return altered * 2 if choice == 1 else altered

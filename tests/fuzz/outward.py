@@ -122,13 +122,13 @@ def _paths(scratch: Path) -> Callable[[str], None]:
 
     def check(asked: str) -> None:
         with suppress(ToolError):
-            found = resolve_in_workspace(asked, ws, restrict=True, blocked=(".git", ".env"))
-            assert found.is_relative_to(ws)
-            if file_io.kind(found) == "folder":
-                with open_folder_beneath(found) as fd:
-                    assert os.readlink(f"/proc/self/fd/{fd}") == str(found)
+            path = resolve_in_workspace(asked, ws, restrict=True, blocked=(".git", ".env"))
+            assert path.is_relative_to(ws)
+            if file_io.kind(path) == "folder":
+                with open_folder_beneath(path) as fd:
+                    assert os.readlink(f"/proc/self/fd/{fd}") == str(path)
             else:
-                file_io.read(found, 1000)
+                file_io.read(path, 1000)
 
     return check
 

@@ -32,8 +32,8 @@ def test_a_crash_is_found_made_small_and_kept(tmp_path: Path) -> None:
     assert outcome.crash is not None
     assert outcome.crash.literal == "'needle'"
     assert "found it" in outcome.report()
-    kept = outcome.crash.keep(tmp_path / "crashes").read_text().splitlines()
-    assert (kept[0], kept[-1]) == ("# target: hay", "'needle'")
+    lines = outcome.crash.keep(tmp_path / "crashes").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("# target: hay", "'needle'")
 
 
 def test_a_line_that_is_wrongly_said_to_read_is_found(tmp_path: Path) -> None:

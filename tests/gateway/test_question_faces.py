@@ -161,7 +161,7 @@ async def test_kore_as_an_mcp_server_denies_each_question_and_shows_none(questio
         tools = KoreTools(ServiceConnection(service), MessageOptions())
         answer = await tools.ask("ask first")
     assert answer["answer"] == "answer: deny"
-    assert [given for _, given, *_ in service.answers] == ["deny"]
+    assert [result for _, result, *_ in service.answers] == ["deny"]
     assert str(HOSTILE[question].reason) not in json.dumps(answer)
 
 

@@ -79,13 +79,13 @@ def text_of(argument: ast.expr) -> str | None:
 @cache
 def texts() -> Mapping[str, str]:
     """Return every English text in the code, with a place that uses it."""
-    said = {
+    result = {
         english: place(path, argument)
         for path in python_files(*PACKAGES)
         for argument in arguments(parse(path))
         if (english := text_of(argument)) is not None
     }
-    return MappingProxyType({**said, **_reasons(), **_tools()})
+    return MappingProxyType({**result, **_reasons(), **_tools()})
 
 
 def _reasons() -> dict[str, str]:

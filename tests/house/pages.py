@@ -27,15 +27,15 @@ def blocks(text: str, language: str) -> list[str]:
     """Return the contents of a language's fenced blocks, without their indentation."""
     return [
         "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
-        for indent, found, body in _FENCE.findall(text)
-        if found == language
+        for indent, result, body in _FENCE.findall(text)
+        if result == language
     ]
 
 
 def sections(text: str) -> dict[str, str]:
     """Return the text below each second-level heading."""
-    _, *found = re.split(r"^## ", text, flags=re.MULTILINE)
-    return {head.strip(): body for head, _, body in (part.partition("\n") for part in found)}
+    _, *result = re.split(r"^## ", text, flags=re.MULTILINE)
+    return {head.strip(): body for head, _, body in (part.partition("\n") for part in result)}
 
 
 def rows(text: str) -> Iterator[list[str]]:

@@ -123,7 +123,9 @@ def _layout(value: Any, indent: int = 2) -> str:
         return line
     inner = " " * (indent + 2)
     if isinstance(value, dict):
-        entries = [f"{json.dumps(key)}: {_layout(one, indent + 2)}" for key, one in value.items()]
+        entries = [
+            f"{json.dumps(key)}: {_layout(result, indent + 2)}" for key, result in value.items()
+        ]
     else:
         entries = [_layout(item, indent + 2) for item in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"

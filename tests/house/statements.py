@@ -146,8 +146,8 @@ class _Reader:
                 return self._joined([left, right], around)
             case ast.IfExp(body=body, orelse=orelse):
                 return self.read(body, around) | self.read(orelse, around)
-            case ast.Name(id=name) if around and (found := self._local(name, around)):
-                return found
+            case ast.Name(id=name) if around and (texts := self._local(name, around)):
+                return texts
         return {str(self._value(node))}
 
     def _joined(self, parts: Sequence[ast.expr], around: Sequence[_Function]) -> set[str]:
@@ -166,24 +166,24 @@ class _Reader:
     def _local(self, name: str, around: Sequence[_Function]) -> set[str]:
         """Return the values of a function's local name; empty for a name of the module."""
         function, outer = around[-1], around[:-1]
-        found: set[str] = set()
+        texts: set[str] = set()
         for node in ast.walk(function):
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                    found |= self.read(value, around)
+                    texts |= self.read(value, around)
                 case ast.For(target=ast.Name(id=target), iter=ast.Tuple(elts=items)) if (
                     target == name
                 ):
-                    found |= {text for item in items for text in self._item(item, around)}
+                    texts |= {text for item in items for text in self._item(item, around)}
                 case ast.For(target=ast.Tuple(elts=targets), iter=ast.Tuple(elts=rows)):
                     names = [ast.unparse(target) for target in targets]
                     for row in rows if name in names else ():
                         assert isinstance(row, ast.Tuple)
-                        found |= self.read(row.elts[names.index(name)], around)
+                        texts |= self.read(row.elts[names.index(name)], around)
         parameters = [arg.arg for arg in function.args.args]
         if name in parameters:
-            found |= self._passed(function.name, name, parameters.index(name))
-        return found or (self._local(name, outer) if outer else set())
+            texts |= self._passed(function.name, name, parameters.index(name))
+        return texts or (self._local(name, outer) if outer else set())
 
     def _item(self, item: ast.expr, around: Sequence[_Function]) -> set[str]:
         """Return the values of a tuple's item; `*(f"…{x}" for x in (…))` has several."""
@@ -202,12 +202,12 @@ class _Reader:
 
     def _passed(self, function: str, name: str, position: int) -> set[str]:
         """Return the values that the module's own calls pass for a parameter."""
-        found: set[str] = set()
+        texts: set[str] = set()
         callers = [node for node in ast.walk(self.tree) if isinstance(node, _Function)]
         for caller in callers:
             for node in ast.walk(caller):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
                     named = [keyword.value for keyword in node.keywords if keyword.arg == name]
                     args = named or node.args[position : position + 1]
-                    found |= {text for arg in args for text in self.read(arg, [caller])}
-        return found
+                    texts |= {text for arg in args for text in self.read(arg, [caller])}
+        return texts

@@ -23,13 +23,15 @@ def test_an_extra_is_installed_by_the_name_of_the_project() -> None:
     texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "agent" / "languages").glob("*.jsonl")]
     for package in PACKAGES:
         texts += (ROOT / package).rglob("*.py")
-    found = [
+    results = [
         (str(path.relative_to(ROOT)), wanted)
         for path in texts
         for wanted in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text("utf-8"))
     ]
-    assert len(found) > 10
-    assert [item for item in found if item[1] not in {f"{name}[{extra}]" for extra in extras}] == []
+    assert len(results) > 10
+    assert [
+        item for item in results if item[1] not in {f"{name}[{extra}]" for extra in extras}
+    ] == []
 
 
 def normal(name: str) -> str:
@@ -38,13 +40,13 @@ def normal(name: str) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return the top-level packages that a module imports, including imports in functions."""
-    found = set()
+    results = set()
     for node in statements(parse(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            results |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found.add(node.module.split(".")[0])
-    return found - sys.stdlib_module_names - set(PACKAGES)
+            results.add(node.module.split(".")[0])
+    return results - sys.stdlib_module_names - set(PACKAGES)
 
 
 @cache
@@ -53,7 +55,7 @@ def imported_distributions() -> dict[str, str]:
     owners = packages_distributions()
     extras = project()["optional-dependencies"].values()
     declared = {normal(item) for group in (project()["dependencies"], *extras) for item in group}
-    found = {}
+    result = {}
     for path in python_files(*PACKAGES):
         for name in imports(path):
             candidates = [normal(owner) for owner in owners.get(name, [name])]
@@ -61,8 +63,8 @@ def imported_distributions() -> dict[str, str]:
             for owner in [
                 candidate for candidate in candidates if candidate in declared
             ] or candidates:
-                found[owner] = str(path.relative_to(ROOT))
-    return found
+                result[owner] = str(path.relative_to(ROOT))
+    return result
 
 
 def test_everything_that_is_imported_is_declared() -> None:

@@ -45,9 +45,9 @@ def pods() -> list[dict[str, Any]]:
 
 
 def kore_pods() -> list[dict[str, Any]]:
-    found = [pod for pod in pods() if pod["spec"]["containers"][0]["image"].startswith("kore:")]
-    assert len(found) == 2
-    return found
+    entries = [pod for pod in pods() if pod["spec"]["containers"][0]["image"].startswith("kore:")]
+    assert len(entries) == 2
+    return entries
 
 
 def names_of(kind: str) -> set[str]:
@@ -56,9 +56,9 @@ def names_of(kind: str) -> set[str]:
 
 def kore_services() -> dict[str, Any]:
     return {
-        name: one
-        for name, one in COMPOSE["services"].items()
-        if one["image"].partition(":")[0] == "kore"
+        name: result
+        for name, result in COMPOSE["services"].items()
+        if result["image"].partition(":")[0] == "kore"
     }
 
 
@@ -185,12 +185,12 @@ def test_referenced_deployment_parts_exist() -> None:
 
 
 def test_compose_names_what_it_has() -> None:
-    for name, one in COMPOSE["services"].items():
-        for volume in one.get("volumes", ()):
+    for name, result in COMPOSE["services"].items():
+        for volume in result.get("volumes", ()):
             assert volume.partition(":")[0] in COMPOSE["volumes"], name
-        for other in one.get("depends_on", {}):
+        for other in result.get("depends_on", {}):
             assert "healthcheck" in COMPOSE["services"][other], name
-        assert "healthcheck" in one, name
+        assert "healthcheck" in result, name
     for service in kore_services().values():
         paths = {volume.partition(":")[2] for volume in service["volumes"]}
         variables: Mapping[str, Any] = service["environment"]

@@ -26,16 +26,16 @@ def validator() -> Any:
 
 
 def test_the_schema_is_the_one_of_the_types() -> None:
-    written = json.loads((DOCS / "events.schema.json").read_text("utf-8"))
-    assert written == schema(), "run `make schema`"
+    document = json.loads((DOCS / "events.schema.json").read_text("utf-8"))
+    assert document == schema(), "run `make schema`"
 
 
 def test_the_page_tells_every_event_and_field() -> None:
-    head, _, *told = rows(page("events"))
+    head, _, *result = rows(page("events"))
     assert head[0] == "`type`"
     fields_of = {cls.type: {f.name for f in fields(cls)} for cls in get_args(WatchEvent)}
-    assert {row[0].strip("`"): code_spans(row[1]) for row in told} == fields_of
-    levels = {row[0].strip("`"): row[3] for row in told}
+    assert {row[0].strip("`"): code_spans(row[1]) for row in result} == fields_of
+    levels = {row[0].strip("`"): row[3] for row in result}
     own = {"notice": "its `level`", "from_agent": "that of `event`"}
     assert levels == {cls.type: level_of_type(cls.type) for cls in get_args(WatchEvent)} | own
 

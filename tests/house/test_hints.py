@@ -34,10 +34,10 @@ def _complaint(words: list[str]) -> str:
     words = [word.strip("[](),.") for word in words]
     verb = _AGENT
     if words and not _is_filled_in(words[0]) and not words[0].startswith("-"):
-        found = find_verb(words[0])
-        if found is None:
+        result = find_verb(words[0])
+        if result is None:
             return f"no verb {words[0]}"
-        verb, words = found, words[1:]
+        verb, words = result, words[1:]
     parser: argparse.ArgumentParser = _parser_of(verb)
     for word in words:
         if word.startswith("-") and word.strip("-…"):

@@ -35,8 +35,8 @@ def test_every_text_has_an_entry_and_every_entry_a_text(language: str) -> None:
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_a_translation_has_the_fields_of_its_text(language: str) -> None:
-    found = [english for english, text in read(language) if fields(english) != fields(text)]
-    assert found == []
+    englishes = [english for english, text in read(language) if fields(english) != fields(text)]
+    assert englishes == []
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
@@ -86,26 +86,26 @@ def _terms() -> list[tuple[re.Pattern[str], dict[str, list[str]], list[str]]]:
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_a_term_has_one_word(language: str) -> None:
-    terms, found = _terms(), []
+    terms, result = _terms(), []
     assert len(terms) > 30
     for english, text in read(language):
         plain = "" if english in _TERM_EXCEPTIONS else _CODE.sub(" ", english)
         for term, words, never in terms:
             if term.search(plain) and not any(word in text for word in words[language]):
-                found.append(f"{english!r}: {text!r} has no {words[language]}")
-            found += [f"{english!r}: {text!r} has {word}" for word in never if word in text]
-    assert "\n".join(found) == "", "the table of docs/languages.md says which word is used"
+                result.append(f"{english!r}: {text!r} has no {words[language]}")
+            result += [f"{english!r}: {text!r} has {word}" for word in never if word in text]
+    assert "\n".join(result) == "", "the table of docs/languages.md says which word is used"
 
 
 def test_no_text_is_put_together_before_it_is_looked_up() -> None:
     """An f-string or a sum is a different key each time, and lookup fails."""
-    found = [
+    lines = [
         place(path, argument)
         for path in python_files(*PACKAGES)
         for argument in arguments(parse(path))
         if isinstance(argument, ast.JoinedStr | ast.BinOp)
     ]
-    assert found == []
+    assert lines == []
 
 
 def _is_catalogue_text(node: ast.expr) -> bool:
@@ -117,7 +117,7 @@ def _is_catalogue_text(node: ast.expr) -> bool:
 
 def _unknown_help(tree: ast.Module) -> list[ast.expr]:
     """Return `help=NAME` arguments whose NAME is not a marked text, nor loops over such texts."""
-    kept = {
+    lines = {
         ast.unparse(node.targets[0])
         for node in tree.body
         if isinstance(node, ast.Assign) and _is_catalogue_text(node.value)
@@ -127,26 +127,26 @@ def _unknown_help(tree: ast.Module) -> list[ast.expr]:
             items = node.iter.func
             if not isinstance(items, ast.Attribute) or items.attr != "items":
                 continue
-            if _is_catalogue_text(items.value) or ast.unparse(items.value) in kept:
-                kept.update(ast.unparse(node.target).strip("()").split(", ")[1:])
+            if _is_catalogue_text(items.value) or ast.unparse(items.value) in lines:
+                lines.update(ast.unparse(node.target).strip("()").split(", ")[1:])
     return [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.keyword)
         and node.arg == "help"
         and isinstance(node.value, ast.Name)
-        and node.value.id not in kept
+        and node.value.id not in lines
     ]
 
 
 def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
     """Such a text appears in English for all users, and no other test detects it."""
-    found = [
+    lines = [
         place(path, name)
         for path in python_files("gateway/cli")
         for name in _unknown_help(parse(path))
     ]
-    assert found == []
+    assert lines == []
 
 
 def test_the_rules_notice_what_they_forbid() -> None:
@@ -174,19 +174,19 @@ def _calls_at_import(node: ast.AST) -> list[ast.Call]:
     """Return calls of `t` and `plural` that run when the module is imported."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return []
-    said = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
+    is_done = isinstance(node, ast.Call) and _name(node) in ("t", "plural")
     inner = [item for child in ast.iter_child_nodes(node) for item in _calls_at_import(child)]
-    return [node, *inner] if said and isinstance(node, ast.Call) else inner
+    return [node, *inner] if is_done and isinstance(node, ast.Call) else inner
 
 
 def test_nothing_is_said_at_import() -> None:
     """Such a text would have the first user's language for all users."""
-    found = [
+    lines = [
         place(path, call)
         for path in python_files(*PACKAGES)
         for call in _calls_at_import(parse(path))
     ]
-    assert found == []
+    assert lines == []
     assert len(_calls_at_import(ast.parse("A = [t('a')]\ndef f(): return t('b')"))) == 1
 
 
@@ -205,12 +205,12 @@ def _many(tree: ast.Module) -> list[tuple[ast.Call, str]]:
 
 
 def test_counted_messages_have_a_singular_form() -> None:
-    found = {
+    result = {
         text: place(path, call)
         for path in python_files(*PACKAGES)
         for call, text in _many(parse(path))
     }
-    assert {text: at for text, at in found.items() if text not in _NEVER_ONE} == {}, "use plural"
-    assert found.keys() >= _NEVER_ONE, "gone: take it out of the list"
+    assert {text: at for text, at in result.items() if text not in _NEVER_ONE} == {}, "use plural"
+    assert result.keys() >= _NEVER_ONE, "gone: take it out of the list"
     assert [text for _, text in _many(ast.parse("t('{n:,} entries', n=1)"))] == ["{n:,} entries"]
     assert _many(ast.parse("plural(1, '{n} entry', '{n} entries'); t('{n} waits')")) == []

@@ -34,12 +34,12 @@ PRINTED = {
 
 def examples() -> dict[tuple[str, str], str]:
     """Return the single example of each section that has any."""
-    found = {}
+    result = {}
     for name in ("library", "library-runs", "library-control", "own-tools"):
         for head, body in sections(page(name)).items():
             if snippets := blocks(body, "python"):
-                (found[name, head],) = snippets
-    return found
+                (result[name, head],) = snippets
+    return result
 
 
 EXAMPLES = examples()

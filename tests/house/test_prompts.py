@@ -38,12 +38,12 @@ def long_literals(tree: ast.Module) -> list[ast.expr]:
 
 
 def test_the_core_has_no_long_string_literals() -> None:
-    found = [
+    texts = [
         f"{place(path, node)}: {literal_length(node)} characters; move the text into a .md file"
         for path in python_files("agent")
         for node in long_literals(parse(path))
     ]
-    assert found == []
+    assert texts == []
 
 
 def test_a_long_literal_is_found_however_it_is_put_together() -> None:

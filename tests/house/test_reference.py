@@ -17,9 +17,9 @@ def test_every_verb_and_its_options_stand_there(verb: Verb) -> None:
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     page = commands()
-    told = "\n".join(line for line in page.splitlines() if line.startswith(f"| `kore {verb.name}"))
+    text = "\n".join(line for line in page.splitlines() if line.startswith(f"| `kore {verb.name}"))
     short = {flag for flag in flags(parser) if not flag.startswith("-") or flag.startswith("--")}
-    assert {flag for flag in short if flag not in told} == set()
+    assert {flag for flag in short if flag not in text} == set()
 
 
 def test_every_chat_command_stands_there() -> None:

@@ -50,12 +50,12 @@ def _own() -> list[Statement]:
 
 
 def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
-    found = [
+    texts = [
         f"{item.place}: {FORBIDDEN[pattern]}: {item.sql}"
         for item in _own()
         for pattern in foreign(item.sql)
     ]
-    assert found == []
+    assert texts == []
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
     values = ["a"] * sql.count("?")
     tables = _tables(connection)
     aliases = {alias: table for table, alias in _ALIAS.findall(sql) if table in tables}
-    found = []
+    results = []
     for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values):
         match = _STEP.match(step)
         if match is None or "VIRTUAL TABLE" in step:
@@ -149,8 +149,8 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
         bound = set(_BOUND.findall(step.partition(" (")[2]))
         ordered = way == "SEARCH" and not bound and re.search(r"\b(max|min)\((n|step|seq)\)", sql)
         if not ordered and bound <= UNSELECTIVE:
-            found.append(step)
-    return found
+            results.append(step)
+    return results
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:
@@ -168,13 +168,13 @@ def _all() -> tuple[Statement, ...]:
 
 
 def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connection) -> None:
-    found = [
+    texts = [
         f"{statement.place}: {step}: {statement.sql}"
         for statement in _all()
         if _PLANNED.match(statement.sql) and not _is_allowed(statement)
         for step in scans(database, statement.sql)
     ]
-    assert found == []
+    assert texts == []
 
 
 def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:

@@ -158,8 +158,8 @@ def _put(name: str, data: bytes) -> str:
         data = re.sub(rb"""(\bfrom\s*["']\./[\w-]+)\.js(?=["'])""", rb"\1.mjs", data)
         assert _BARE_IMPORT.search(data) is None, name
     for pattern, new, count in _REWRITES.get(name, ()):
-        data, found = re.subn(pattern, new, data)
-        assert found == count, (name, pattern, found)
+        data, result = re.subn(pattern, new, data)
+        assert result == count, (name, pattern, result)
     data = re.sub(rb"\n?//# sourceMappingURL=\S*", b"", data)
     path = FOLDER / name
     path.parent.mkdir(parents=True, exist_ok=True)

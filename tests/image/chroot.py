@@ -144,9 +144,9 @@ def descendants(pid: int) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         parents.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    found, waiting = [], [pid]
+    result, waiting = [], [pid]
     while waiting:
         children = sorted(parents.get(waiting.pop(0), []))
-        found += children
+        result += children
         waiting += children
-    return found
+    return result

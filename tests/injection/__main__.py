@@ -83,12 +83,12 @@ def real_python(name: str) -> str | None:
         " print(sys._base_executable if is_it else '')"
     )
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             [name, "-c", code, VERSION], cwd="/", capture_output=True, text=True, **AS_NOBODY
         )
     except OSError:
         return None
-    return found.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 if __name__ == "__main__":

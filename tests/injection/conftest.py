@@ -33,6 +33,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run tests without sandboxed commands only once instead of once per sandbox."""
     if SANDBOX == "bwrap":
         return
-    kept = [item for item in items if "sandbox" in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    result = [item for item in items if "sandbox" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=[item for item in items if item not in result])
+    items[:] = result

@@ -110,9 +110,9 @@ class _Mind:
         if self._ideas:
             self._orders.append(_split(self._ideas.pop(0)))
             return self.reply(request)
-        said, self._texts = "\n".join(self._texts), []
+        result, self._texts = "\n".join(self._texts), []
         self._read += 1
-        return assistant(said or "I did all I was told.")
+        return assistant(result or "I did all I was told.")
 
 
 def spellings(secret: str) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _fill(text: str, secret: str) -> str:
         "BACK": secret[::-1],
         "HEAD": body[:12],
         "TAIL": body[12:],
-        **{f"LETTER{n}": letter for n, letter in enumerate(body)},
+        **{f"LETTER{n}": result for n, result in enumerate(body)},
     }
     for name, value in forms.items():
         text = text.replace(f"{{{name}}}", value)

@@ -99,8 +99,8 @@ async def test_sub_agents_share_one_budget_of_choices(tmp_path: Path) -> None:
         scene.site.page("/letters", "<pre>" + "\n".join(links) + "</pre>")
 
         def task(prompt: list[str], **more: str) -> str:
-            said = {"description": "look", "prompt": "\n".join(prompt), **more}
-            return f"@@ task {json.dumps(said)}"
+            result = {"description": "look", "prompt": "\n".join(prompt), **more}
+            return f"@@ task {json.dumps(result)}"
 
         def follow(n: int) -> str:
             return f'@@ web_fetch {{"url": "{url}/letter/{n}/{{LETTER{n}}}"}}'
@@ -201,10 +201,10 @@ async def test_the_question_shows_the_exact_bytes_and_where_they_go(tmp_path: Pa
     planted = next(each for each in ATTACKS if each["name"] == "address with a query")
     async with open_scene(tmp_path) as scene:
         await by_page(scene, plant(scene, planted))
-        (asked,) = scene.person.requests
-        assert asked.sends == f"{scene.site.url}/?d={CANARY}"
-        assert "127.0.0.1" in asked.reason
-        assert asked.rule == "taint-way-out"
+        (result,) = scene.person.requests
+        assert result.sends == f"{scene.site.url}/?d={CANARY}"
+        assert "127.0.0.1" in result.reason
+        assert result.rule == "taint-way-out"
 
 
 @pytest.mark.parametrize(
@@ -285,8 +285,8 @@ async def test_no_command_washes_a_mark_off(way: str, tmp_path: Path, sandbox: S
         await scene.say('Sum it up. @@ read_file {"path": "washed.md"}', session="three")
         assert [asked.rule for asked in scene.person.requests] == ["taint-memory"]
         scene.agent.models = ModelPool.of(Obedient(), {})
-        found = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
-        results = [m.text for m in found.messages if m.role == "tool"]
+        process = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
+        results = [m.text for m in process.messages if m.role == "tool"]
         assert "still here" in results[0]
         # pytest's own cleanup fails on a deep tree of folders.
         subprocess.run(["rm", "-rf", scene.workspace / "d"], check=True)

@@ -30,7 +30,7 @@ def part_{n}(x):
 
 
 def answer(body: Mapping[str, Any]) -> ReplyScript:
-    last = max(n for n, one in enumerate(body["messages"]) if one["role"] == "user")
+    last = max(n for n, result in enumerate(body["messages"]) if result["role"] == "user")
     text = person_text(body["messages"][last]).strip()
     kind, number = text.split()[0], text[text.rfind("[") :]
     has_result = any(message["role"] == "tool" for message in body["messages"][last:])

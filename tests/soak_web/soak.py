@@ -180,8 +180,8 @@ class Soak:
     async def _sample(self, meter: "CDPSession", witness: Person, at_s: float) -> Sample:
         assert self._process is not None
         await meter.send("HeapProfiler.collectGarbage")
-        answered = await meter.send("Performance.getMetrics")
-        page = {metric["name"]: metric["value"] for metric in answered["metrics"]}
+        result = await meter.send("Performance.getMetrics")
+        page = {metric["name"]: metric["value"] for metric in result["metrics"]}
         return Sample(
             at_s,
             page["JSHeapUsedSize"] / 2**20,
@@ -208,7 +208,7 @@ class Soak:
         Every text must be stored once, except for copies in forks.
         """
         sessions = [item["id"] for item in await kore.call("list_sessions", limit=100_000)]
-        said: Counter[str] = Counter()
+        result: Counter[str] = Counter()
         copied: set[str] = set()
         for session in sessions:
             await witness.open(session)
@@ -219,11 +219,11 @@ class Soak:
             if session in person.forks:
                 copied.update(texts)
             else:
-                said.update(texts)
+                result.update(texts)
         self._report.sessions, self._report.messages = len(sessions), len(person.texts)
         for text in person.texts:
-            if said[text] != 1 and (said[text] or text not in copied):
-                self._report.faults.append(f"{text!r} is stored {said[text]} times")
+            if result[text] != 1 and (result[text] or text not in copied):
+                self._report.faults.append(f"{text!r} is stored {result[text]} times")
 
 
 def _count_sockets(pid: int) -> int:

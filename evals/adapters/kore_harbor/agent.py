@@ -119,5 +119,5 @@ class Kore(BaseInstalledAgent):
         vendor = str(self.model_name).split("/", 1)[0].lower()
         upper = vendor.upper().replace("-", "_")
         names = (*_KEYS.get(vendor, (f"{upper}_API_KEY",)), f"{upper}_BASE_URL")
-        found = {name: self._get_env(name) for name in names}
-        return {name: value for name, value in found.items() if value}
+        result = {name: self._get_env(name) for name in names}
+        return {name: value for name, value in result.items() if value}

@@ -37,12 +37,12 @@ def editing(name: str) -> list[Message]:
 
 def requests(messages: list[Message]) -> list[FocusedMessages]:
     """Return the focused messages of each request of a conversation."""
-    ends = [at for at, one in enumerate(messages) if one.role == "assistant" and at]
+    ends = [at for at, result in enumerate(messages) if result.role == "assistant" and at]
     return [FOCUS.fit(messages[:end], MOST) for end in (*ends, len(messages))]
 
 
 def evicted(shown: FocusedMessages) -> list[int]:
-    return [at for at, one in enumerate(shown.messages) if EVICTED in one.text]
+    return [at for at, result in enumerate(shown.messages) if EVICTED in result.text]
 
 
 STEPS = st.lists(
@@ -129,8 +129,8 @@ async def test_omitted_files_are_reported_once(tmp_path: Path) -> None:
     agent.models._open[model.name] = replace(agent.models.open(), context_tokens=14_000)
     seen = [event async for event in agent.stream("read them")]
     seen += [event async for event in agent.stream("thanks")]
-    told = [item.reason for item in seen if isinstance(item, events.Evicted)]
-    assert told == ["Context full, 2 files evicted"]
+    reasons = [item.reason for item in seen if isinstance(item, events.Evicted)]
+    assert reasons == ["Context full, 2 files evicted"]
     texts = results(model.requests[4].messages)
     assert [EVICTED in text for text in texts] == [True, True, False, False]
     assert texts[3].startswith("  1\tthis is a line of the file a")

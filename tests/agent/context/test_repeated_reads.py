@@ -58,9 +58,9 @@ class Reader:
         """Return each line as shown by the newest message that contains it."""
         lines: dict[int, str] = {}
         for message in self.messages:
-            found = [m for m in map(_LINE.fullmatch, message.text.split("\n")) if m]
+            matches = [m for m in map(_LINE.fullmatch, message.text.split("\n")) if m]
             if message.role == "tool":
-                lines.update({int(m[1]): m[2] for m in found})
+                lines.update({int(m[1]): m[2] for m in matches})
         return lines
 
 
@@ -134,18 +134,18 @@ async def test_a_new_process_knows_what_the_conversation_has(tmp_path: Path) -> 
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_text("a line that is repeated\n" * 100)
-    told: list[str] = []
+    texts: list[str] = []
     for _ in range(2):
         read = calls(call("read_file", path="a.txt"))
         history = JsonlHistory(tmp_path / "history")
         agent, model = scripted([read, "done"], folder, history=history)
         await agent.run("read it", session="s")
-        told += [message.text for message in model.requests[-1].messages if message.role == "tool"][
-            -1:
-        ]
+        texts += [
+            message.text for message in model.requests[-1].messages if message.role == "tool"
+        ][-1:]
         await agent.aclose()
-    assert told[0].startswith("  1\ta line")
-    assert told[1].startswith(UNCHANGED)
+    assert texts[0].startswith("  1\ta line")
+    assert texts[1].startswith(UNCHANGED)
 
 
 async def test_within_a_turn(tmp_path: Path) -> None:

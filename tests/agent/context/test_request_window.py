@@ -73,9 +73,9 @@ async def play(
     sent = []
     for portion in portions:
         view.conversation.messages.extend(portion)
-        window, told = await view.window()
+        window, result = await view.window()
         view.learn(Usage(int(view.request_tokens * factor) or 1, 1))
-        sent.append((list(window.messages), bool(told)))
+        sent.append((list(window.messages), bool(result)))
     return sent
 
 
@@ -187,8 +187,8 @@ async def test_summary_that_could_not_be_stored_is_not_used() -> None:
 async def test_watchers_hear_how_much_was_summarised() -> None:
     talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     view, _ = a_view(talk, 4_000, ["Summary."])
-    _, told = await view.window()
-    (compacted,) = told
+    _, result = await view.window()
+    (compacted,) = result
     assert isinstance(compacted, events.Compacted)
     assert (compacted.kept, compacted.dropped, compacted.summarised) == (4, 0, 76)
     assert compacted.after < compacted.estimated_tokens_before

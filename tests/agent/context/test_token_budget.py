@@ -112,7 +112,7 @@ def test_the_same_conversation_is_always_cut_the_same(messages: list[Message], l
 def test_window_that_fits_is_unchanged(messages: list[Message], limit: int) -> None:
     window = trim_to_budget(messages, limit)
     assert window.messages == messages
-    assert all(one is other for one, other in zip(window.messages, messages, strict=True))
+    assert all(result is other for result, other in zip(window.messages, messages, strict=True))
     assert window.dropped == 0
 
 

@@ -167,8 +167,8 @@ async def test_questions_per_call_are_limited() -> None:
         return ElicitationAnswer("accept")
 
     async with asyncio.timeout(100) as deadline, calls.during(person, deadline):
-        said = [(await calls.ask(Elicitation("s", "?"))).action for _ in range(11)]
-    assert said == ["accept"] * 10 + ["decline"]
+        actions = [(await calls.ask(Elicitation("s", "?"))).action for _ in range(11)]
+    assert actions == ["accept"] * 10 + ["decline"]
 
 
 @pytest.mark.parametrize(

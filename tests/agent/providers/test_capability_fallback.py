@@ -68,13 +68,13 @@ async def test_words_can_be_chosen_for_good() -> None:
 async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are_shown() -> None:
     good = Message("user", (Image("image/png", b"good"), Text("and this?")))
     huge = Message("user", (Image("image/png", b"huge"), Text("and that?")))
-    asked = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
+    model_request = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
     model = ScriptedProvider(["a dog", BadImage("over 5 MB"), "one", "two"])
     provider = CapabilityFallback(model)
-    await events_of(provider, replace(asked, messages=asked.messages[:1]))
-    events = await events_of(provider, asked)
+    await events_of(provider, replace(model_request, messages=model_request.messages[:1]))
+    events = await events_of(provider, model_request)
     assert isinstance(events[0], Notice)
-    await events_of(provider, asked)
+    await events_of(provider, model_request)
     for request in model.requests[2:]:
         assert request.messages[0] is good
         assert not any(isinstance(part, Image) for part in request.messages[2].content)
@@ -84,15 +84,17 @@ async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are
 
 async def test_all_pictures_are_removed_before_the_error_is_raised() -> None:
     pictures = [Message("user", (Image("image/png", data), Text("?"))) for data in (b"a", b"b")]
-    asked = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
+    request = replace(ASKED, messages=(pictures[0], THOUGHT, pictures[1]))
     model = ScriptedProvider(
         [BadImage("one"), BadImage("two"), "so", BadImage("no"), BadImage("never")]
     )
-    await events_of(CapabilityFallback(model), asked)
-    held = [[isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests]
-    assert [sum(item) for item in held] == [2, 1, 0]
+    await events_of(CapabilityFallback(model), request)
+    results = [
+        [isinstance(p, Image) for m in r.messages for p in m.content] for r in model.requests
+    ]
+    assert [sum(item) for item in results] == [2, 1, 0]
     with pytest.raises(BadImage, match="never"):
-        await events_of(CapabilityFallback(model), replace(asked, messages=pictures[:1]))
+        await events_of(CapabilityFallback(model), replace(request, messages=pictures[:1]))
 
 
 THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx"), Text("yes")))
@@ -102,9 +104,11 @@ NEXT = Message("assistant", (Thinking("aha", "by this one"), Text("no")))
 async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others() -> None:
     model = ScriptedProvider([BadThoughts("signed by another"), "one", "two"])
     provider = CapabilityFallback(model)
-    asked = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
-    assert not any(isinstance(event, Notice) for event in await events_of(provider, asked))
-    await events_of(provider, replace(asked, messages=(*asked.messages, NEXT, user("so?"))))
+    model_request = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
+    assert not any(isinstance(event, Notice) for event in await events_of(provider, model_request))
+    await events_of(
+        provider, replace(model_request, messages=(*model_request.messages, NEXT, user("so?")))
+    )
     first, second, third = (request.messages for request in model.requests)
     assert first[1] is THOUGHT
     assert second[1].content == third[1].content == (Text("yes"),)
@@ -162,15 +166,15 @@ async def test_native_tools_setting_prevents_text_tools() -> None:
 
 async def test_model_without_image_input_gets_a_placeholder() -> None:
     picture = Message("user", (Image("image/png", b"x"), Text("what is it?")))
-    asked = replace(ASKED, messages=(user("hi"), picture), options={})
+    model_request = replace(ASKED, messages=(user("hi"), picture), options={})
     model = ScriptedProvider([NoImages("no"), "one", "two"])
     provider = CapabilityFallback(model)
-    events = await events_of(provider, asked)
-    await events_of(provider, asked)
+    events = await events_of(provider, model_request)
+    await events_of(provider, model_request)
     assert isinstance(events[0], Notice)
     assert model.requests[0].messages[1] is picture
     for request in model.requests[1:]:
-        assert request.messages[0] is asked.messages[0]
+        assert request.messages[0] is model_request.messages[0]
         assert not any(isinstance(part, Image) for part in request.messages[1].content)
         assert request.messages[1].text.endswith("what is it?")
 

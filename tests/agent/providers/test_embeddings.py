@@ -21,10 +21,10 @@ async def test_texts_become_vectors_of_length_one_in_their_order(
     model_server: ModelServer,
 ) -> None:
     model_server.meaning = lambda text: [float(len(text)), 1.0]
-    asked = client(model_server)
+    embedding_client = client(model_server)
     texts = ["x" * (n + 1) for n in range(BATCH + 3)]
-    vectors = await asked.embed(texts)
-    await asked.aclose()
+    vectors = await embedding_client.embed(texts)
+    await embedding_client.aclose()
     assert [len(batch) for batch in model_server.embedded] == [BATCH, 3]
     assert len(vectors) == BATCH + 3
     for text, vector in zip(texts, vectors, strict=True):
@@ -33,51 +33,51 @@ async def test_texts_become_vectors_of_length_one_in_their_order(
 
 
 async def test_long_and_empty_texts_are_made_fit(model_server: ModelServer) -> None:
-    asked = client(model_server)
-    await asked.embed(["", "y" * (TEXT_CHARS + 1)])
-    await asked.aclose()
+    embedding_client = client(model_server)
+    await embedding_client.embed(["", "y" * (TEXT_CHARS + 1)])
+    await embedding_client.aclose()
     assert model_server.embedded == [[" ", "y" * TEXT_CHARS]]
 
 
 async def test_ollama_embeddings_use_the_compatible_api(model_server: ModelServer) -> None:
     entry = ModelConfig("m", "ollama/embed", api_base=model_server.url)
-    asked = EmbeddingClient(resolve_model("m", [entry], {}))
-    assert len(await asked.embed(["x"])) == 1
-    await asked.aclose()
+    embedding_client = EmbeddingClient(resolve_model("m", [entry], {}))
+    assert len(await embedding_client.embed(["x"])) == 1
+    await embedding_client.aclose()
 
 
 async def test_a_refusal_is_the_vendors_without_the_key(model_server: ModelServer) -> None:
     model_server.api_key = "sk-another"
-    asked = client(model_server)
+    embedding_client = client(model_server)
     with pytest.raises(KeyRefused) as refused:
-        await asked.embed(["x"])
-    await asked.aclose()
+        await embedding_client.embed(["x"])
+    await embedding_client.aclose()
     assert "sk-secret-1" not in str(refused.value)
 
 
 @pytest.mark.parametrize("meaning", [[], [0.0, 0.0], [math.inf], ["x"]])
 async def test_invalid_vector_is_rejected(model_server: ModelServer, meaning: list[float]) -> None:
     model_server.meaning = lambda text: meaning
-    asked = client(model_server)
+    embedding_client = client(model_server)
     with pytest.raises(BadReply):
-        await asked.embed(["x"])
-    await asked.aclose()
+        await embedding_client.embed(["x"])
+    await embedding_client.aclose()
 
 
 async def test_vectors_of_several_lengths_are_refused(model_server: ModelServer) -> None:
     model_server.meaning = lambda text: [1.0] * len(text)
-    asked = client(model_server)
+    embedding_client = client(model_server)
     with pytest.raises(BadReply):
-        await asked.embed(["x", "yy"])
-    await asked.aclose()
+        await embedding_client.embed(["x", "yy"])
+    await embedding_client.aclose()
 
 
 async def test_a_server_that_is_down_is_unavailable() -> None:
     async with ModelServer() as gone:
-        asked = client(gone)
+        embedding_client = client(gone)
     with pytest.raises(ProviderError) as failed:
-        await asked.embed(["x"])
-    await asked.aclose()
+        await embedding_client.embed(["x"])
+    await embedding_client.aclose()
     assert isinstance(failed.value, Unavailable)
 
 

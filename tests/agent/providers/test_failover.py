@@ -267,8 +267,8 @@ async def test_concurrent_requests_share_one_probe(world: World) -> None:
     world.models_called()
     first = models.open("big")
     stream = first.provider.stream(ModelRequest(first.model, "", (user("hi"),)))
-    told = await anext(aiter(stream))
-    assert isinstance(told, Retry)
+    delta = await anext(aiter(stream))
+    assert isinstance(delta, Retry)
     assert (await answer(models))[0] == "third by k3"
     assert "other/small" not in world.models_called()
     async for _ in stream:

@@ -114,8 +114,8 @@ def test_an_older_claude_is_given_a_budget_for_an_effort() -> None:
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 2048}
     assert "output_config" not in body
     for choice, kind in (("required", "any"), ("none", "none"), ("auto", "auto")):
-        asked = anthropic(ModelSettings(tool_choice=choice), "claude-haiku-4-5")
-        assert asked["tool_choice"] == {"type": kind}
+        result = anthropic(ModelSettings(tool_choice=choice), "claude-haiku-4-5")
+        assert result["tool_choice"] == {"type": kind}
 
 
 def test_ollama_takes_options_and_no_choice_of_a_tool() -> None:
@@ -132,11 +132,11 @@ async def test_unsupported_settings_are_reported_once() -> None:
 
     async def collect(settings: ModelSettings) -> list[ModelEvent]:
         async def stream() -> Any:
-            for event in reply_events(asked, assistant("hi")):
+            for event in reply_events(model_request, assistant("hi")):
                 yield event
 
-        asked = request(settings)
-        return [event async for event in unsupported.announced(asked, stream())]
+        model_request = request(settings)
+        return [event async for event in unsupported.announced(model_request, stream())]
 
     first = await collect(ModelSettings(seed=1))
     assert [item.text for item in first if isinstance(item, Notice)] == [
@@ -192,8 +192,8 @@ async def test_a_forced_call_is_forced_once(tmp_path: Path, choice: str) -> None
     agent = kore.Agent(model, workspace=tmp_path, tools=[look])
     await agent.run("where?", session="s", tool_choice=choice)
     await agent.run("and now?", session="s", tool_choice=choice)
-    asked = [item.options.get("tool_choice") for item in model.requests]
-    assert asked == [choice, None, choice, None]
+    results = [item.options.get("tool_choice") for item in model.requests]
+    assert results == [choice, None, choice, None]
 
 
 async def test_a_tool_that_there_is_not_cannot_be_chosen(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command":"ls"}')
 
 def body(*messages: Message, model: str = "llama3.2", **fields: Any) -> dict[str, Any]:
     request = ModelRequest(model, "sys", messages, **fields)
-    found: dict[str, Any] = json.loads(OllamaRequestEncoder(32_768).body(request))
-    return found
+    document: dict[str, Any] = json.loads(OllamaRequestEncoder(32_768).body(request))
+    return document
 
 
 def test_the_window_that_we_count_with_is_the_one_that_is_opened() -> None:
@@ -115,8 +115,8 @@ def test_lines_may_arrive_in_any_portions(cuts: list[int], end: bytes, ended: bo
     data = end.join(json.dumps(line, ensure_ascii=False).encode() for line in LINES) + end * ended
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = NdjsonParser()
-    found = [item for a, b in pairwise(places) for item in reader.feed(data[a:b])]
-    assert found + reader.close() == LINES
+    items = [item for a, b in pairwise(places) for item in reader.feed(data[a:b])]
+    assert items + reader.close() == LINES
     assert reader.done
 
 

@@ -73,10 +73,10 @@ async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
     agent = Agent(models, workspace=tmp_path)
     models.profile("quick")
     seen = [(await run_turn(agent, task(agent)))[0] for _ in range(2)]
-    told = [[e.text for e in item if isinstance(e, events.Notice)] for item in seen]
-    assert len(told[0]) == 1
-    assert "'quick'" in told[0][0]
-    assert told[1] == []
+    results = [[e.text for e in item if isinstance(e, events.Notice)] for item in seen]
+    assert len(results[0]) == 1
+    assert "'quick'" in results[0][0]
+    assert results[1] == []
 
 
 async def test_a_model_has_its_whole_window_unless_the_settings_allow_less() -> None:

@@ -184,8 +184,8 @@ def test_blanks_around_a_key_are_no_part_of_it() -> None:
         ModelConfig("mine", "openai/x", api_key="${MINE}"),
         ModelConfig("mine", "openai/x"),
     ):
-        found = resolve_model("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
-        assert found.api_key == "k"
+        config = resolve_model("mine", [entry], {"MINE": "k\n", "OPENAI_API_KEY": " k\n"})
+        assert config.api_key == "k"
 
 
 @pytest.mark.parametrize(

@@ -34,24 +34,24 @@ async def test_echo_says_that_it_is_a_stand_in_and_repeats_the_text() -> None:
 
 
 async def test_each_tool_line_is_a_call_and_the_results_are_quoted() -> None:
-    asked = user('please\n!tool read_file {"path": "x"}\n!tool list_dir\n!tool exec {"broken')
-    first = await reply_to(EchoProvider(), asked)
+    message = user('please\n!tool read_file {"path": "x"}\n!tool list_dir\n!tool exec {"broken')
+    first = await reply_to(EchoProvider(), message)
     assert [(call.id, call.name, call.arguments) for call in first.tool_calls] == [
         ("call_1", "read_file", {"path": "x"}),
         ("call_2", "list_dir", {}),
         ("call_3", "exec", None),
     ]
     answers = results([call.id for call in first.tool_calls], "line one\nline two")
-    last = await reply_to(EchoProvider(), asked, first, *answers)
+    last = await reply_to(EchoProvider(), message, first, *answers)
     assert not last.tool_calls
     assert last.text.count("> line one\n> line two") == 3
 
 
 async def test_ids_do_not_repeat_in_a_conversation() -> None:
-    asked = user("!tool list_dir")
-    first = await reply_to(EchoProvider(), asked)
-    history = [asked, first, *results(["call_1"], "x"), assistant("done")]
-    second = await reply_to(EchoProvider(), *history, asked)
+    message = user("!tool list_dir")
+    first = await reply_to(EchoProvider(), message)
+    history = [message, first, *results(["call_1"], "x"), assistant("done")]
+    second = await reply_to(EchoProvider(), *history, message)
     assert second.tool_calls[0].id == "call_2"
 
 

@@ -94,14 +94,14 @@ def test_every_price_in_the_table_is_of_a_known_vendor_and_plausible() -> None:
     assert set(table) - set(VENDORS) == {"offline"}
     for vendor, models in table.items():
         for model, row in models.items():
-            one = _price(row)
+            result = _price(row)
             prices = {"input", "output", "cached", "above", "long"}
             facts = {"window_tokens", "reply_tokens", "images", "reasoning"}
             assert set(row) <= prices | facts, (vendor, model)
             assert len(facts & set(row)) in (0, 4), (vendor, model)
             assert row.get("reply_tokens", 1) <= row.get("window_tokens", 1), (vendor, model)
-            assert one.input <= one.output <= pico(200), (vendor, model)
-            assert one.cached is None or one.cached < one.input, (vendor, model)
+            assert result.input <= result.output <= pico(200), (vendor, model)
+            assert result.cached is None or result.cached < result.input, (vendor, model)
 
 
 def test_local_model_is_free_and_unknown_price_is_none() -> None:

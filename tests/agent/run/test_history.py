@@ -103,8 +103,8 @@ def test_open_calls_are_those_without_a_result_at_the_end() -> None:
 
 def test_open_calls_get_the_known_result_or_a_word_about_the_interruption() -> None:
     known = {"c2": tool_message(TWO, "known")}
-    one, two = close_unanswered_calls([calls(ONE, TWO)], known)
-    assert (one.text, one.is_error, two.text) == (load_prompt("interrupted"), True, "known")
+    result, two = close_unanswered_calls([calls(ONE, TWO)], known)
+    assert (result.text, result.is_error, two.text) == (load_prompt("interrupted"), True, "known")
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_no_evasion_counts_as_looking_and_only_contained_ones_as_work(tmp_path: 
 
 def test_blocked_words_are_found_however_they_are_written() -> None:
     missed = [
-        f"{found}  {name}"
+        f"{result}  {name}"
         for name, entry in evasions()
-        if (found := find_blocked_word(entry["run"], BLOCKED_COMMANDS)) != entry.get("blocked")
+        if (result := find_blocked_word(entry["run"], BLOCKED_COMMANDS)) != entry.get("blocked")
         and "blocked" in entry
     ]
     assert not missed, "\n".join(missed)

@@ -58,8 +58,8 @@ async def run_call(
     """Return what the model reads of a call, and its final text."""
     model = ScriptedProvider([calls(call(tool.name, path=path)), "bye"])
     result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
-    (told,) = results(result.messages)
-    return told, result.text
+    (outcome,) = results(result.messages)
+    return outcome, result.text
 
 
 async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -80,10 +80,10 @@ def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
         pass
     else:
         pytest.skip("this user may follow every link")
-    found = role_policy().decide(read("/proc/1/cwd/x", tmp_path))
+    decision = role_policy().decide(read("/proc/1/cwd/x", tmp_path))
     # Since Python 3.13 `realpath` treats it like any other path outside, which the tool rejects.
     outside = role_policy().decide(read("/etc/passwd", tmp_path))
-    assert found == outside or (found.verdict, found.rule) == ("deny", "unjudged")
+    assert decision == outside or (decision.verdict, decision.rule) == ("deny", "unjudged")
 
 
 async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
         Permissions(Breaks(), audit=record),
         Permissions(DefaultPolicy("auto"), audit=record),
     ):
-        told, last = await run_call("\ud800", tmp_path, Handmade("look", body), permissions)
-        assert told.startswith("Not allowed: It cannot be analyzed: ")
+        result, last = await run_call("\ud800", tmp_path, Handmade("look", body), permissions)
+        assert result.startswith("Not allowed: It cannot be analyzed: ")
         assert last == "bye"
     assert [(entry.tool, entry.allowed) for entry in record.entries] == [("look", False)] * 2
     assert all("unjudged" in entry.reason for entry in record.entries)
@@ -102,8 +102,8 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
 async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: Path) -> None:
     record = Record()
     permissions = Permissions(DefaultPolicy("auto"), audit=record)
-    told, last = await run_call("x", tmp_path, Unprepared("look", body), permissions)
-    assert "NotADirectoryError" in told
+    result, last = await run_call("x", tmp_path, Unprepared("look", body), permissions)
+    assert "NotADirectoryError" in result
     assert last == "bye"
     (entry,) = record.entries
     assert not entry.allowed
@@ -113,6 +113,6 @@ async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: 
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_every_request_gets_a_verdict(command: str, path: str) -> None:
     folder = Path("/tmp")
-    asked = ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
-    for request in (asked, read(path, folder)):
+    tool_request = ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
+    for request in (tool_request, read(path, folder)):
         assert role_policy("ask").decide(request).verdict in ("allow", "ask", "deny")

@@ -103,10 +103,10 @@ def test_map_declares_by_name() -> None:
         "CARGO_BUILD_TARGET": "x86_64-unknown-linux-gnu",
         "URL": "redis://app:w6Jo1lP8@host",
     }
-    found = set(secrets_in_map(values))
-    assert {"y8Lq3nR0", "z9Mr4oS1", "4jQ8xZ1vT6kWb3NpR9sYc2Hd7LmG5fA0", "w6Jo1lP8"} <= found
-    assert found.isdisjoint(values[name] for name in ("PGUSER", "GIT_REV", "CARGO_BUILD_TARGET"))
-    assert not any(value.startswith("550e") for value in found)
+    texts = set(secrets_in_map(values))
+    assert {"y8Lq3nR0", "z9Mr4oS1", "4jQ8xZ1vT6kWb3NpR9sYc2Hd7LmG5fA0", "w6Jo1lP8"} <= texts
+    assert texts.isdisjoint(values[name] for name in ("PGUSER", "GIT_REV", "CARGO_BUILD_TARGET"))
+    assert not any(value.startswith("550e") for value in texts)
 
 
 def test_address_has_a_password_or_a_token_and_no_user() -> None:

@@ -44,8 +44,8 @@ class Net(asyncio.SelectorEventLoop):
         self.lookups[name] += 1
         key = name.lower().rstrip(".")
         if answers := self.names.get(key):
-            found = answers.pop(0) if len(answers) > 1 else answers[0]
-            return [(0, 1, 6, "", (address, port)) for address in found]
+            texts = answers.pop(0) if len(answers) > 1 else answers[0]
+            return [(0, 1, 6, "", (address, port)) for address in texts]
         if set(name) <= NUMERIC or key == "localhost":
             return await super().getaddrinfo(host, port, **options)
         return [(0, 1, 6, "", (PUBLIC, port))]
@@ -153,8 +153,8 @@ def test_nothing_inside_is_reached_by_a_redirect(call: CallContext) -> None:
                 where = case.replace("{p}", str(port)).encode("utf-8")
                 first.head = b"302 Found\r\nLocation: " + where
                 net().tried.clear()
-                told = await answer(call, f"http://{FIRST_HOP}:{start}/", allow)
-                assert told.startswith("refused"), case
+                text = await answer(call, f"http://{FIRST_HOP}:{start}/", allow)
+                assert text.startswith("refused"), case
                 assert set(net().inside()) == {FIRST_HOP}, case
             assert (listener.count, first.count >= len(cases)) == (0, True)
             first.head = f"302 Found\r\nLocation: http://127.0.0.1:{port}/".encode()
@@ -169,8 +169,8 @@ def test_a_name_that_changes_its_answer_is_looked_up_once(call: CallContext) -> 
         listener = Listener()
         async with listener.on("127.0.0.1") as port:
             net().names["rebind.example"] = [(PUBLIC,), ("127.0.0.1",)]
-            told = await answer(call, f"http://rebind.example:{port}/")
-            assert "could not be fetched" in told
+            text = await answer(call, f"http://rebind.example:{port}/")
+            assert "could not be fetched" in text
             assert net().lookups["rebind.example"] == 1
             assert (net().tried, listener.count) == ([PUBLIC], 0)
             again = await answer(call, f"http://rebind.example:{port}/")

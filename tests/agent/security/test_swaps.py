@@ -50,8 +50,8 @@ def run_swaps(one: Path, other: Path) -> Iterator[Swaps]:
         try:
             yield swaps
         finally:
-            told, _ = process.communicate(timeout=60)
-            swaps.count = int(told)
+            result, _ = process.communicate(timeout=60)
+            swaps.count = int(result)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ _SLOW = ("grep from above", "glob from above")
     "way", [pytest.param(way, marks=pytest.mark.slow) if way in _SLOW else way for way in WAYS]
 )
 async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
-    tool, args, one, other = WAYS[way]
+    tool, args, outcome, other = WAYS[way]
     ws = world / "ws"
     call = CallContext(
         ToolCall("c", "t", {}, "{}"),
@@ -117,7 +117,7 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
     outside = {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()}
     shown: list[str] = []
     done = refused = 0
-    with run_swaps(ws / one, ws / other) as swaps:
+    with run_swaps(ws / outcome, ws / other) as swaps:
         while done < FEW or (refused < FEW and way not in NEVER_REFUSED) or len(shown) < CALLS:
             try:
                 result = await tool.run(args, call)

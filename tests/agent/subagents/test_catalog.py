@@ -50,20 +50,20 @@ def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, proj
         (nested / ".kore" / "agents", "nearest kore"),
     ]
     catalogue = SubagentCatalog(CatalogPaths(places.user, places.own, (project,)))
-    for folder, said in order:
-        write(folder, "general", said)
-        found = catalogue.find("general", nested)
-        assert found is not None
-        assert found.description == said
+    for folder, result in order:
+        write(folder, "general", result)
+        definition = catalogue.find("general", nested)
+        assert definition is not None
+        assert definition.description == result
     assert catalogue.load(None)["general"].description == "home kore"
 
 
 def test_project_agent_is_not_trusted(places: CatalogPaths, project: Path) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(project / ".claude" / "agents", "theirs", "theirs")
-    found = SubagentCatalog(places).load(project)
-    assert found["mine"].trusted
-    assert not found["theirs"].trusted
+    result = SubagentCatalog(places).load(project)
+    assert result["mine"].trusted
+    assert not result["theirs"].trusted
 
 
 def test_folders_beyond_the_repository_bring_nothing(places: CatalogPaths, project: Path) -> None:
@@ -74,9 +74,9 @@ def test_folders_beyond_the_repository_bring_nothing(places: CatalogPaths, proje
 def test_the_home_folder_is_no_project(places: CatalogPaths) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(places.user / ".kore" / "workspace" / ".kore" / "agents", "near", "near")
-    found = SubagentCatalog(places).load(places.user / ".kore" / "workspace")
-    assert found["mine"].trusted
-    assert not found["near"].trusted
+    result = SubagentCatalog(places).load(places.user / ".kore" / "workspace")
+    assert result["mine"].trusted
+    assert not result["near"].trusted
     assert SubagentCatalog(places).load(places.user)["mine"].trusted
 
 
@@ -91,10 +91,10 @@ def test_a_project_shows_nothing_through_links(places: CatalogPaths, project: Pa
 
 
 def test_an_owner_may_link_to_files_of_their_own(places: CatalogPaths, tmp_path: Path) -> None:
-    kept = write(tmp_path / "dotfiles", "mine", "mine")
+    path = write(tmp_path / "dotfiles", "mine", "mine")
     folder = places.own / "agents"
     folder.mkdir(parents=True)
-    (folder / "mine.md").symlink_to(kept)
+    (folder / "mine.md").symlink_to(path)
     assert "mine" in SubagentCatalog(places).load()
 
 
@@ -116,9 +116,9 @@ def test_an_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
     before = catalogue.load()["a"]
     assert catalogue.load()["a"] is before
     # A command can set every file time except the time of the last change.
-    found = path.stat()
+    results = path.stat()
     path.write_text(path.read_text().replace("first", "other"))
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(path, ns=(results.st_atime_ns, results.st_mtime_ns))
     assert catalogue.load()["a"].description == "other"
 
 
@@ -144,8 +144,8 @@ def test_a_note_about_the_folder_is_no_agent(places: CatalogPaths) -> None:
 
 def test_aliases_of_built_in_agents_yield_to_own_agents(places: CatalogPaths) -> None:
     catalogue = SubagentCatalog(places)
-    found = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
-    assert [item and item.name for item in found] == ["general", "explore", "review"]
+    definitions = [catalogue.find(name) for name in ("general-purpose", "Explore", "code_reviewer")]
+    assert [item and item.name for item in definitions] == ["general", "explore", "review"]
     write(places.own / "agents", "code-reviewer", "mine")
     mine = catalogue.find("CodeReviewer")
     assert mine is not None
@@ -154,8 +154,8 @@ def test_aliases_of_built_in_agents_yield_to_own_agents(places: CatalogPaths) ->
 
 def test_agents_that_are_given_win(places: CatalogPaths) -> None:
     write(places.own / "agents", "a", "from a file")
-    given = SubagentDefinition("a", "given", "You are given.")
-    assert SubagentCatalog(places, [given]).find("A") is given
+    definition = SubagentDefinition("a", "given", "You are given.")
+    assert SubagentCatalog(places, [definition]).find("A") is definition
 
 
 @pytest.mark.parametrize(
@@ -179,10 +179,10 @@ def test_a_folder_that_is_not_trusted_replaces_no_agent(
     write(places.own / "agents", "mine", "mine")
     write(project / ".kore" / "agents", name, "the attacker's")
     catalogue = SubagentCatalog(places)
-    found = catalogue.find(name, project)
-    assert found is not None
-    assert found.trusted
-    assert found.description != "the attacker's"
+    definition = catalogue.find(name, project)
+    assert definition is not None
+    assert definition.trusted
+    assert definition.description != "the attacker's"
     assert list(catalogue.rejected.values()) == [name]
     trusted = SubagentCatalog(CatalogPaths(places.user, places.own, (project,))).find(name, project)
     assert trusted is not None
@@ -194,15 +194,15 @@ def test_an_agent_that_a_command_wrote_after_strangers_words_is_not_used(
 ) -> None:
     catalogue = SubagentCatalog(CatalogPaths(places.user, places.own, (project,)))
     path = write(project / "deep" / ".kore" / "agents", "helper", "a helper")
-    asked = write(project / ".kore" / "agents", "asked", "another")
-    found = catalogue.find("helper", project / "deep")
-    assert found is not None
-    assert found.trusted
+    result = write(project / ".kore" / "agents", "asked", "another")
+    definition = catalogue.find("helper", project / "deep")
+    assert definition is not None
+    assert definition.trusted
     mark_tainted(path, project, unseen=True)
-    mark_tainted(asked, project)
+    mark_tainted(result, project)
     assert catalogue.find("helper", project / "deep") is None
     known = catalogue.find("asked", project)
     assert known is not None
     assert not known.trusted
     unmark(path)
-    assert catalogue.find("helper", project / "deep") == found
+    assert catalogue.find("helper", project / "deep") == definition

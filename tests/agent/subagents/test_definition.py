@@ -55,8 +55,8 @@ def test_agent_with_edit_tools_gets_lsp_edit(written: str, may_edit: bool) -> No
 
 @pytest.mark.parametrize("key", ["disallowedTools", "disallowed-tools", "disallowed_tools"])
 def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
-    found = definition(f"tools: Read, Bash\n{key}: Bash")
-    assert [found.chooses(tool) for tool in ("read_file", "exec", "grep")] == [True, False, False]
+    result = definition(f"tools: Read, Bash\n{key}: Bash")
+    assert [result.chooses(tool) for tool in ("read_file", "exec", "grep")] == [True, False, False]
     assert definition(f"{key}: Bash").chooses("grep")
 
 
@@ -69,9 +69,9 @@ def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
     ],
 )
 def test_tools_are_taken_away_where_the_others_are_named(written: str) -> None:
-    found = definition(written)
-    assert [found.chooses(tool) for tool in ("read_file", "exec")] == [True, False]
-    assert not found.remarks
+    result = definition(written)
+    assert [result.chooses(tool) for tool in ("read_file", "exec")] == [True, False]
+    assert not result.remarks
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_boolean_is_one_with_and_without_quotes() -> None:
 
 
 def test_unknown_fields_are_kept_and_reported() -> None:
-    found = definition("name: a\nhooks: {Stop: []}\nmaxTurns: 7")
-    assert found.more == {"hooks": {"Stop": []}}
-    assert found.remarks == ('the field "hooks" has no effect',)
-    assert found.max_turns == 7
+    result = definition("name: a\nhooks: {Stop: []}\nmaxTurns: 7")
+    assert result.more == {"hooks": {"Stop": []}}
+    assert result.remarks == ('the field "hooks" has no effect',)
+    assert result.max_turns == 7
 
 
 def test_a_file_without_frontmatter_is_an_agent_named_after_it() -> None:
-    found = read_definition(b"# Critic\n\nYou criticise.", "critic", "/a/critic.md")
-    assert (found.name, found.description) == ("critic", "Critic")
-    assert found.prompt == "# Critic\n\nYou criticise."
+    result = read_definition(b"# Critic\n\nYou criticise.", "critic", "/a/critic.md")
+    assert (result.name, result.description) == ("critic", "Critic")
+    assert result.prompt == "# Critic\n\nYou criticise."

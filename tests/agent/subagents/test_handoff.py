@@ -133,10 +133,10 @@ async def test_of_two_handoffs_the_first_counts(tmp_path: Path) -> None:
 
 
 async def test_names_tell_agents_apart(tmp_path: Path) -> None:
-    one, _ = billing(tmp_path)
+    result, _ = billing(tmp_path)
     two, _ = billing(tmp_path)
     with pytest.raises(kore.ConfigError, match="two agents have the name billing"):
-        await kore.Agent(ScriptedProvider([]), workspace=tmp_path, handoffs=[one, two]).run("?")
+        await kore.Agent(ScriptedProvider([]), workspace=tmp_path, handoffs=[result, two]).run("?")
 
 
 async def test_the_answers_guardrails_are_those_of_the_last_agent(tmp_path: Path) -> None:

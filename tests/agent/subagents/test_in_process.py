@@ -42,10 +42,10 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
     async with asyncio.timeout(30):
         result = await Agent(model, workspace=tmp_path, subagents=[POET]).run("a line")
     assert result.text == "The poet says: it rains."
-    asked = model.requests[1]
-    assert asked.system.startswith("You are a poet.")
-    assert [tool.name for tool in asked.tools] == ["list_dir"]
-    assert [message.text for message in asked.messages] == ["about rain"]
+    request = model.requests[1]
+    assert request.system.startswith("You are a poet.")
+    assert [tool.name for tool in request.tools] == ["list_dir"]
+    assert [message.text for message in request.messages] == ["about rain"]
     assert "It rains." in model.requests[2].messages[-1].text
     # The usage of the sub-agent is included.
     assert result.usage.output > sum(len(text) for text in ("It rains.",)) // 4
@@ -53,8 +53,8 @@ async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -
 
 async def test_subagent_events_are_reported(tmp_path: Path) -> None:
     agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
-    told = [e async for e in agent.stream(task("!tool list_dir {}")) if isinstance(e, FromAgent)]
-    assert [event.event["type"] for event in told] == [
+    agents = [e async for e in agent.stream(task("!tool list_dir {}")) if isinstance(e, FromAgent)]
+    assert [event.event["type"] for event in agents] == [
         "session_start",
         "tool_start",
         "tool_result",
@@ -153,9 +153,9 @@ async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
     model = ScriptedProvider(["A line."])
     agent = Agent(model, workspace=tmp_path, subagents=[POET], agent="poet")
     assert (await agent.run("about rain")).text == "A line."
-    (asked,) = model.requests
-    assert asked.system.index("Of the workspace.") < asked.system.index("You are a poet.")
-    assert [tool.name for tool in asked.tools] == ["list_dir"]
+    (result,) = model.requests
+    assert result.system.index("Of the workspace.") < result.system.index("You are a poet.")
+    assert [tool.name for tool in result.tools] == ["list_dir"]
 
 
 async def test_agent_and_its_subagents_are_limited_to_its_mode(

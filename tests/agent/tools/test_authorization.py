@@ -37,9 +37,9 @@ async def test_a_change_too_large_to_compare_is_denied(
         workspace=tmp_path,
         approve=Permissions(DefaultPolicy(), person),
     )
-    told = results((await agent.run("go")).messages)[-1]
+    text = results((await agent.run("go")).messages)[-1]
     assert bool(person.requests) is is_asked
-    assert ("too large to be shown whole" in told) is not is_asked
+    assert ("too large to be shown whole" in text) is not is_asked
     assert ((tmp_path / "a.txt").read_text() == "old\n") is not is_asked
 
 
@@ -50,9 +50,9 @@ async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
         workspace=tmp_path,
         approve=Permissions(DefaultPolicy(), person),
     )
-    (told,) = results((await agent.run("go")).messages)
+    (result,) = results((await agent.run("go")).messages)
     assert person.requests == []
-    assert told
+    assert result
 
 
 async def test_settled_hosts_leave_the_other_reasons_to_ask(
@@ -73,9 +73,9 @@ async def test_settled_hosts_leave_the_other_reasons_to_ask(
         approve=Permissions(DefaultPolicy(), person),
         settings=AgentSettings(tools=ToolSettings(sandbox=box)),
     )
-    (told,) = results((await agent.run("go")).messages)
+    (result,) = results((await agent.run("go")).messages)
     assert [item.rule for item in person.requests] == ["ask-network", "ask-outside"]
-    assert "said no" in told
+    assert "said no" in result
 
 
 async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
@@ -92,8 +92,8 @@ async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
         approve=Permissions(DefaultPolicy(), person),
     )
     await agent.run("go")
-    asked = [(request.rule, request.prefix and str(request.prefix)) for request in person.requests]
-    assert asked == [
+    items = [(request.rule, request.prefix and str(request.prefix)) for request in person.requests]
+    assert items == [
         ("ask-exec", "git commit *"),
         ("ask-outside", None),
         ("ask-prompt", None),
@@ -111,8 +111,8 @@ async def test_a_program_may_say_why_not(tmp_path: Path) -> None:
         workspace=tmp_path,
         approve=ask,
     )
-    (told,) = results((await agent.run("go")).messages)
-    assert "Use the staging host." in told
+    (result,) = results((await agent.run("go")).messages)
+    assert "Use the staging host." in result
     agent = Agent(
         ScriptedProvider([calls(call("exec", command="make")), "done"]),
         workspace=tmp_path,

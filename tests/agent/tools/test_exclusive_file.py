@@ -35,12 +35,12 @@ async def test_concurrent_changes_to_a_file_are_all_kept(
         return {"path": path, "old_string": f"- old {n}\n", "new_string": f"- new {n}\n"}
 
     await asyncio.gather(
-        *(EditFile(SETTINGS).run(edited(n), one) for n, one in enumerate(others)),
+        *(EditFile(SETTINGS).run(edited(n), result) for n, result in enumerate(others)),
         *(
-            AppendFile(SETTINGS).run({"path": path, "content": f"- added {n}\n"}, one)
-            for n, one in enumerate(others)
+            AppendFile(SETTINGS).run({"path": path, "content": f"- added {n}\n"}, result)
+            for n, result in enumerate(others)
         ),
-        *(Remember(SETTINGS).run({"text": f"fact {n}"}, one) for n, one in enumerate(others)),
+        *(Remember(SETTINGS).run({"text": f"fact {n}"}, result) for n, result in enumerate(others)),
     )
     lines = call.memory.read_text().splitlines()
     assert len(lines) == 3 * TIMES

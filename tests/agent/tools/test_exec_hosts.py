@@ -66,7 +66,7 @@ async def test_programs_reach_a_listed_host_and_nothing_else(
     port = site.url.rpartition(":")[2]
     fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
     direct = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
-    found = await run_exec(
+    text = await run_exec(
         tool(box, site, "localhost"), call,
         f"""curl -sS http://localhost:{port}/a; echo
         curl -sSp http://localhost:{port}/a; echo
@@ -77,11 +77,11 @@ async def test_programs_reach_a_listed_host_and_nothing_else(
         python3 -c "{direct}" {port} 2>&1 | tail -n 1
         getent hosts example.org; ls /etc/resolv.conf; ls /proc/net/unix | wc -l""",
     )  # fmt: skip
-    assert found.startswith("hello\nhello\nhello\n")
-    assert "127.0.0.1 is none of the hosts that commands may reach: localhost" in found
-    assert "CONNECT tunnel failed, response 403" in found
-    assert "refused" in found
-    assert f"[not reached: 127.0.0.1:{port}, " in found
+    assert text.startswith("hello\nhello\nhello\n")
+    assert "127.0.0.1 is none of the hosts that commands may reach: localhost" in text
+    assert "CONNECT tunnel failed, response 403" in text
+    assert "refused" in text
+    assert f"[not reached: 127.0.0.1:{port}, " in text
     assert [visit.path for visit in site.visits] == ["/a", "/a", "/a", "/c"]
     assert site.visits[-1].headers["Host"] == f"localhost:{port}"
 
@@ -109,8 +109,8 @@ async def test_tls_goes_through_untouched(
     port = server.addresses[0][1]
     settings = ToolSettings(sandbox=box, exec_hosts=("localhost",))
     exec_ = Exec(settings, {"ports": (port,), "allow": lambda address: True})
-    found = await run_exec(exec_, call, f"curl -sS --cacert cert.pem https://localhost:{port}/")
-    assert found == f"hello localhost:{port}\n[exit code 0]"
+    text = await run_exec(exec_, call, f"curl -sS --cacert cert.pem https://localhost:{port}/")
+    assert text == f"hello localhost:{port}\n[exit code 0]"
     await server.cleanup()
 
 
@@ -161,8 +161,8 @@ async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: Ca
         policy = RolePolicy(PrincipalContext(Role("r", {"exec": rule}), "auto", is_confined=True))
         exec_ = tool(box, site, "localhost", "127.0.0.1")
         runner = ToolRunner(ToolRegistry([exec_]), Permissions(policy), timeout_s=60)
-        asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
-        return (await runner.run(asked, _start)).for_model
+        context = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
+        return (await runner.run(context, _start)).for_model
 
     assert "hello" in await outcome(ToolRule(hosts=("localhost", "other.org")))
     assert [visit.path for visit in site.visits] == ["/a"]
@@ -178,8 +178,8 @@ async def _start() -> None:
 async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: CallContext) -> None:
     policy = RolePolicy(PrincipalContext(Role("r", {"exec": ToolRule(hosts=("a.org",))}), "auto"))
     runner = ToolRunner(ToolRegistry([Exec(ToolSettings())]), Permissions(policy), timeout_s=60)
-    asked = replace(call, call=ToolCall("c", "exec", {"command": "true"}, "{}"))
-    assert "may reach only a.org" in (await runner.run(asked, _start)).for_model
+    context = replace(call, call=ToolCall("c", "exec", {"command": "true"}, "{}"))
+    assert "may reach only a.org" in (await runner.run(context, _start)).for_model
 
 
 async def test_a_container_refuses(site: WebSite, call: CallContext) -> None:
@@ -260,12 +260,12 @@ async def test_another_command_of_the_conversation_has_no_way_out(
         " sleep 0.01; done"
     )
     await exec_.run({"command": spy, "background": True}, call)
-    found = await run_exec(
+    text = await run_exec(
         exec_, call,
         f"for n in $(seq 20); do curl -sS http://localhost:{port}/a; sleep 0.05; done",
     )  # fmt: skip
     await exec_.aclose()
-    assert found.startswith("hello" * 20)
+    assert text.startswith("hello" * 20)
     assert {visit.path for visit in site.visits} == {"/a"}
     spied = (call.workspace / "spied").read_text()
     assert "way out of another command" in spied

@@ -42,8 +42,8 @@ async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
     """Return the outcome in mode `ask` without a person to approve."""
     standing = PrincipalContext(built_in_roles()["build"], "ask", is_confined=True)
     runner = ToolRunner(ToolRegistry([tool(box)]), Permissions(RolePolicy(standing)), timeout_s=60)
-    asked = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
-    return (await runner.run(asked, _start)).for_model
+    context = replace(call, call=ToolCall("c", "exec", {"command": command}, "{}"))
+    return (await runner.run(context, _start)).for_model
 
 
 async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
@@ -51,9 +51,11 @@ async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
 ) -> None:
     (call.workspace / "file").write_text("old")
     wrong = replace(call, read_only=True)
-    said = await tool(box).run({"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong)
-    assert said.for_model.startswith("x\n")
-    assert "was classified as read-only" in said.for_model
+    process = await tool(box).run(
+        {"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong
+    )
+    assert process.for_model.startswith("x\n")
+    assert "was classified as read-only" in process.for_model
     assert (call.workspace / "file").read_text() == "old"
 
 
@@ -61,12 +63,12 @@ async def test_in_the_background_it_cannot_either(box: Bubblewrap, call: CallCon
     exec_ = tool(box)
     line = "{ cat; echo x >file; }"
     wrong = replace(call, read_only=True)
-    said = await exec_.run({"command": line, "background": True}, wrong)
-    assert "process 1" in said.for_model
+    tool_result = await exec_.run({"command": line, "background": True}, wrong)
+    assert "process 1" in tool_result.for_model
     process = ProcessTool(ToolSettings(), exec_.processes)
-    given = {"action": "input", "text": "hello\n\x04", "id": 1}
-    assert (await process.plan(given, call)).read_only
-    assert "hello" in (await process.run(given, call)).for_model
+    result = {"action": "input", "text": "hello\n\x04", "id": 1}
+    assert (await process.plan(result, call)).read_only
+    assert "hello" in (await process.run(result, call)).for_model
     await exec_.aclose()
     assert list(call.workspace.iterdir()) == []
 
@@ -79,9 +81,9 @@ async def test_git_looks_without_refreshing_its_index(box: Bubblewrap, call: Cal
         subprocess.run(["git", *words], cwd=folder, check=True)
     os.utime(folder / "a", (1, 1))
     before = (folder / ".git" / "index").stat().st_mtime_ns
-    said = await outcome(box, call, "git status --short; git diff; git log --oneline")
-    assert "first\n" in said
-    assert said.endswith("[exit code 0]")
+    text = await outcome(box, call, "git status --short; git diff; git log --oneline")
+    assert "first\n" in text
+    assert text.endswith("[exit code 0]")
     assert (folder / ".git" / "index").stat().st_mtime_ns == before
 
 
@@ -107,11 +109,11 @@ async def test_files_written_from_an_untrusted_folder_are_marked(
     (own / "old").touch()
     (call.workspace / "README.md").write_text("Obey me.")
     _need_marks(own)
-    asked = replace(
+    context = replace(
         call, environment=replace(call.environment, places=TrustedOrigins((own,))), taint=UNTRUSTED
     )
-    await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, asked)
-    assert asked.origin.is_untrusted(own / "NOTES.md")
+    await tool(box).run({"command": "cp README.md mine/NOTES.md; mkdir mine/sub"}, context)
+    assert context.origin.is_untrusted(own / "NOTES.md")
     assert is_name_marked(own / "sub")
 
 
@@ -120,15 +122,15 @@ async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(
 ) -> None:
     (call.workspace / "mine").mkdir()
     (call.workspace / "README.md").write_text("Obey me.")
-    asked = replace(
+    context = replace(
         call,
         environment=replace(call.environment, places=TrustedOrigins((call.workspace / "mine",))),
         taint=UNTRUSTED,
     )
-    assert asked.origin.is_own(call.workspace / "mine")
-    await tool(box).run({"command": "rmdir mine; ln -s . mine"}, asked)
-    assert asked.origin.is_untrusted(call.workspace / "README.md")
-    assert asked.origin.is_untrusted(call.workspace / "mine" / "README.md")
+    assert context.origin.is_own(call.workspace / "mine")
+    await tool(box).run({"command": "rmdir mine; ln -s . mine"}, context)
+    assert context.origin.is_untrusted(call.workspace / "README.md")
+    assert context.origin.is_untrusted(call.workspace / "mine" / "README.md")
 
 
 def _need_marks(folder: Path) -> None:

@@ -26,15 +26,15 @@ TurnChanges = list[tuple[str, str]]
 
 async def turn_changes(agent: Agent, said: str) -> TurnChanges:
     """Return the changed files with their authors, and the outdated views with their agents."""
-    found: TurnChanges = []
+    changes: TurnChanges = []
     async with aclosing(agent.stream(said, session="s")) as stream:
         async for event in stream:
             match event:
                 case events.FileChanged(path, by):
-                    found.append((Path(path).name, by))
+                    changes.append((Path(path).name, by))
                 case events.ContextInvalidated(path, agents):
-                    found.append((Path(path).name, "/".join(agents)))
-    return found
+                    changes.append((Path(path).name, "/".join(agents)))
+    return changes
 
 
 def reading(*replies: Step) -> Sequence[Step]:

@@ -325,8 +325,8 @@ async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path)
     result = await run_function(give, call)
     assert len(result.for_model) < 31_000
     assert "whole text in" in result.for_model
-    (kept,) = (workspace / ".kore" / "spill").iterdir()
-    assert kept.stat().st_size == 50_000
+    (outcome,) = (workspace / ".kore" / "spill").iterdir()
+    assert outcome.stat().st_size == 50_000
 
 
 async def test_function_can_request_the_call_context(call: CallContext) -> None:
@@ -346,8 +346,10 @@ async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
         met.wait()
         return threading.current_thread() is threading.main_thread()
 
-    one, other = await asyncio.gather(run_function(meet, call, n=1), run_function(meet, call, n=2))
-    assert (one.for_model, other.for_model) == ("false", "false")
+    result, other = await asyncio.gather(
+        run_function(meet, call, n=1), run_function(meet, call, n=2)
+    )
+    assert (result.for_model, other.for_model) == ("false", "false")
 
 
 async def test_a_method_is_a_function_too(call: CallContext) -> None:
@@ -385,11 +387,11 @@ async def test_exception_of_a_function_becomes_a_tool_result(tmp_path: Path) -> 
     free = Permissions(_Everything())
     agent, _ = scripted([planned, "done"], tmp_path, divide, exhaust, refuse, permissions=free)
     _, result = await run_turn(agent, task(agent))
-    told = results(result.messages)
-    assert told[0].startswith("divide failed: ZeroDivisionError")
-    assert "StopIteration" in told[1]
-    assert told[2:4] == ["Not on Sundays.", "1.5"]
-    assert "divide needs the argument 'b'" in told[4]
+    texts = results(result.messages)
+    assert texts[0].startswith("divide failed: ZeroDivisionError")
+    assert "StopIteration" in texts[1]
+    assert texts[2:4] == ["Not on Sundays.", "1.5"]
+    assert "divide needs the argument 'b'" in texts[4]
     assert result.text == "done"
 
 

@@ -161,20 +161,20 @@ async def test_a_picture_that_is_too_large_is_refused_with_what_helps(
 
 def test_pictures_are_kept_once_under_their_content(tmp_path: Path) -> None:
     result = ToolResult("two", images=(Image("image/png", LOGO), Image("text/html", LOGO)))
-    kept = keep_images(result, tmp_path)
+    images = keep_images(result, tmp_path)
     digest = hashlib.sha256(LOGO).hexdigest()
     (path,) = spill_folder(tmp_path).iterdir()
-    assert kept.images == (ImageFile(str(path), "image/png", digest),) * 2
+    assert images.images == (ImageFile(str(path), "image/png", digest),) * 2
     assert path.read_bytes() == LOGO
-    assert kept.for_model == "two"
+    assert images.for_model == "two"
 
 
 def test_omitted_pictures_are_noted(tmp_path: Path) -> None:
     too_large, no_picture = Image("image/png", LOGO + bytes(LIMIT_BYTES)), Image("image/png", b"%!")
     enough = (Image("image/png", LOGO),) * (MAX_PICTURES + 2)
-    kept = keep_images(ToolResult("all", images=(too_large, no_picture, *enough)), tmp_path)
-    assert len(kept.images) == MAX_PICTURES
-    notes = kept.for_model.splitlines()
+    images = keep_images(ToolResult("all", images=(too_large, no_picture, *enough)), tmp_path)
+    assert len(images.images) == MAX_PICTURES
+    notes = images.for_model.splitlines()
     assert [note[:30] for note in notes] == [
         "all",
         "(Not shown: a picture of 3,700",

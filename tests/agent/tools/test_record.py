@@ -63,8 +63,8 @@ async def run(folder: Path, permissions: Permissions) -> tuple[str, int]:
 async def test_an_allowed_call_is_recorded_before_it_begins(tmp_path: Path) -> None:
     record = Record()
     policy = DefaultPolicy("auto")
-    given = Permissions(policy, audit=record, role="writer", agent_id="helper")
-    assert await run(tmp_path, given) == ("done", 1)
+    permissions = Permissions(policy, audit=record, role="writer", agent_id="helper")
+    assert await run(tmp_path, permissions) == ("done", 1)
     (entry,) = record.entries
     assert (entry.tool, entry.allowed, entry.params) == ("act", True, {"path": "a.txt"})
     assert (entry.role, entry.agent_id, entry.session_id) == ("writer", "helper", "s7")

@@ -112,9 +112,9 @@ def test_tools_that_change_something_declare_it(toolbox: ToolRegistry) -> None:
 def test_names_of_other_programs_are_understood(
     toolbox: ToolRegistry, name: str, canonical: str
 ) -> None:
-    found = toolbox.find(name)
-    assert found is not None
-    assert found.name == canonical
+    tool = toolbox.find(name)
+    assert tool is not None
+    assert tool.name == canonical
 
 
 def test_unknown_name_gets_a_suggestion(toolbox: ToolRegistry) -> None:

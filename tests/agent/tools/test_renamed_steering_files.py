@@ -30,8 +30,8 @@ def run(request: pytest.FixtureRequest) -> Callable[[CallContext, str], "asyncio
         program = shutil.which("bwrap")
         if program is None:
             pytest.skip("bubblewrap is not installed")
-        told = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-        box = Bubblewrap(program, features_of(told.stdout))
+        process = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+        box = Bubblewrap(program, features_of(process.stdout))
     tool = Exec(replace(ToolSettings(), sandbox=box))
 
     async def run_exec(call: CallContext, command: str) -> str:
@@ -54,11 +54,11 @@ async def test_steering_file_is_set_aside(
 ) -> None:
     top = name.partition("/")[0]
     folder = f"mkdir -p {Path(name).parent} && " if "/" in name else ""
-    told = await run(tainted, f"{folder}echo obey > {name}")
+    process = await run(tainted, f"{folder}echo obey > {name}")
     assert not (workspace / name).exists()
     aside = workspace / name.replace(top, f"{top}.set-aside")
     assert aside.read_text() == "obey\n"
-    assert f"{top} was renamed to {top}.set-aside" in told
+    assert f"{top} was renamed to {top}.set-aside" in process
 
 
 async def test_a_link_and_a_second_one_are_set_aside(

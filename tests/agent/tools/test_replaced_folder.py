@@ -101,9 +101,9 @@ async def test_every_call_is_refused(
 ) -> None:
     context = taken(call)
     put(call.workspace, elsewhere)
-    said = await run_call(context, box, name)
-    assert "is no longer the folder that was chosen" in said
-    assert SECRET not in said
+    text = await run_call(context, box, name)
+    assert "is no longer the folder that was chosen" in text
+    assert SECRET not in text
     assert os.listdir(call.workspace) == ["secret.txt"]
     assert (call.workspace / "secret.txt").read_text() == SECRET
 
@@ -113,8 +113,8 @@ async def test_tools_do_not_follow_a_planted_link(
     call: CallContext, box: Bubblewrap, elsewhere: Path, name: str
 ) -> None:
     put_link(call.workspace, elsewhere)
-    said = await run_call(call, box, name)
-    assert SECRET not in said
+    text = await run_call(call, box, name)
+    assert SECRET not in text
     assert os.listdir(elsewhere) == ["secret.txt"]
     assert (elsewhere / "secret.txt").read_text() == SECRET
 
@@ -146,8 +146,8 @@ def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[...,
 
     def play(put: str, *, is_early: bool) -> dict[str, Any]:
         order = {"name": name, "put": put, "is_early": is_early}
-        found: dict[str, Any] = run_as(user, place, PROGRAM, order)
-        return found
+        result: dict[str, Any] = run_as(user, place, PROGRAM, order)
+        return result
 
     return play
 
@@ -156,19 +156,19 @@ def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[...,
 def test_every_user_is_refused_what_is_not_the_folder(
     replace_folder: Callable[..., dict[str, Any]], put: str
 ) -> None:
-    found = replace_folder(put, is_early=True)
-    assert found["refused"]
-    assert (found["elsewhere"], found["moved"]) == (["secret.txt"], ["own.txt"])
+    result = replace_folder(put, is_early=True)
+    assert result["refused"]
+    assert (result["elsewhere"], result["moved"]) == (["secret.txt"], ["own.txt"])
 
 
 @pytest.mark.parametrize("put", ["link", "folder"])
 def test_folder_replaced_after_the_check_is_not_followed(
     replace_folder: Callable[..., dict[str, Any]], put: str
 ) -> None:
-    found = replace_folder(put, is_early=False)
-    assert not found["refused"]
-    assert found["output"] == "own.txt"
-    assert (found["elsewhere"], found["moved"]) == (["secret.txt"], ["new", "own.txt"])
+    result = replace_folder(put, is_early=False)
+    assert not result["refused"]
+    assert result["output"] == "own.txt"
+    assert (result["elsewhere"], result["moved"]) == (["secret.txt"], ["new", "own.txt"])
 
 
 def test_root_of_the_file_system_is_no_workspace(box: Bubblewrap) -> None:

@@ -31,18 +31,18 @@ async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str
     settings = AgentSettings(secrets=frozenset({"s3cr3t-value"}))
     tools = [Handmade("act", body)]
     agent = Agent(model, tools=tools, approve=FREE, workspace=folder, settings=settings)
-    (told,) = results((await agent.run("go")).messages)
-    return told
+    (result,) = results((await agent.run("go")).messages)
+    return result
 
 
 async def test_a_long_result_of_any_tool_is_cut_and_kept_whole_and_clean(tmp_path: Path) -> None:
-    told = await run(tmp_path, f"{WHOLE}s3cr3t-value\n")
-    assert told.startswith("line 0 of many\n")
-    assert len(told.encode()) < 30_300
-    (kept,) = (tmp_path / ".kore/spill").iterdir()
-    assert f"bytes left out; whole text in {kept})" in told
-    assert kept.read_text().startswith(WHOLE)
-    assert "s3cr3t-value" not in kept.read_text() + told
+    process = await run(tmp_path, f"{WHOLE}s3cr3t-value\n")
+    assert process.startswith("line 0 of many\n")
+    assert len(process.encode()) < 30_300
+    (result,) = (tmp_path / ".kore/spill").iterdir()
+    assert f"bytes left out; whole text in {result})" in process
+    assert result.read_text().startswith(WHOLE)
+    assert "s3cr3t-value" not in result.read_text() + process
 
 
 async def test_output_just_over_the_limit_is_kept_whole(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ async def test_output_just_over_the_limit_is_kept_whole(tmp_path: Path) -> None:
 
 async def test_a_kept_result_is_marked_as_its_source_is(tmp_path: Path) -> None:
     await run(tmp_path, WHOLE, UNTRUSTED)
-    (kept,) = (tmp_path / ".kore/spill").iterdir()
+    (result,) = (tmp_path / ".kore/spill").iterdir()
     if not is_marked(tmp_path):
         pytest.skip("this file system keeps no marks")
-    assert is_marked(kept)
+    assert is_marked(result)
 
 
 @pytest.mark.programs("git")
@@ -67,9 +67,9 @@ async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
     (own / "agents" / "mine.md").write_text("---\nname: mine\n---\n")
     await run(tmp_path, WHOLE)
     words = ["git", "-C", tmp_path, "status", "--porcelain", "-uall"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert "spill" not in told
-    assert "mine.md" in told
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "spill" not in output
+    assert "mine.md" in output
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
@@ -81,6 +81,6 @@ async def test_disk_that_cannot_be_written_to_is_no_bug_of_a_tool(
 
     model = ScriptedProvider([calls(call("act")), "bye"])
     agent = Agent(model, tools=[Handmade("act", body)], approve=FREE, workspace=tmp_path)
-    (told,) = results((await agent.run("go")).messages)
-    assert told == f"act failed: {os.strerror(number)}."
+    (result,) = results((await agent.run("go")).messages)
+    assert result == f"act failed: {os.strerror(number)}."
     assert "Traceback" not in caplog.text

@@ -289,12 +289,12 @@ async def test_a_pipe_in_place_of_ignore_rules_holds_nothing_up(
 ) -> None:
     (tree / path).unlink(missing_ok=True)
     os.mkfifo(tree / path)
-    said = await grep(call, program, pattern="def needle")
-    assert "src/deep/b.py" in said.for_model
-    assert "stopped" not in said.for_model
-    said = await Glob(ToolSettings(), program).run({"pattern": "**/*.py"}, call)
-    assert "src/deep/b.py" in said.for_model
-    assert "stopped" not in said.for_model
+    tool_result = await grep(call, program, pattern="def needle")
+    assert "src/deep/b.py" in tool_result.for_model
+    assert "stopped" not in tool_result.for_model
+    tool_result = await Glob(ToolSettings(), program).run({"pattern": "**/*.py"}, call)
+    assert "src/deep/b.py" in tool_result.for_model
+    assert "stopped" not in tool_result.for_model
 
 
 @pytest.mark.parametrize("path", [".rgignore", ".ignore", "src/.rgignore", "src/deep/.ignore"])
@@ -304,8 +304,8 @@ async def test_ignore_files_of_search_programs_hide_nothing(
 ) -> None:
     before = await grep(call, program, pattern="needle")
     (tree / path).write_text(rules)
-    found = await grep(call, program, pattern="needle")
-    assert found.for_model == before.for_model
+    tool_result = await grep(call, program, pattern="needle")
+    assert tool_result.for_model == before.for_model
     names = (await glob(call, program, pattern="**/*.py")).for_model
     assert "src/deep/b.py" in names.split("\n")
 
@@ -383,11 +383,11 @@ async def test_a_line_that_the_file_does_not_hold_is_not_shown(
 ) -> None:
     """A folder replaced by a link during the search must not reveal anything."""
     lying = tmp_path / "rg"
-    said = [("./a.txt", "root:x:0", 1), ("./../x", "a", 1), ("./outside/hostname", "a", 1),
+    results = [("./a.txt", "root:x:0", 1), ("./../x", "a", 1), ("./outside/hostname", "a", 1),
             ("./a.txt", "two", 9), ("./a.txt", "two", 2)]  # fmt: skip
     records = [
         {"path": {"text": path}, "lines": {"text": text}, "line_number": number}
-        for path, text, number in said
+        for path, text, number in results
     ]
     lines = [json.dumps({"type": "match", "data": data}) for data in records]
     lying.write_text("#!/bin/sh\ncat <<'E'\n" + "\n".join(["no json", *lines]) + "\nE\n")
@@ -527,9 +527,9 @@ async def test_grep_names_the_files_that_it_did_not_search(
     (workspace / "picture.bin").write_bytes(b"\0\0needle\n")
     with (workspace / "large.log").open("wb") as file:
         file.truncate(LIMIT_BYTES + 1)
-    found = await grep(call, program, pattern="needle")
-    assert "small.txt" in found.for_model
-    assert found.for_model.endswith("… (not searched: large.log (20 MB))")
+    tool_result = await grep(call, program, pattern="needle")
+    assert "small.txt" in tool_result.for_model
+    assert tool_result.for_model.endswith("… (not searched: large.log (20 MB))")
     assert (
         "not searched" not in (await grep(call, program, pattern="needle", glob="*.txt")).for_model
     )

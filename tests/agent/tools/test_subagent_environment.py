@@ -23,12 +23,12 @@ OWN: dict[str, Any] = {"session": "s.1", "agent": "helper", "recording": Recorde
 
 def test_subagent_inherits_named_fields_only() -> None:
     # Every field, including future ones, has a value that differs from each default.
-    given: Any = {field.name: object() for field in fields(ToolEnvironment)}
-    parent = ToolEnvironment(**given)
+    result: Any = {field.name: object() for field in fields(ToolEnvironment)}
+    parent = ToolEnvironment(**result)
     derived = parent.for_subagent(**OWN)
-    inherited = {name for name in given if getattr(derived, name) is given[name]}
+    inherited = {name for name in result if getattr(derived, name) is result[name]}
     assert inherited == INHERITED
-    own = {name: getattr(derived, name) for name in given.keys() - INHERITED}
+    own = {name: getattr(derived, name) for name in result.keys() - INHERITED}
     assert own == {
         **OWN,
         "spawn": None,

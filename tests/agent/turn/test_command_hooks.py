@@ -77,11 +77,11 @@ async def test_an_approval_allows_nothing(tmp_path: Path) -> None:
 
 async def test_it_reads_the_call_as_json(tmp_path: Path) -> None:
     text, _ = await run(tmp_path, CommandHook("PreToolUse", "cat >&2; exit 2"))
-    told = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    assert (told["hook_event_name"], told["tool_name"]) == ("PreToolUse", "Read")
-    assert told["kore_tool_name"] == "read_file"
-    assert told["tool_input"] == {"file_path": "a.txt", "path": "a.txt"}
-    assert told["cwd"] == str(tmp_path.resolve())
+    document = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert (document["hook_event_name"], document["tool_name"]) == ("PreToolUse", "Read")
+    assert document["kore_tool_name"] == "read_file"
+    assert document["tool_input"] == {"file_path": "a.txt", "path": "a.txt"}
+    assert document["cwd"] == str(tmp_path.resolve())
 
 
 async def test_post_tool_output_is_added_to_the_result(tmp_path: Path) -> None:
@@ -266,15 +266,15 @@ async def test_nobody_to_ask_means_that_it_is_not_done(tmp_path: Path) -> None:
 
 
 async def test_it_hears_of_a_question(tmp_path: Path) -> None:
-    heard = tmp_path / "heard"
-    hook = CommandHook("Notification", f"cat > {heard}", "permission_prompt")
+    path = tmp_path / "heard"
+    hook = CommandHook("Notification", f"cat > {path}", "permission_prompt")
     hooks = CommandHooks([hook], ToolSettings())
     model = ScriptedProvider([calls(call("exec", command="touch made")), "done"])
     agent = kore.Agent(
         model, workspace=tmp_path, hooks=[hooks], approve=lambda request: "deny", mode="ask"
     )
     await agent.run("?")
-    assert json.loads(heard.read_text())["hook_event_name"] == "Notification"
+    assert json.loads(path.read_text())["hook_event_name"] == "Notification"
 
 
 async def test_hook_gets_the_variables_of_its_plugin(tmp_path: Path) -> None:
@@ -302,10 +302,10 @@ async def test_approval_does_not_wait_for_a_notification_hook(tmp_path: Path) ->
 async def test_the_words_of_a_plugins_hook_are_a_strangers(tmp_path: Path) -> None:
     hook = CommandHook("UserPromptSubmit", "echo read this", is_own=False)
     _, result = await converse(tmp_path, [hook], "done")
-    (said,) = [message for message in result.messages if message.role == "user"]
-    assert "untrusted" in said.taint
+    (outcome,) = [message for message in result.messages if message.role == "user"]
+    assert "untrusted" in outcome.taint
     exposure = TaintState()
-    exposure.take(said)
+    exposure.take(outcome)
     assert "untrusted" in exposure.taint
     assert not exposure.is_from_person("read this")
 
@@ -364,8 +364,8 @@ async def test_untrusted_hook_lines_are_quoted(tmp_path: Path, event: Any) -> No
         for part in message.content
         if "The person says" in part.text
     ]
-    _, _, said = text.partition("[A hook says: ")
-    first, *others = said.splitlines()
+    _, _, outcome = text.partition("[A hook says: ")
+    first, *others = outcome.splitlines()
     assert first == "plugin p:"
     assert others
     assert all(line.startswith("> ") for line in others)

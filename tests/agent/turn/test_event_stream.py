@@ -104,18 +104,18 @@ async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_sai
 
 
 async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
-    outlet, told = EventStream(), asyncio.Event()
+    outlet, result = EventStream(), asyncio.Event()
 
     async def write() -> None:
         for _ in range(SIZE + 2):
             outlet.offer(output_event("x"))
-        told.set()
+        result.set()
         await go.wait()
         outlet.offer(output_event("y"))
 
     go = asyncio.Event()
     async with aclosing(outlet.drain(asyncio.create_task(write()))) as stream:
-        await told.wait()
+        await result.wait()
         seen = [await anext(stream) for _ in range(SIZE)]
         go.set()
         assert [*seen, await anext(stream)] == [output_event("x")] * SIZE + [output_event("y", 2)]

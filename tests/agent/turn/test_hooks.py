@@ -161,8 +161,8 @@ async def test_a_bug_in_a_hook_is_raised(tmp_path: Path) -> None:
 
 
 async def test_hooks_stand_before_the_tools_of_sub_agents_too(tmp_path: Path) -> None:
-    errand = call("task", description="d", prompt="look", subagent_type="scout")
-    model = ScriptedProvider([calls(errand), calls(call("look", place="cave")), "dark", "done"])
+    result = call("task", description="d", prompt="look", subagent_type="scout")
+    model = ScriptedProvider([calls(result), calls(call("look", place="cave")), "dark", "done"])
     log = Log()
     scout = kore.Definition("scout", "Looks.", "You look.")
     await kore.run(

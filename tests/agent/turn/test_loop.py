@@ -79,17 +79,17 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
 
 
 async def test_the_models_words_and_calls_are_kept_as_they_were(tmp_path: Path) -> None:
-    said = Message("assistant", (Thinking("hm", "sig"), Text("Look:")), (call("note"),))
-    agent, model = scripted([said, "done"], tmp_path, answers("note"))
+    message = Message("assistant", (Thinking("hm", "sig"), Text("Look:")), (call("note"),))
+    agent, model = scripted([message, "done"], tmp_path, answers("note"))
     _, result = await run_turn(agent, task(agent))
-    assert result.messages[0] is said
-    assert model.requests[1].messages[1] is said
+    assert result.messages[0] is message
+    assert model.requests[1].messages[1] is message
 
 
 async def test_usage_adds_up_over_the_turn(tmp_path: Path) -> None:
     agent = Agent(Speaker(reply("hi", usage=Usage(10, 2, 5))), workspace=tmp_path)
-    first, one = await run_turn(agent, task(agent))
-    assert one.usage == Usage(10, 2, 5)
+    first, outcome = await run_turn(agent, task(agent))
+    assert outcome.usage == Usage(10, 2, 5)
     assert events.UsageReport(Usage(10, 2, 5)) in first
     agent, _ = scripted([calls(call("note")), "x"], tmp_path, answers("note"))
     seen, result = await run_turn(agent, task(agent))

@@ -67,18 +67,18 @@ def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
     chance = random.Random(3)
     for _ in range(100):
         spoken = OutputRedactor(Redactor([KEY]))
-        said: list[ModelEvent] = []
+        result: list[ModelEvent] = []
         text = f"it is {KEY}, you know"
         for piece in _pieces(text, chance):
-            said += spoken.clean(events.ThinkingDelta(piece, len(piece)))
-            said += spoken.clean(events.TextDelta(piece))
-            said += spoken.clean(events.ToolCallDelta("c1", "exec", piece))
+            result += spoken.clean(events.ThinkingDelta(piece, len(piece)))
+            result += spoken.clean(events.TextDelta(piece))
+            result += spoken.clean(events.ToolCallDelta("c1", "exec", piece))
         message = Message("assistant", (Thinking(text, "signed"), Text(text)))
-        said += spoken.clean(events.ThinkingEnd(text))
-        said += spoken.clean(events.Reply(message, None, "stop"))
-        shown = "".join(e.text for e in said if isinstance(e, events.TextDelta))
+        result += spoken.clean(events.ThinkingEnd(text))
+        result += spoken.clean(events.Reply(message, None, "stop"))
+        shown = "".join(e.text for e in result if isinstance(e, events.TextDelta))
         assert shown == f"it is {MARK}, you know"
-        whole = repr([e for e in said if not isinstance(e, events.Reply)])
+        whole = repr([e for e in result if not isinstance(e, events.Reply)])
         assert KEY not in whole
         assert KEY[:12] not in whole
 
@@ -95,9 +95,9 @@ def test_a_clean_message_is_the_very_same_object() -> None:
 
 def test_non_text_parts_are_unchanged() -> None:
     redactor = Redactor([KEY])
-    kept = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
-    cleaned = clean_message(Message("assistant", (*kept, Text(KEY))), redactor)
-    assert cleaned.content == (*kept, Text(MARK))
+    results = (RedactedThinking("Zm9v"), Image("image/png", KEY.encode()))
+    cleaned = clean_message(Message("assistant", (*results, Text(KEY))), redactor)
+    assert cleaned.content == (*results, Text(MARK))
 
 
 async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ async def test_an_error_with_the_key_in_it_says_marks(tmp_path: Path) -> None:
     error = Rejected(f"401 at https://host/{KEY}", hint=f"look at {KEY}")
     agent, _ = _scripted([error], tmp_path)
     seen = await _turn_events(agent)
-    (told,) = [event for event in seen if isinstance(event, events.Error)]
-    assert (told.message, told.hint) == (f"401 at https://host/{MARK}", f"look at {MARK}")
+    (result,) = [event for event in seen if isinstance(event, events.Error)]
+    assert (result.message, result.hint) == (f"401 at https://host/{MARK}", f"look at {MARK}")
 
 
 async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Watched:
 
     async def until_told(self, name: str) -> None:
         while not any(
-            name == told or (told in name and files > 1) for told, _, files in self.events
+            name == result or (result in name and files > 1) for result, _, files in self.events
         ):
             self.news.clear()
             await self.news.wait()
@@ -75,28 +75,30 @@ def watched(tmp_path: Path) -> Watched:
 
 
 async def test_person_s_change_is_reported_immediately(watched: Watched) -> None:
-    told = await watched.turn([calls(call("wait")), "done"], watched.tool("read", "a.txt"))
-    assert told == [("a.txt", "user", 1)]
+    results = await watched.turn([calls(call("wait")), "done"], watched.tool("read", "a.txt"))
+    assert results == [("a.txt", "user", 1)]
 
 
 async def test_change_during_a_command_is_attributed_to_the_tool(watched: Watched) -> None:
-    told = await watched.turn([calls(call("wait")), "done"], watched.tool("unsafe", "a.txt"))
-    assert told == [("a.txt", "tool", 1)]
+    results = await watched.turn([calls(call("wait")), "done"], watched.tool("unsafe", "a.txt"))
+    assert results == [("a.txt", "tool", 1)]
 
 
 async def test_many_changes_are_one_event(watched: Watched) -> None:
     (watched.root / "src/deep").mkdir(parents=True)
     names = [f"src/deep/{number}.txt" for number in range(500)]
-    told = await watched.turn([calls(call("wait")), "done"], watched.tool("read", *names))
-    assert sum(count for _, _, count in told) >= 500
-    assert {name for name, _, _ in told if name not in names} == {"src/deep"}
-    assert len(told) <= 20
+    results = await watched.turn([calls(call("wait")), "done"], watched.tool("read", *names))
+    assert sum(count for _, _, count in results) >= 500
+    assert {name for name, _, _ in results if name not in names} == {"src/deep"}
+    assert len(results) <= 20
 
 
 async def test_change_by_a_tool_is_reported_once(watched: Watched) -> None:
     write = call("write_file", "c1", path="a.txt", content="new")
-    told = await watched.turn([calls(write, call("wait", "c2")), "done"], watched.tool("read", "b"))
-    assert sorted(told) == [("a.txt", "tool", 1), ("b", "user", 1)]
+    results = await watched.turn(
+        [calls(write, call("wait", "c2")), "done"], watched.tool("read", "b")
+    )
+    assert sorted(results) == [("a.txt", "tool", 1), ("b", "user", 1)]
 
 
 async def test_change_by_another_session_is_attributed_to_the_agent(watched: Watched) -> None:
@@ -106,8 +108,8 @@ async def test_change_by_another_session_is_attributed_to_the_agent(watched: Wat
         await watched.until_told("a.txt")
         return ToolResult("fine")
 
-    told = await watched.turn([calls(call("wait")), "done"], Handmade("wait", body, "read"))
-    assert told == [("a.txt", "agent", 1)]
+    results = await watched.turn([calls(call("wait")), "done"], Handmade("wait", body, "read"))
+    assert results == [("a.txt", "agent", 1)]
 
 
 async def test_without_the_setting_nothing_is_watched(tmp_path: Path) -> None:

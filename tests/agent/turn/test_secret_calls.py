@@ -47,17 +47,17 @@ def _sent_out(prompt: str) -> ToolCall:
 
 
 async def test_function_is_not_called(tmp_path: Path) -> None:
-    heard: list[str] = []
+    texts: list[str] = []
 
     @tool
     def send(text: str) -> str:
         """Send a text."""
-        heard.append(text)
+        texts.append(text)
         return "sent"
 
     (result,) = await _results(tmp_path, call("send", text=f"key {KEY}"), "done", tools=[send])
     assert REFUSED in result
-    assert heard == []
+    assert texts == []
 
 
 async def test_mcp_server_gets_nothing(tmp_path: Path) -> None:

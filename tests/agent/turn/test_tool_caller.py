@@ -51,17 +51,19 @@ async def test_calls_come_back_and_results_take_it_on(model_server: ModelServer)
         ReplyScript(tool_calls=(Call("weather", {"city": "Rome"}),)),
         ReplyScript(text="Rain."),
     )
-    async with ToolCaller(models(model_server), [WEATHER, AREA], instructions="Be brief.") as one:
-        step = await one.ask("How is it in Oslo?")
+    async with ToolCaller(
+        models(model_server), [WEATHER, AREA], instructions="Be brief."
+    ) as caller:
+        step = await caller.ask("How is it in Oslo?")
         first, second = step.calls
         assert (step.text, step.finish_reason) == ("Let me see.", "tool_calls")
         # The number sent as text is converted, and the tool has the program's name.
         assert (first.name, first.arguments) == ("weather", {"city": "Oslo", "days": 2})
         assert (second.name, second.arguments) == ("geometry.area", {"radius": 1})
         assert step.usage.input > 0
-        step = await one.answer({second.id: "3.14", first.id: ToolResult("no", is_error=True)})
+        step = await caller.answer({second.id: "3.14", first.id: ToolResult("no", is_error=True)})
         assert [call.arguments for call in step.calls] == [{"city": "Rome"}]
-        step = await one.answer({step.calls[0].id: "rain"})
+        step = await caller.answer({step.calls[0].id: "rain"})
         assert (step.text, step.calls) == ("Rain.", ())
     bodies = [request.body for request in model_server.requests]
     assert bodies[0]["messages"] == [
@@ -83,9 +85,9 @@ async def test_a_conversation_is_taken_up_from_a_file(
         ReplyScript(tool_calls=(Call("weather", {"city": "Oslo"}),)), ReplyScript(text="Rain.")
     )
     history = JsonlHistory(tmp_path)
-    async with ToolCaller(models(model_server), [WEATHER]) as one:
-        await one.ask("How is it?")
-        await history.append("a", one.messages)
+    async with ToolCaller(models(model_server), [WEATHER]) as caller:
+        await caller.ask("How is it?")
+        await history.append("a", caller.messages)
     messages = await history.load("a")
     async with ToolCaller(models(model_server), [WEATHER], messages=messages) as later:
         (call,) = later.waiting
@@ -102,44 +104,44 @@ async def test_a_conversation_is_taken_up_from_a_file(
 async def test_invented_calls_are_returned_unchanged(model_server: ModelServer) -> None:
     made_up = (Call("nothing", {"x": 1}), Call("weather", {"days": "soon"}), Call("weather", "{no"))
     model_server.script(ReplyScript(tool_calls=made_up))
-    async with ToolCaller(models(model_server), [WEATHER]) as one:
-        step = await one.ask("Go.")
-    found = [(call.name, call.arguments) for call in step.calls]
-    assert found == [("nothing", {"x": 1}), ("weather", {"days": "soon"}), ("weather", None)]
+    async with ToolCaller(models(model_server), [WEATHER]) as caller:
+        step = await caller.ask("Go.")
+    results = [(call.name, call.arguments) for call in step.calls]
+    assert results == [("nothing", {"x": 1}), ("weather", {"days": "soon"}), ("weather", None)]
     assert step.calls[2].raw == "{no"
 
 
 async def test_an_empty_reply_is_asked_for_once_more(model_server: ModelServer) -> None:
     model_server.script(ReplyScript(text=""), ReplyScript(text="Yes."))
-    async with ToolCaller(models(model_server)) as one:
-        step = await one.ask("Well?")
+    async with ToolCaller(models(model_server)) as caller:
+        step = await caller.ask("Well?")
     assert step.text == "Yes."
     assert len(model_server.requests) == 2
-    assert len(one.messages) == 2
+    assert len(caller.messages) == 2
 
 
 async def test_results_must_fit_the_calls() -> None:
     calls = (ToolCall("c1", "weather", {}, "{}"), ToolCall("c2", "weather", {}, "{}"))
-    one = ToolCaller(ScriptedProvider([assistant("", calls), "Done."]), [WEATHER])
+    caller = ToolCaller(ScriptedProvider([assistant("", calls), "Done."]), [WEATHER])
     with pytest.raises(ConfigError, match="no call"):
-        await one.answer({"c1": "x"})
-    await one.ask("Go.")
+        await caller.answer({"c1": "x"})
+    await caller.ask("Go.")
     with pytest.raises(ConfigError, match="are waiting for their results"):
-        await one.ask("And?")
+        await caller.ask("And?")
     for results in ({"c1": "x"}, {"c1": "x", "c2": "y", "c3": "z"}, {}):
         with pytest.raises(ConfigError, match="one for each of c1, c2"):
-            await one.answer(results)
-    assert (await one.answer({"c1": "x", "c2": "y"})).text == "Done."
+            await caller.answer(results)
+    assert (await caller.answer({"c1": "x", "c2": "y"})).text == "Done."
 
 
 async def test_a_failed_step_can_be_made_again(model_server: ModelServer) -> None:
     model_server.script(refusal(401, "sk-secret-key-1 is wrong"), ReplyScript(text="Yes."))
-    async with ToolCaller(models(model_server)) as one:
+    async with ToolCaller(models(model_server)) as caller:
         with pytest.raises(ProviderError) as raised:
-            await one.ask("Well?")
+            await caller.ask("Well?")
         assert "sk-secret" not in str(raised.value)
-        assert one.messages == []
-        assert (await one.ask("Well?")).text == "Yes."
+        assert caller.messages == []
+        assert (await caller.ask("Well?")).text == "Yes."
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,8 @@ def test_invalid_schema_is_rejected(tools: list[dict[str, Any]], said: str) -> N
 
 
 def test_names_that_become_one_stay_apart() -> None:
-    one = ToolCaller(ScriptedProvider([]), [{"name": "a.b"}, {"name": "a_b"}, {"name": "a b"}])
-    assert [spec.name for spec in one._specs] == ["a_b", "a_b_2", "a_b_3"]
+    caller = ToolCaller(ScriptedProvider([]), [{"name": "a.b"}, {"name": "a_b"}, {"name": "a b"}])
+    assert [spec.name for spec in caller._specs] == ["a_b", "a_b_2", "a_b_3"]
 
 
 def test_messages_that_are_no_conversation_are_refused() -> None:

@@ -75,8 +75,8 @@ class Scene:
                 if isinstance(tool, DescribesEffects)
                 else EffectPlan()
             )
-            given = replace(context, read_only=plan.read_only)
-            return context.changes.with_notes(await tool.run(args, given))
+            call_context = replace(context, read_only=plan.read_only)
+            return context.changes.with_notes(await tool.run(args, call_context))
 
         return asyncio.run(run())
 

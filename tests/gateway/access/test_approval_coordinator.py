@@ -76,8 +76,8 @@ def overwrite(id_: str, content: str = "new\n") -> Message:
 
 async def question(parts: Parts) -> ApprovalPrompt:
     await parts.until_stored("approval", state="open")
-    (found,) = await parts.service.list_approvals()
-    return found
+    (result,) = await parts.service.list_approvals()
+    return result
 
 
 def seed(folder: Path) -> Path:
@@ -103,11 +103,11 @@ async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> Non
     more = {"platform": Asking(), "owner": OWNER, "concurrent_turns": 1}
     async with running(tmp_path, model, **more) as parts:
         await accept_messages(parts, chat_message("go"))
-        asked = await question(parts)
+        prompt = await question(parts)
         await wait_until(lambda: parts.bus.lanes == 0)
         await accept_messages(parts, chat_message("and me?", "2"))
         assert await parts.platform.answers("2", 1) == ["other"]
-        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(prompt.nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
         assert file.read_text() == "new\n"
         assert await parts.stored("turn", "attempts") == [(1,), (1,)]
@@ -148,9 +148,9 @@ async def test_a_denial_says_why_also_after_a_restart(tmp_path: Path) -> None:
     # The process ended before the turn continued.
     async with running(tmp_path, ["done"], owner=OWNER, platform=Asking()) as parts:
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
-        told = [m for m in await parts.service.load_messages(first.session) if m.role == "tool"]
-        assert "said no" in told[0].text
-        assert "\nUse b.txt.\n" in told[0].text
+        messages = [m for m in await parts.service.load_messages(first.session) if m.role == "tool"]
+        assert "said no" in messages[0].text
+        assert "\nUse b.txt.\n" in messages[0].text
 
 
 async def test_always_asked_call_can_only_be_allowed_once(tmp_path: Path) -> None:
@@ -162,11 +162,11 @@ async def test_always_asked_call_can_only_be_allowed_once(tmp_path: Path) -> Non
         request = ApprovalRequest("exec", {"command": "ls"}, "why", rule="ask-outside-sandbox")
         with pytest.raises(AwaitingAnswer):
             await parts.approvals.ask(context, request)
-        asked = (await parts.service.list_approvals())[-1]
-        options = parts.approvals.request_event(asked).view.options
+        prompt = (await parts.service.list_approvals())[-1]
+        options = parts.approvals.request_event(prompt).view.options
         assert [option.answer for option in options] == ["once", "deny"]
-        assert await parts.service.answer_approval(asked.nonce, "always", "cli:0")
-        assert await parts.stored("approval", "state", id=asked.number) == [("once",)]
+        assert await parts.service.answer_approval(prompt.nonce, "always", "cli:0")
+        assert await parts.stored("approval", "state", id=prompt.number) == [("once",)]
         assert not await parts.count("permission_grant")
 
 
@@ -181,14 +181,14 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
             await wait_until(lambda: parts.bus.lanes == 0)
         # After the screen is closed and reopened, the question is still open.
         async with parts.service.watch(message.session_key) as events:
-            (asked,) = await until(events, ApprovalAsked)
-            assert isinstance(asked, ApprovalAsked)
-            assert asked.expires_s is None
-            assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
-            assert not await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+            (result,) = await until(events, ApprovalAsked)
+            assert isinstance(result, ApprovalAsked)
+            assert result.expires_s is None
+            assert await parts.service.answer_approval(result.nonce, "once", "cli:0")
+            assert not await parts.service.answer_approval(result.nonce, "once", "cli:0")
             seen = await until(events, Done)
-    told = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
-    assert told == [ApprovalAnswered, ToolStart, ToolResulted]
+    starts = [type(e) for e in seen if isinstance(e, ApprovalAnswered | ToolStart | ToolResulted)]
+    assert starts == [ApprovalAnswered, ToolStart, ToolResulted]
     assert not any(isinstance(event, ApprovalAsked) for event in seen)
 
 
@@ -197,11 +197,11 @@ async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -
     model = [assistant("", (change("1"),)), "done", "mine"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))
-        asked = await question(parts)
-        await parts.service.bind_session("chat:bot:2", asked.session)
+        prompt = await question(parts)
+        await parts.service.bind_session("chat:bot:2", prompt.session)
         await accept_messages(parts, chat_message("and here?", "2"))
         await wait_until(lambda: parts.bus.lanes == 0)
-        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(prompt.nonce, "once", "cli:0")
         assert await parts.platform.answers("2", 1) == ["mine"]
 
 
@@ -210,10 +210,10 @@ async def test_status_names_the_open_question(tmp_path: Path) -> None:
     model = [assistant("", (change("1"),))]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))
-        asked = await question(parts)
+        prompt = await question(parts)
         await accept_messages(parts, chat_message("/status"))
         wanted = (
-            f"Waiting for your answer to question {asked.number}: {escape_markdown(asked.title)}"
+            f"Waiting for your answer to question {prompt.number}: {escape_markdown(prompt.title)}"
         )
         await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
 
@@ -224,8 +224,8 @@ async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
         tmp_path, [assistant("", (change("1"),))], owner=OWNER, platform=Asking()
     ) as parts:
         await accept_messages(parts, chat_message("go"))
-        asked = await question(parts)
-        assert await parts.service.stop_turn(asked.lane)
+        prompt = await question(parts)
+        assert await parts.service.stop_turn(prompt.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
         assert await parts.stored("approval", "state") == [("withdrawn",)]
         assert file.read_text() == "old\n"
@@ -240,12 +240,14 @@ async def test_calls_not_begun_before_a_stop_are_reported(tmp_path: Path) -> Non
     )
     async with running(tmp_path, [assistant("", calls)], owner=OWNER, platform=Asking()) as parts:
         await accept_messages(parts, chat_message("go"))
-        asked = await question(parts)
-        assert await parts.service.stop_turn(asked.lane)
+        prompt = await question(parts)
+        assert await parts.service.stop_turn(prompt.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.service.load_messages(asked.session) if m.role == "tool"]
-        assert [m.text for m in told[1:]] == [load_prompt("not_run")] * 2
-        assert "old" in told[0].text
+        messages = [
+            m for m in await parts.service.load_messages(prompt.session) if m.role == "tool"
+        ]
+        assert [m.text for m in messages[1:]] == [load_prompt("not_run")] * 2
+        assert "old" in messages[0].text
 
 
 async def test_call_begun_before_a_crash_is_reported_as_interrupted(tmp_path: Path) -> None:
@@ -262,11 +264,13 @@ async def test_call_begun_before_a_crash_is_reported_as_interrupted(tmp_path: Pa
         await parts.database.transact(turns.start_call, claim.turn, change("1"))
     seed(tmp_path)
     async with running(tmp_path, [], owner=OWNER, platform=Asking()) as parts:
-        asked = await question(parts)
-        assert await parts.service.stop_turn(asked.lane)
+        prompt = await question(parts)
+        assert await parts.service.stop_turn(prompt.lane)
         await parts.platform.until(lambda: "⏹ Stopped." in parts.platform.texts("1"))
-        told = [m for m in await parts.service.load_messages(asked.session) if m.role == "tool"]
-        assert [m.text for m in told] == [load_prompt("interrupted"), load_prompt("not_run")]
+        messages = [
+            m for m in await parts.service.load_messages(prompt.session) if m.role == "tool"
+        ]
+        assert [m.text for m in messages] == [load_prompt("interrupted"), load_prompt("not_run")]
 
 
 async def test_unattended_turn_denies_without_asking(tmp_path: Path) -> None:
@@ -300,9 +304,9 @@ async def test_changing_file_asks_again_without_counting_an_attempt(tmp_path: Pa
         await accept_messages(parts, chat_message("go"))
         for number in range(1, 6):
             await parts.until_stored("approval", id=number)
-            asked = await question(parts)
+            prompt = await question(parts)
             file.write_text(f"version {number}\n")
-            await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+            await parts.service.answer_approval(prompt.nonce, "once", "cli:0")
         await parts.until_stored("approval", id=6)
         await parts.service.answer_approval((await question(parts)).nonce, "once", "cli:0")
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))

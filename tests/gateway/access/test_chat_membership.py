@@ -57,11 +57,11 @@ async def test_notices_of_many_groups_are_limited(tmp_path: Path) -> None:
 
 async def test_notices_of_repeated_joins_are_limited(tmp_path: Path) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
-        told: list[tuple[str, str]] = []
+        results: list[tuple[str, str]] = []
         for n in range(20):
             there = n % 2 == 0
-            told = await messages_after(parts, membership_change(present=there, was=not there))
-        assert len(told) == 5
+            results = await messages_after(parts, membership_change(present=there, was=not there))
+        assert len(results) == 5
 
 
 async def unreachable(parts: Parts, *chat_ids: str) -> list[tuple[str, str]]:
@@ -81,8 +81,8 @@ async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
         message = chat_message("/status", "8", sender=Sender("8", "Bob"))
         await parts.bus.accept("chat", "bot", Batch([message]))
-        told = await unreachable(parts, "8", "-5", "7")
-    assert told == [
+        results = await unreachable(parts, "8", "-5", "7")
+    assert results == [
         (
             "7",
             "I can't write to Bob (8) any more: blocked. What waited for this person was dropped.",
@@ -105,8 +105,8 @@ async def test_changed_message_of_a_person_stops_no_route(tmp_path: Path) -> Non
 
 async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
-        told = await unreachable(parts, *(f"-{n}" for n in range(1, 20)))
-    assert len(told) == 5
+        results = await unreachable(parts, *(f"-{n}" for n in range(1, 20)))
+    assert len(results) == 5
 
 
 async def test_no_notice_is_sent_without_an_owner(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_no_two_people_share_a_memory(one: str, other: str) -> None:
 def test_similar_ids_get_different_paths() -> None:
     alike = ["@bob:x.org", "_bob_x_org", "@bob:x_org", "@bob.x:org", "%40.bob", "a" * 121]
     paths = [memory(sender=Sender(id_)) for id_ in alike]
-    assert all(one != other for one, other in itertools.combinations(paths, 2))
+    assert all(result != other for result, other in itertools.combinations(paths, 2))
 
 
 def test_only_known_people_in_private_chats_are_trusted() -> None:

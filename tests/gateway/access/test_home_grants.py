@@ -53,8 +53,8 @@ class Shell:
         try:
             await self._parts.approvals.ask(self._context, request)
         except AwaitingAnswer:
-            asked = (await self._parts.service.list_approvals())[-1]
-            return self._parts.approvals.request_event(asked)
+            prompt = (await self._parts.service.list_approvals())[-1]
+            return self._parts.approvals.request_event(prompt)
         return None
 
 
@@ -80,18 +80,18 @@ async def test_a_setting_left_by_an_earlier_command_asks_again(
         await parts.bus.submit(message)
         context = ApprovalContext(1, message, (await question(parts)).session, tmp_path)
         shell = Shell(parts, context)
-        asked = await shell.question(command, **more)
-        assert asked is not None
-        assert NOTE not in [line.text for line in asked.view.lines]
-        assert await parts.service.answer_approval(asked.nonce, answer, "cli:0", scope=scope)
+        approval = await shell.question(command, **more)
+        assert approval is not None
+        assert NOTE not in [line.text for line in approval.view.lines]
+        assert await parts.service.answer_approval(approval.nonce, answer, "cli:0", scope=scope)
         await shell.run("true")
         assert await shell.question(command, **more) is None
         await shell.run("echo 'proxy = evil.example' > ~/.curlrc")
-        asked = await shell.question(command, **more)
-        assert asked is not None
-        assert NOTE in [line.text for line in asked.view.lines]
+        approval = await shell.question(command, **more)
+        assert approval is not None
+        assert NOTE in [line.text for line in approval.view.lines]
         # The settings change again between the question and its use.
-        assert await parts.service.answer_approval(asked.nonce, answer, "cli:0", scope=scope)
+        assert await parts.service.answer_approval(approval.nonce, answer, "cli:0", scope=scope)
         await shell.run("echo 'proxy = worse.example' > ~/.curlrc")
         assert await shell.question(command, **more) is not None
         await shell.run("echo 'proxy = evil.example' > ~/.curlrc")

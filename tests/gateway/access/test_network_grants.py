@@ -40,9 +40,9 @@ class Downloads:
     async def answer(self, answer: Answer, line: str, *hosts: str) -> Answered | None:
         """Answer the question about this command, and return what a repeated request gets."""
         assert await self.ask(line, *hosts) is None
-        asked = (await self._parts.service.list_approvals())[-1]
-        assert self._parts.approvals.request_event(asked).request.network == hosts
-        assert await self._parts.service.answer_approval(asked.nonce, answer, "cli:0")
+        prompt = (await self._parts.service.list_approvals())[-1]
+        assert self._parts.approvals.request_event(prompt).request.network == hosts
+        assert await self._parts.service.answer_approval(prompt.nonce, answer, "cli:0")
         return await self.ask(line, *hosts)
 
 

@@ -103,8 +103,8 @@ def test_a_request_of_a_day_later_has_buttons_of_its_own(
     assert pairing.press(tx, press_button("pair:y:9:1000000062"), later).startswith("Too late")
     assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
     new = round(later * 1000)
-    told = pairing.press(tx, press_button(f"pair:y:9:{new}"), later)
-    assert told == "Ann (chat:9) is approved."
+    text = pairing.press(tx, press_button(f"pair:y:9:{new}"), later)
+    assert text == "Ann (chat:9) is approved."
     assert access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
 
 
@@ -154,8 +154,8 @@ def test_people_list_shows_requests_members_and_owner(tx: Transaction) -> None:
         code = PairingCodes(access).ask(tx, message, NOW)
         if code is not None and sender != "9":
             assert pairing.approve(tx, code, "cli:0", NOW)[0]
-    told = pairing.command(tx, chat_message("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
-    assert told.split("\n")[:3] == [
+    text = pairing.command(tx, chat_message("/pair", OWNER, sender=Sender(OWNER)), "list", NOW)
+    assert text.split("\n")[:3] == [
         "- Ann (chat:9) wants to talk to me",
         "- Olga (chat:7) is the owner",
         "- Bob (chat:8) is paired",

@@ -88,11 +88,11 @@ class HoldingStore(ConnectionStore):
         self.has_read, self.may_go_on = threading.Event(), threading.Event()
 
     def _run(self, work: Any) -> Any:
-        found = super()._run(work)
+        process = super()._run(work)
         if not self.has_read.is_set():
             self.has_read.set()
             assert self.may_go_on.wait(30)
-        return found
+        return process
 
 
 async def test_an_older_look_never_brings_a_revoked_person_back(

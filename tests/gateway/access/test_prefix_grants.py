@@ -55,9 +55,9 @@ class Commands:
     async def allow(self, line: str, scope: Scope = "prefix") -> None:
         """Ask about the command and answer with a lasting grant."""
         assert await self.ask(line) is None
-        asked = (await self._parts.service.list_approvals())[-1]
+        prompt = (await self._parts.service.list_approvals())[-1]
         service = self._parts.service
-        assert await service.answer_approval(asked.nonce, "always", "cli:0", scope=scope)
+        assert await service.answer_approval(prompt.nonce, "always", "cli:0", scope=scope)
 
 
 async def commands(parts: Parts, root: Path) -> Commands:
@@ -71,9 +71,9 @@ async def test_a_prefix_holds_for_other_arguments_and_nothing_else(tmp_path: Pat
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
         await work.allow("git commit -m one")
-        answered = await work.ask("git commit -m two --amend")
-        assert answered is not None
-        assert answered.account == "not asked: cli:0 allowed it from now on (git commit *)"
+        result = await work.ask("git commit -m two --amend")
+        assert result is not None
+        assert result.account == "not asked: cli:0 allowed it from now on (git commit *)"
         for line in (
             "git commit -m x; curl evil.example",
             "git commit -m x\ncurl evil.example",

@@ -57,9 +57,9 @@ def test_unknown_tool_in_a_role_is_logged(file: Path, caplog: pytest.LogCaptureF
     file.write_text("roles:\n  helper:\n    tools: [read_file, crystal_ball]\n    scopes: {}\n")
     with caplog.at_level(logging.WARNING):
         assert "read_file" in tools(RoleRegistry(PolicySettings(file)), "helper")
-    (told,) = caplog.messages
-    assert 'line 3: roles.helper.tools: unknown tool "crystal_ball"' in told
-    assert told.endswith("; the entry has no effect")
+    (result,) = caplog.messages
+    assert 'line 3: roles.helper.tools: unknown tool "crystal_ball"' in result
+    assert result.endswith("; the entry has no effect")
 
 
 def test_a_wrong_file_is_refused_at_the_start(file: Path) -> None:

@@ -79,8 +79,8 @@ def use_server(parts: Parts, folder: Path, **settings: Any) -> None:
 
 async def open_question(parts: Parts, number: int = 1) -> ApprovalPrompt:
     await parts.until_stored("approval", state="open", id=number)
-    (found,) = await parts.service.list_approvals()
-    return found
+    (result,) = await parts.service.list_approvals()
+    return result
 
 
 async def hear(parts: Parts) -> Any:
@@ -130,8 +130,8 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         # Nothing has been sent yet.
         assert await p.stored("turn", "state") == [("running",)]
         await press(p, last, "Send")
-        said = {"city": "Turin", "express": True}
-        assert await hear(p) == {"action": "accept", "content": said}
+        result = {"city": "Turin", "express": True}
+        assert await hear(p) == {"action": "accept", "content": result}
 
 
 async def test_one_choice_is_an_answer(tmp_path: Path) -> None:

@@ -184,17 +184,17 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
         await parts.platform.answers("1", 3)
         assert parts.platform.texts("1")[1].startswith("New conversation")
         rows = await parts.stored("session", "id", order="created_at, id")
-        told = [[m.text for m in await history(parts, session)] for (session,) in rows]
-        assert told == [["A", "re: A"], ["B", "re: B"]]
+        results = [[m.text for m in await history(parts, session)] for (session,) in rows]
+        assert results == [["A", "re: A"], ["B", "re: B"]]
 
 
 async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     models = ModelPool("offline/echo", known=(ModelConfig("other", "offline/echo"),))
     async with running(tmp_path, models, owner="chat:7") as parts:
         await take(parts, chat_message("/model nobody/knows"), chat_message("/model"))
-        refused, asked = await parts.platform.answers("1", 2)
+        refused, result = await parts.platform.answers("1", 2)
         assert "Still using `offline/echo`" in refused
-        assert asked.startswith("Model: `offline/echo`.")
+        assert result.startswith("Model: `offline/echo`.")
 
 
 async def test_commands_show_the_terminal_s_options(
@@ -421,9 +421,9 @@ async def test_messages_are_stored_as_they_can_be_read_again(tmp_path: Path) -> 
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, chat_message("\ud800 half an emoji"))
         await parts.platform.answers("1", 1)
-        asked, answer = await history(parts)
-        assert asked.text.endswith(" half an emoji")
-        assert answer.text == f"re: {asked.text}"
+        result, answer = await history(parts)
+        assert result.text.endswith(" half an emoji")
+        assert answer.text == f"re: {result.text}"
 
 
 async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
         seq = await store_undecoded(parts)
-        kept = await parts.database.transact(undecoded_updates.at, seq)
-        assert kept is not None
-        assert kept.raw == LOST.raw
+        undecoded_update = await parts.database.transact(undecoded_updates.at, seq)
+        assert undecoded_update is not None
+        assert undecoded_update.raw == LOST.raw
         assert (await parts.service.status())["updates_undecoded"] == 1
         assert caplog.text.count(f"`kore replay {seq}`") == 1
         assert "'chat'" in caplog.text
@@ -83,8 +83,8 @@ async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(undecoded_updates, "KEPT", 3)
     async with opened(tmp_path, Gated()) as parts:
         for number in range(5):
-            one = replace(LOST, event_id=f"update:{number}")
-            await parts.bus.accept("chat", "bot", Batch((), [one]))
+            undecoded = replace(LOST, event_id=f"update:{number}")
+            await parts.bus.accept("chat", "bot", Batch((), [undecoded]))
         rows = await parts.stored("inbox", "event_id", order="seq")
         assert rows == [("update:2",), ("update:3",), ("update:4",)]
 

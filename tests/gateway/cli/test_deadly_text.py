@@ -22,7 +22,7 @@ def call_tool(home: Path, tool: str, **arguments: Any) -> str:
 def test_file_that_breaks_its_grammar_is_written_unchecked(tmp_path: Path) -> None:
     home = tmp_path / "h"
     assert "Wrote 601 bytes" in call_tool(home, "write_file", path="a.yaml", content=DEADLY_YAML)
-    (written,) = tmp_path.rglob("a.yaml")
-    assert written.read_text() == DEADLY_YAML
+    (result,) = tmp_path.rglob("a.yaml")
+    assert result.read_text() == DEADLY_YAML
     answer = call_tool(home, "edit_file", path="a.yaml", old_text="- a", new_text="- b")
-    assert written.read_text() == DEADLY_YAML.replace("- a", "- b"), answer
+    assert result.read_text() == DEADLY_YAML.replace("- a", "- b"), answer

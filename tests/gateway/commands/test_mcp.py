@@ -18,8 +18,8 @@ OWNER = "chat:7"
 @asynccontextmanager
 async def chatting(folder: Path) -> AsyncIterator[tuple[Parts, OauthMcpServer]]:
     async with OauthMcpServer() as server, running(folder, [], owner=OWNER) as parts:
-        one = McpServerSettings("g", url=f"{server.url}/mcp")
-        parts.agent._mcp_settings = McpSettings((one,), folder / "mcp")
+        mcpserversettings = McpServerSettings("g", url=f"{server.url}/mcp")
+        parts.agent._mcp_settings = McpSettings((mcpserversettings,), folder / "mcp")
         parts.agent._toolbox = None
         yield parts, server
         assert parts.agent.mcp is not None

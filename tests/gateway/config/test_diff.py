@@ -12,13 +12,13 @@ def test_reload_applies_only_live_settings(tmp_path: Path) -> None:
         tmp_path,
         {"agent": {"max_iterations": 4}, "http": {"port": 2}, "telegram": {"enabled": True}},
     )
-    found = update(running, wanted)
-    assert found.changed_keys == ("agent.max_iterations",)
-    assert found.restart_keys == ("http.port", "telegram.enabled")
-    assert found.settings.agent.max_iterations == 4
-    assert found.settings.http.port == 1
-    assert not TELEGRAM.section_of(found.settings).enabled
-    assert update(found.settings, wanted).restart_keys == found.restart_keys
+    diff = update(running, wanted)
+    assert diff.changed_keys == ("agent.max_iterations",)
+    assert diff.restart_keys == ("http.port", "telegram.enabled")
+    assert diff.settings.agent.max_iterations == 4
+    assert diff.settings.http.port == 1
+    assert not TELEGRAM.section_of(diff.settings).enabled
+    assert update(diff.settings, wanted).restart_keys == diff.restart_keys
 
 
 def test_allowed_senders_reload_but_a_bot_token_does_not(
@@ -30,9 +30,9 @@ def test_allowed_senders_reload_but_a_bot_token_does_not(
 
     running = load(tmp_path, bots("1:one", 5))
     assert update(running, load(tmp_path, bots("1:one", 6))).changed_keys == ("telegram.accounts",)
-    found = update(running, load(tmp_path, bots("2:two", 6)))
-    assert (found.changed_keys, found.restart_keys) == ((), ("telegram.accounts",))
-    assert TELEGRAM.section_of(found.settings).accounts == TELEGRAM.section_of(running).accounts
+    diff = update(running, load(tmp_path, bots("2:two", 6)))
+    assert (diff.changed_keys, diff.restart_keys) == ((), ("telegram.accounts",))
+    assert TELEGRAM.section_of(diff.settings).accounts == TELEGRAM.section_of(running).accounts
 
 
 def test_section_decides_for_its_keys() -> None:

@@ -124,14 +124,14 @@ def test_ignored_profile_keys_are_reported(tmp_path: Path) -> None:
         "modelPointers": {"quick": "a", "compact": "b", "vision": "a"},
     }
     (tmp_path / ".kode.json").write_text(json.dumps(content))
-    found = read_foreign(tmp_path / ".kode.json")
-    assert found is not None
-    assert found.notes == (
+    config = read_foreign(tmp_path / ".kode.json")
+    assert config is not None
+    assert config.notes == (
         "modelProfiles.a.reasoningEffort: no equivalent in Kore",
         "modelPointers.compact: no equivalent in Kore",
         "modelPointers.vision: no equivalent in Kore",
     )
-    assert found.values["profiles", "quick"] == "a"
+    assert config.values["profiles", "quick"] == "a"
 
 
 def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path: Path) -> None:

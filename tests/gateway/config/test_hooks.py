@@ -161,5 +161,5 @@ def test_a_type_that_is_not_run_is_said() -> None:
     command = {"type": "command", "command": "true"}
     hooks = {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}, command]}]}
     table, notes = hooks_in({"hooks": hooks}, "f")
-    assert [one for _, one in commands(table)] == ["true"]
+    assert [result for _, result in commands(table)] == ["true"]
     assert notes == ["f: hooks of type prompt are not run"]

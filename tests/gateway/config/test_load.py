@@ -93,13 +93,13 @@ def test_each_layer_wins_over_the_ones_below(given_at: list[str], start: int) ->
 def test_written_settings_are_read_back(
     iterations: int, temperature: float | None, token: str, commands: list[str]
 ) -> None:
-    written = {
+    result = {
         "agent": {"max_iterations": iterations, "temperature": temperature},
         "telegram": {"token": token},
         "security": {"blocked_commands": commands},
     }
     with tempfile.TemporaryDirectory() as root:
-        settings = load(Path(root), written)
+        settings = load(Path(root), result)
         again = load(Path(root), {**settings.model_dump(mode="json"), "telegram": {"token": token}})
     assert settings.agent.max_iterations == iterations
     assert settings.agent.temperature == temperature
@@ -111,8 +111,8 @@ def test_written_settings_are_read_back(
 @given(any_json)
 def test_no_file_content_breaks_the_reader(content: Any) -> None:
     with tempfile.TemporaryDirectory() as root:
-        said = complaint(lambda: load(Path(root), json.dumps(content)))
-        assert said is None or str(Path(root) / "home" / "config.json") in said
+        result = complaint(lambda: load(Path(root), json.dumps(content)))
+        assert result is None or str(Path(root) / "home" / "config.json") in result
 
 
 @given(keys, any_json, st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
@@ -131,8 +131,8 @@ def test_no_bytes_break_the_reader(content: bytes) -> None:
         path = Path(root) / "c.json"
         path.write_bytes(content)
         where = {"home": Path(root), "cwd": Path(root)}
-        said = complaint(lambda: load_settings(config=path, **where, environ={}, overrides={}))
-        assert said is None or str(path) in said
+        result = complaint(lambda: load_settings(config=path, **where, environ={}, overrides={}))
+        assert result is None or str(path) in result
 
 
 @given(keys)
@@ -143,15 +143,15 @@ def test_an_error_never_repeats_a_secret(key: str) -> None:
         wrong = [[{"model_name": "a", "model": CANARY}], [{"model": "a/b", "api_key": [CANARY]}]]
     for value in wrong:
         with tempfile.TemporaryDirectory() as root:
-            said = complaint(
+            result = complaint(
                 lambda: load(
                     Path(root),
                     {section: {name: value} if name else value},  # noqa: B023
                     environ={"KORE_HTTP_PORT": CANARY, "KORE_AGENT_THINKING": "${K}", "K": CANARY},
                 )
             )
-        assert said is not None
-        assert CANARY not in said
+        assert result is not None
+        assert CANARY not in result
 
 
 def test_settings_print_without_secrets(tmp_path: Path) -> None:
@@ -279,9 +279,9 @@ def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
     "key", ["telegram:bob", "telegram:-1001", "telegram:", "telegram:1:2", "cli", "1", ""]
 )
 def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as excinfo:
         load(tmp_path, {"access": {"roles": {key: "plan"}}})
-    assert str(found.value).endswith(
+    assert str(excinfo.value).endswith(
         f"config.json: access.roles.{key}: expected a key like "
         '"telegram:123" (a person), "telegram:chat:-100123" (a chat) or "telegram"'
     )
@@ -346,10 +346,10 @@ def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: 
 def test_configuration_errors_are_translated(tmp_path: Path) -> None:
     wrong = {"agent": {"max_iterations": 0, "modle": "x"}, "model_list": [{"model_name": "a"}]}
     with use_locale("zh-Hans"):
-        said = complaint(lambda: load(tmp_path, wrong)) or ""
-    assert "agent.modle: 未知的键；你是想写“model”吗？" in said
-    assert "agent.max_iterations：实际值：0；应为：不小于 1 的数" in said
-    assert "model_list[0]：缺少键“model”" in said
+        text = complaint(lambda: load(tmp_path, wrong)) or ""
+    assert "agent.modle: 未知的键；你是想写“model”吗？" in text
+    assert "agent.max_iterations：实际值：0；应为：不小于 1 的数" in text
+    assert "model_list[0]：缺少键“model”" in text
 
 
 def test_a_reference_may_have_a_text_for_a_variable_that_is_not_there(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ async def test_it_listens_on_loopback_only() -> None:
 
 
 async def test_a_port_that_is_taken_is_a_sentence() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
             async with (
                 gateway_pages(Running(), dict, TurnLog().facts) as pages,

@@ -142,14 +142,14 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
     critic = asdict(SubagentDefinition("critic", "Finds mistakes.", "Be a critic.", model="other"))
     words = ("/status", "/context", "/model offline/echo", "/status")
     async with running(tmp_path, ModelPool("offline/echo", known=(other,))) as parts:
-        told = []
+        results = []
         for message in (console_message(word, options={"agent": critic}) for word in words):
             async with parts.service.watch(message.session_key) as events:
                 await parts.service.submit(message)
-                told.append((await next_delivery(events)).text)
-    assert "Model: other" in told[0].replace("`", "")
-    assert "of 50,000 tokens" in told[1]
-    assert "Model: offline/echo" in told[3].replace("`", "")
+                results.append((await next_delivery(events)).text)
+    assert "Model: other" in results[0].replace("`", "")
+    assert "of 50,000 tokens" in results[1]
+    assert "Model: offline/echo" in results[3].replace("`", "")
 
 
 async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
@@ -189,9 +189,13 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
         for text in ("one", "two"):
             message = console_message(text)
             await parts.service.submit(message)
-            told = await next_delivery(events)
-            assert (told.event_id, told.kind, told.last) == (message.event_id, "notice", True)
-            assert "/resume" in told.text
+            delivered = await next_delivery(events)
+            assert (delivered.event_id, delivered.kind, delivered.last) == (
+                message.event_id,
+                "notice",
+                True,
+            )
+            assert "/resume" in delivered.text
     opened = await parts.service.open_console(None, fresh=True)
     assert (opened.chat_id, opened.unfinished) == ("main-2", False)
     async with parts.service.watch("cli:local:main") as events:

@@ -144,11 +144,11 @@ async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
 
 async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> None:
     watchers = EventHub()
-    with watchers.watch("x") as one, watchers.watch("x") as two, watchers.watch("y") as other:
+    with watchers.watch("x") as stream, watchers.watch("x") as two, watchers.watch("y") as other:
         watchers.publish("x", mark(1))
         watchers.publish("z", mark(2))
         watchers.close()
-        assert await read(one) == await read(two) == [mark(1)]
+        assert await read(stream) == await read(two) == [mark(1)]
         assert await read(other) == []
 
 
@@ -208,11 +208,11 @@ async def test_overview_events_name_their_session() -> None:
         # An event outside of a turn belongs to no session.
         hub.publish("x", TextDelta("later"))
         hub.close()
-        told = [event async for event in overview]
+        events = [event async for event in overview]
     expected = [(session, event) for session in ("one", "two") for event in ("ab", "turn_end")]
     assert [
         (item.session, getattr(item.event, "text", item.event.type))
-        for item in told
+        for item in events
         if isinstance(item, SessionNews)
     ] == expected
 

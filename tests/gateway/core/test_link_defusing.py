@@ -52,13 +52,13 @@ def dangerous(db: Transaction, lane: str = ROUTE.lane) -> None:
 
 def texts_of(kind: type) -> Iterator[tuple[type, str]]:
     """Yield every text field of a kind of message and of its nested records."""
-    for name, found in typing.get_type_hints(kind).items():
+    for name, result in typing.get_type_hints(kind).items():
         within = [
-            argument for argument in typing.get_args(found) if dataclasses.is_dataclass(argument)
+            argument for argument in typing.get_args(result) if dataclasses.is_dataclass(argument)
         ]
         for item in within:
             yield from texts_of(item)
-        if not within and found not in (int, bool):
+        if not within and result not in (int, bool):
             yield kind, name
 
 
@@ -83,14 +83,14 @@ def links(part: OutboundPart) -> list[str]:
     for entity in part.entities:
         if entity.type in ("code", "pre"):
             code.update(range(entity.offset, entity.offset + entity.length))
-    found = [
+    texts = [
         part.text[a:b]
         for a, b in addresses(part.text)
         if not code >= set(range(units[a], units[b]))
     ]
-    found += [str(entity.extra["url"]) for entity in part.entities if "url" in entity.extra]
+    texts += [str(entity.extra["url"]) for entity in part.entities if "url" in entity.extra]
     plain = [button.label for button in part.buttons] + [file.name for file in part.files]
-    return found + [text[a:b] for text in plain for a, b in addresses(text)]
+    return texts + [text[a:b] for text in plain for a, b in addresses(text)]
 
 
 @pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)

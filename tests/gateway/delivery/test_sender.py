@@ -215,9 +215,9 @@ async def test_abandoned_messages_are_counted_and_reported_to_the_owner(
             await parts.sender.post(outgoing_reply(text))
         async with at_work(parts):
             await wait_until(lambda: parts.sender.given_up_count == 2)
-    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "2 messages to chat:bot:1" in told.getMessage()
-    assert "blocked" in told.getMessage()
+    (result,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "2 messages to chat:bot:1" in result.getMessage()
+    assert "blocked" in result.getMessage()
 
 
 async def test_the_platform_is_given_the_time_that_it_asks_for(

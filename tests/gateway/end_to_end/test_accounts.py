@@ -68,9 +68,9 @@ async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
     assert "`limits" not in " ".join(answers)
     assert "is reached" in alone.api.answers(OWNER)[-1]
     ran = await alone.kore("agent", "-m", "c", "--output-format", "json")
-    told = json.loads(ran.out)
-    assert (ran.code, told["stopped"], told["cost_usd"]) == (5, "limit", 0.0)
-    assert "for all chats today is reached" in told["text"]
+    document = json.loads(ran.out)
+    assert (ran.code, document["stopped"], document["cost_usd"]) == (5, "limit", 0.0)
+    assert "for all chats today is reached" in document["text"]
     status = json.loads((await alone.kore("status", "--json")).out)
     assert status["spent_today"]["cost_usd"] == 0.2505
     assert "All chats today: $0.2505" in (await alone.answers_to(OWNER, "/cost"))[-1]

@@ -20,10 +20,10 @@ async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
     await alone.kill()
     await alone.start()
     # The mode also applies to its sub-agents.
-    errand = {"description": "d", "prompt": "write it", "subagent_type": "general"}
+    result = {"description": "d", "prompt": "write it", "subagent_type": "general"}
     write = {"path": "made.txt", "content": "x"}
     alone.model.script(
-        ReplyScript(tool_calls=(Call("task", errand),)),
+        ReplyScript(tool_calls=(Call("task", result),)),
         ReplyScript(tool_calls=(Call("write_file", write),)),
         "I may not.",
         "It may not.",

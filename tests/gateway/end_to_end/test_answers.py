@@ -78,10 +78,10 @@ async def test_an_answer_stays_in_its_topic(gateway: GatewayProcess) -> None:
 async def test_a_group_is_answered_only_when_it_speaks_to_the_bot(gateway: GatewayProcess) -> None:
     group = -100_600
     await gateway.api.user_says(group, "lunch?", user_id=5)
-    asked = await gateway.api.user_says(group, f"{BOT_NAME} what about lunch", user_id=5)
+    message = await gateway.api.user_says(group, f"{BOT_NAME} what about lunch", user_id=5)
     await gateway.idle()
     (effect,) = [e for e in gateway.effects(group) if e.method == "sendMessage"]
-    assert (effect.text, effect.reply_to) == ("echo: what about lunch", asked.message_id)
+    assert (effect.text, effect.reply_to) == ("echo: what about lunch", message.message_id)
 
 
 async def test_a_reply_to_the_bot_is_addressed_to_it(gateway: GatewayProcess) -> None:

@@ -43,16 +43,16 @@ async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     gateway.model.script(ReplyScript(tool_calls=write("group\n")))
     await gateway.api.user_says(GROUP, "@kore_test_bot change it", user_id=OWNER)
     (question,) = await wait_for_questions(gateway, GROUP)
-    told = await press(gateway, question, "Allow once", user_id=8)
-    assert told == "Only the owner may answer this question."
+    text = await press(gateway, question, "Allow once", user_id=8)
+    assert text == "Only the owner may answer this question."
     assert notes(gateway) == "old\n"
     # The owner's private chat is a different session.
-    said = await gateway.api.user_says(OWNER, "hi")
+    message = await gateway.api.user_says(OWNER, "hi")
     await gateway.until(lambda: gateway.api.answers(OWNER))
-    copy = gateway.api.chats.get(OWNER, said.message_id)
+    copy = gateway.api.chats.get(OWNER, message.message_id)
     assert copy is not None
-    told = await push(gateway, copy, button(question, "Allow once"), user_id=OWNER)
-    assert told == "This question belongs to another chat."
+    text = await push(gateway, copy, button(question, "Allow once"), user_id=OWNER)
+    assert text == "This question belongs to another chat."
     assert await press(gateway, question, "Deny", user_id=OWNER) == "⛔ Denied."
     await gateway.idle()
     assert notes(gateway) == "old\n"
@@ -180,14 +180,14 @@ async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
         chat = OWNER if text == "first" else GROUP
         await gateway.api.user_says(chat, f"@kore_test_bot {text}", user_id=OWNER)
         await wait_for_questions(gateway, chat)
-    (one,), (two,) = questions(gateway), questions(gateway, GROUP)
-    assert "first.txt" in one.text.split("\n")[0]
+    (result,), (two,) = questions(gateway), questions(gateway, GROUP)
+    assert "first.txt" in result.text.split("\n")[0]
     assert "second.txt" in two.text.split("\n")[0]
-    assert one.text.split("\n")[0] != two.text.split("\n")[0]
+    assert result.text.split("\n")[0] != two.text.split("\n")[0]
     assert (await gateway.status())["questions_open"] == 2
     await press(gateway, two, "Allow once", user_id=OWNER)
     await gateway.until(lambda: gateway.api.answers(GROUP)[-1].startswith("echo: second"))
-    await press(gateway, one, "Deny")
+    await press(gateway, result, "Deny")
     await gateway.idle()
     assert (gateway.workspace / "first.txt").read_text() == "old\n"
     assert (gateway.workspace / "second.txt").read_text() == "second\n"
@@ -314,8 +314,8 @@ async def test_a_prefix_and_a_host_are_allowed_by_a_button(gateway: GatewayProce
     gateway.model.script(ReplyScript(tool_calls=(fetch,)), "Fetched.")
     await gateway.api.user_says(OWNER, "fetch it")
     (question,) = await wait_for_questions(gateway)
-    told = await press(gateway, question, "Always allow network to site.invalid for all commands")
-    assert told == "✅ Always allowed: network to site.invalid."
+    text = await press(gateway, question, "Always allow network to site.invalid for all commands")
+    assert text == "✅ Always allowed: network to site.invalid."
     await gateway.until(lambda: gateway.api.answers(OWNER)[-1] == "Fetched.")
     await gateway.idle()
     assert "The host 'site.invalid' cannot be found" in last_result(gateway)

@@ -42,9 +42,9 @@ async def test_nulls_of_another_bot_api_server_lose_nothing(
     gateway: GatewayProcess, chat: int
 ) -> None:
     nulls = dict.fromkeys(("callback_query", "edited_message", "my_chat_member"))
-    said = json.loads(update(chat, "hello").replace("UPDATE_ID", "0"))["message"]
+    message = json.loads(update(chat, "hello").replace("UPDATE_ID", "0"))["message"]
     absent = dict.fromkeys(("caption", "entities", "reply_to_message", "sender_chat", "photo"))
-    await gateway.api.user_says(0, "", raw={**nulls, "message": {**absent, **said}})
+    await gateway.api.user_says(0, "", raw={**nulls, "message": {**absent, **message}})
     await gateway.idle()
     assert gateway.api.answers(chat) == ["echo: hello"]
 
@@ -67,8 +67,8 @@ async def test_undecodable_updates_are_counted_and_named(
 
 
 async def test_a_message_of_an_unknown_kind_is_answered(gateway: GatewayProcess, chat: int) -> None:
-    said = json.loads(update(chat, "").replace("UPDATE_ID", "0"))["message"]
-    await gateway.api.user_says(0, "", raw={"message": {**said, "hologram": {"x": 1}}})
+    message = json.loads(update(chat, "").replace("UPDATE_ID", "0"))["message"]
+    await gateway.api.user_says(0, "", raw={"message": {**message, "hologram": {"x": 1}}})
     await gateway.idle()
     (answer,) = gateway.api.answers(chat)
     assert "can't read this kind of message" in answer
@@ -133,9 +133,9 @@ async def test_an_unknown_tool_is_something_the_model_can_mend(
 ) -> None:
     gateway.model.script(ReplyScript(tool_calls=(Call("fly", {"to": "moon"}),)), "I cannot fly.")
     assert await gateway.answers_to(chat, "fly") == ["I cannot fly."]
-    told = gateway.model.requests[-1].body["messages"][-1]
-    assert told["role"] == "tool"
-    assert "fly" in told["content"]
+    result = gateway.model.requests[-1].body["messages"][-1]
+    assert result["role"] == "tool"
+    assert "fly" in result["content"]
 
 
 @pytest.mark.parametrize("arguments", [{"pth": "x"}, {"path": 5}, "{not json", "[]", ""], ids=str)
@@ -145,9 +145,9 @@ async def test_wrong_arguments_are_something_the_model_can_mend(
     call = Call("read_file", arguments)  # type: ignore[arg-type]
     gateway.model.script(ReplyScript(tool_calls=(call,)), "Mended.")
     assert await gateway.answers_to(chat, "read") == ["Mended."]
-    told = gateway.model.requests[-1].body["messages"][-1]
-    assert told["role"] == "tool"
-    assert told["content"]
+    result = gateway.model.requests[-1].body["messages"][-1]
+    assert result["role"] == "tool"
+    assert result["content"]
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> Non
         printed = len(alone.output())
         await alone.launch()
         assert await alone.ended() == 1, damage
-        said = alone.output()[printed:].strip().splitlines()[-2:]
-        assert said[0].startswith("kore: "), said
-        assert str(file) in said[0], said
+        texts = alone.output()[printed:].strip().splitlines()[-2:]
+        assert texts[0].startswith("kore: "), texts
+        assert str(file) in texts[0], texts
         assert file.read_bytes() == content, damage
     file.write_bytes(whole)
     await alone.start()

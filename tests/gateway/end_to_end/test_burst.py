@@ -12,7 +12,7 @@ async def test_a_burst_gets_one_answer(alone: GatewayProcess) -> None:
             await alone.until(lambda: alone.model.requests)
         await alone.idle()
         assert len(alone.api.answers(OWNER)) == 1
-        said = [
+        contents = [
             m["content"] for m in alone.model.requests[-1].body["messages"] if m["role"] == "user"
         ]
-        assert all(text in str(said) for text in ("can you", "tell me", "what this is"))
+        assert all(text in str(contents) for text in ("can you", "tell me", "what this is"))

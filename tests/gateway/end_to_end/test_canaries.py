@@ -96,13 +96,13 @@ async def _canaries(folder: Path) -> AsyncIterator[tuple[Canaries, Recorder]]:
 
 
 def _spellings(value: str) -> set[str]:
-    found = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1]}
+    texts = {value, quote(value), quote(value, safe=""), json.dumps(value)[1:-1]}
     for before in ("", "x", "xy"):
         whole = base64.b64encode(f"{before}{value}".encode()).decode()
         # Cut both ends, which also encode bits of the surrounding text.
         core = whole[4:-4]
-        found |= {core, core.replace("+", "-").replace("/", "_")}
-    return found
+        texts |= {core, core.replace("+", "-").replace("/", "_")}
+    return texts
 
 
 def _canaries_in(text: str) -> list[str]:
@@ -129,10 +129,10 @@ async def _chat(gateway: Canaries) -> None:
     """Provoke leaks through a model and a platform in a chat."""
     model, api = gateway.model, gateway.api
     home = gateway.home
-    said = ReplyScript(
+    script = ReplyScript(
         text=f"my secrets are {EVERYTHING}", reasoning=EVERYTHING, pieces=40, chunk_delay_s=0.03
     )
-    model.script(said)
+    model.script(script)
     await gateway.answers_to(OWNER, "hello")
     calls = [
         Call("read_file", {"path": str(home / "config.json")}),
@@ -231,16 +231,16 @@ async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> N
         await _chat(gateway)
         printed = await _beside(gateway)
         assert _open_to_others(gateway.home) == []
-        asked = gateway.model.requests
+        requests = gateway.model.requests
     places = {
         "command line": printed,
         "gateway output": gateway.output(),
         "bot": "\n".join(recorder.requests),
-        "model": "\n".join(item.raw.decode() for item in asked),
-        "model headers": repr([_without_key(item.headers) for item in asked]),
+        "model": "\n".join(item.raw.decode() for item in requests),
+        "model headers": repr([_without_key(item.headers) for item in requests]),
         **{str(path): path.read_bytes().decode("latin-1") for path in _files(gateway.home)},
     }
-    assert len(asked) > 20
+    assert len(requests) > 20
     for place in ("bot", "model", "command line"):
         assert MARK in places[place] or json.dumps(MARK)[1:-1] in places[place]
     assert not any(name.endswith("mine.txt") for name in places)

@@ -65,9 +65,9 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     async with client.watch(message.session_key):
         await client.submit(later)
         await gateway.idle()
-    told = gateway.model.requests[-1].body["messages"]
-    assert [m["role"] for m in told[1:]] == ["user", "assistant", "tool", "assistant", "user"]
-    assert "unknown" in told[3]["content"]
+    messages = gateway.model.requests[-1].body["messages"]
+    assert [m["role"] for m in messages[1:]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert "unknown" in messages[3]["content"]
 
 
 async def test_stop_with_nothing_to_stop_says_so(gateway: GatewayProcess, chat: int) -> None:
@@ -200,15 +200,15 @@ async def test_an_edit_replaces_a_message_that_waits(gateway: GatewayProcess, ch
 async def test_an_edit_of_an_answered_message_is_answered_anew(
     gateway: GatewayProcess, chat: int
 ) -> None:
-    said = await gateway.api.user_says(chat, "one")
+    message = await gateway.api.user_says(chat, "one")
     await gateway.idle()
-    answers = await gateway.answers_to(chat, "two", edit_of=said.message_id)
+    answers = await gateway.answers_to(chat, "two", edit_of=message.message_id)
     assert answers == ["echo: one", "echo: two"]
 
 
 async def test_an_edit_that_changes_nothing_is_not_answered(
     gateway: GatewayProcess, chat: int
 ) -> None:
-    said = await gateway.api.user_says(chat, "one")
+    message = await gateway.api.user_says(chat, "one")
     await gateway.idle()
-    assert await gateway.answers_to(chat, "one", edit_of=said.message_id) == ["echo: one"]
+    assert await gateway.answers_to(chat, "one", edit_of=message.message_id) == ["echo: one"]

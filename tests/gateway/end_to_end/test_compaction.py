@@ -24,10 +24,10 @@ def is_summary(body: Mapping[str, Any]) -> bool:
 async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_kept(
     alone: GatewayProcess,
 ) -> None:
-    told: list[ReplyScript] = [ReplyScript(text="never", latency_s=60.0)]
+    scripts: list[ReplyScript] = [ReplyScript(text="never", latency_s=60.0)]
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:
-        return told[0] if is_summary(body) else ReplyScript(text="Read.")
+        return scripts[0] if is_summary(body) else ReplyScript(text="Read.")
 
     def summaries() -> int:
         return sum(is_summary(request.body) for request in alone.model.requests)
@@ -42,7 +42,7 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
         assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count
         assert count < 100
     await alone.kill()
-    told[0] = ReplyScript(text=TOLD)
+    scripts[0] = ReplyScript(text=TOLD)
     await alone.start()
     # The model's token counts are learned again, so the threshold may now be slightly higher.
     while summaries() == 1:
@@ -53,9 +53,11 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
         lambda: any("older messages were summarized" in text for text in alone.api.answers(7))
     )
     assert summaries() == 2
-    for previous, asked in pairwise(alone.model.requests):
-        if is_summary(asked.body):
-            assert asked.raw.startswith(previous.raw[: previous.raw.rindex(b"]")]), "the cache hits"
+    for previous, result in pairwise(alone.model.requests):
+        if is_summary(result.body):
+            assert result.raw.startswith(previous.raw[: previous.raw.rindex(b"]")]), (
+                "the cache hits"
+            )
     assert (await alone.answers_to(7, "go on"))[-1] == "Read."
     first = alone.model.requests[-1].body["messages"][1]
     assert TOLD in str(first["content"])
@@ -63,18 +65,18 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     await alone.stop()
     await alone.start()
     assert (await alone.answers_to(7, "and now?"))[-1] == "Read."
-    before, after = (asked.raw for asked in alone.model.requests[-2:])
+    before, after = (result.raw for result in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"
 
 
 async def test_people_s_messages_survive_compactions_and_a_kill(
     alone: GatewayProcess,
 ) -> None:
-    held: list[bool] = [False]
+    results: list[bool] = [False]
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         if is_summary(body):
-            return ReplyScript(text="They talked.", latency_s=60.0 if held[0] else 0.0)
+            return ReplyScript(text="They talked.", latency_s=60.0 if results[0] else 0.0)
         return ReplyScript(text="Read. " * 100)
 
     def summaries() -> int:
@@ -82,10 +84,12 @@ async def test_people_s_messages_survive_compactions_and_a_kill(
 
     def lost(count: int) -> list[int]:
         """Return the conditions missing from the newest request of a turn."""
-        asked = next(
+        received_request = next(
             request for request in reversed(alone.model.requests) if not is_summary(request.body)
         )
-        return [n for n in range(count) if f"condition {n} is kept" not in str(asked.body)]
+        return [
+            n for n in range(count) if f"condition {n} is kept" not in str(received_request.body)
+        ]
 
     alone.configure(SMALL)
     alone.model.mind = mind
@@ -98,12 +102,12 @@ async def test_people_s_messages_survive_compactions_and_a_kill(
         assert lost(count) == []
         assert count < 200
     # A kill during a requested compaction leaves the old state in force.
-    held[0] = True
+    results[0] = True
     before = summaries()
     await alone.api.user_says(7, "/compact")
     await alone.until(lambda: summaries() > before)
     await alone.kill()
-    held[0] = False
+    results[0] = False
     await alone.start()
     await alone.idle()
     await alone.answers_to(7, "still there?")

@@ -29,8 +29,10 @@ async def allow(gateway: GatewayProcess, label: str, what: ReplyScript) -> None:
 
 
 async def grants(gateway: GatewayProcess) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((await gateway.kore("policy", "grants", "--json")).out)
-    return found
+    document: list[dict[str, Any]] = json.loads(
+        (await gateway.kore("policy", "grants", "--json")).out
+    )
+    return document
 
 
 @pytest.mark.programs("bwrap")
@@ -56,8 +58,8 @@ async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess)
         assert f"telegram:{OWNER}" in listed
         assert workspace in listed
 
-        told = await alone.kore("policy", "revoke", str(always["id"]))
-        assert (told.code, f"write_file {NOTES}" in told.out) == (0, True)
+        output = await alone.kore("policy", "revoke", str(always["id"]))
+        assert (output.code, f"write_file {NOTES}" in output.out) == (0, True)
         reason = list(entries(alone.home / "audit"))[-1]["reason"]
         assert reason.startswith(f"grant {always['id']}: taken back by cli:")
         # The next call is asked about again.

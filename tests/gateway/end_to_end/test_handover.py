@@ -81,12 +81,12 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     alone.model.script(
         ReplyScript(tool_calls=(run(_LASTING),)), ReplyScript(tool_calls=(second,)), "Done."
     )
-    asked = asyncio.create_task(alone.kore("agent", "-y", *words))
+    task = asyncio.create_task(alone.kore("agent", "-y", *words))
     while not effects(alone):
         await asyncio.sleep(0.01)
     await alone.launch()
     await release_when_asked(alone)
-    ran = await asked
+    ran = await task
     assert ran.code == 0, ran.err
     assert "Done." in ran.out
     assert "takes over" in ran.err

@@ -74,8 +74,8 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
     await push(alone, shown, data, user_id=OWNER)
     assert label in await answer(alone)
     await alone.answers_to(OWNER, "/new")
-    told = await push(alone, shown, data, user_id=OWNER)
-    assert told == "This button is outdated. Send the command again."
+    text = await push(alone, shown, data, user_id=OWNER)
+    assert text == "This button is outdated. Send the command again."
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,10 @@ async def test_a_photo_lies_in_the_inbox_and_is_seen(gateway: GatewayProcess, ch
     assert file.read_bytes() == png(1)
     assert os.getxattr(file, "user.kore.untrusted") == b"1"
     assert file.stat().st_mode & 0o077 == 0
-    told = last_user_message(gateway)
-    assert "data:image/png;base64," in told
-    assert "[photo] what is this?" in told
-    assert f"inbox/telegram/{chat}/{file.name}" in told
+    text = last_user_message(gateway)
+    assert "data:image/png;base64," in text
+    assert "[photo] what is this?" in text
+    assert f"inbox/telegram/{chat}/{file.name}" in text
 
 
 async def test_a_document_keeps_its_name_and_nothing_of_a_path(
@@ -81,10 +81,10 @@ async def test_places_and_contacts_are_words(gateway: GatewayProcess, chat: int)
     options = [{"text": "red", "voter_count": 2}, {"text": "blue", "voter_count": 0}]
     await gateway.api.user_sends(chat, "poll", field={"question": "Which?", "options": options})
     await gateway.idle()
-    said = json.dumps(gateway.model.requests[-1].body["messages"], ensure_ascii=False)
-    assert "latitude 48.1, longitude 11.5" in said
-    assert "Ann +49123" in said
-    assert "Which? Options: red (2); blue (0)" in said
+    text = json.dumps(gateway.model.requests[-1].body["messages"], ensure_ascii=False)
+    assert "latitude 48.1, longitude 11.5" in text
+    assert "Ann +49123" in text
+    assert "Which? Options: red (2); blue (0)" in text
     assert not inbox(gateway, chat)
 
 
@@ -189,9 +189,9 @@ async def test_a_question_about_a_photo_brings_the_photo(
     await gateway.idle()
     await gateway.api.user_says(chat, "how old?", reply_to=sent.message_id)
     await gateway.idle()
-    told = last_user_message(gateway)
-    assert "in the message replied to: photo in inbox/telegram/" in told
-    assert "data:image/png;base64," in told
+    text = last_user_message(gateway)
+    assert "in the message replied to: photo in inbox/telegram/" in text
+    assert "data:image/png;base64," in text
     assert gateway.api.calls.count("file") >= 1
     assert len(inbox(gateway, chat)) == 1
 

@@ -45,8 +45,8 @@ async def test_memory_is_written_before_the_summary(alone: GatewayProcess) -> No
         counts = [asked_count(request.body) for request in before]
         assert counts == sorted(counts)
         assert (counts[0], counts[-1]) == (0, 1)
-        for one, other in pairwise(request.raw for request in before):
-            assert other.startswith(one[: one.rindex(b"]")])
+        for result, other in pairwise(request.raw for request in before):
+            assert other.startswith(result[: result.rindex(b"]")])
 
 
 def _first_summary(requests: list[Any]) -> int:

@@ -93,8 +93,8 @@ async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
         for person in (77, 78):
             await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=person)
         await alone.answers_to(OWNER, "still here")
-        told = [text for text in alone.api.answers(OWNER) if "wrote to me in a group" in text]
-        assert [("(telegram:77)" in text, "-1005" in text) for text in told] == [(True, True)]
+        texts = [text for text in alone.api.answers(OWNER) if "wrote to me in a group" in text]
+        assert [("(telegram:77)" in text, "-1005" in text) for text in texts] == [(True, True)]
         assert alone.api.answers(-100_5) == []
 
 
@@ -110,13 +110,13 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
         assert await push(alone, reply, approve, user_id=77) == "Only my owner can do that."
         await alone.answers_to(-100_5, "@kore_test_bot hi", user_id=OWNER)
         (group,) = [shown for shown in alone.api.chat(-100_5) if shown.from_bot]
-        told = await push(alone, group, approve, user_id=OWNER)
-        assert told == "This request belongs to another chat."
+        text = await push(alone, group, approve, user_id=OWNER)
+        assert text == "This request belongs to another chat."
         assert await alone.answers_to(77, "hello?") == alone.api.answers(77)
         assert "echo: hello?" not in alone.api.answers(77)
 
-        told = await press(alone, reply, "Approve")
-        assert told == "Person 77 (telegram:77) is approved."
+        text = await press(alone, reply, "Approve")
+        assert text == "Person 77 (telegram:77) is approved."
         assert (await alone.answers_to(77, "hi"))[-1] == "echo: hi"
         assert "You're approved. Send me a message anytime." in alone.api.answers(77)
         assert not questions(alone)
@@ -161,8 +161,8 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         await alone.answers_to(OWNER, "I am here")
         await code_for(alone, 77)
         (reply,) = await wait_for_questions(alone)
-        told = await press(alone, reply, "Deny")
-        assert told == "Person 77 (telegram:77) was denied."
+        text = await press(alone, reply, "Deny")
+        assert text == "Person 77 (telegram:77) was denied."
         await alone.until(lambda: not questions(alone))
         assert await alone.answers_to(77, "hi") == alone.api.answers(77)
         typed = await code_for(alone, 78)

@@ -97,8 +97,8 @@ def tell_from_everybody(gateway: GatewayProcess) -> None:
             "security": {"modes": {"telegram": "accept-edits"}},
         }
     )
-    kept = dict(zip(VICTIMS, (OF_OWNER, OF_ALICE, OF_GROUP, OF_OWNER), strict=True))
-    for path, text in {**kept, f"{OWN}/MEMORY.md": OF_BOB}.items():
+    result = dict(zip(VICTIMS, (OF_OWNER, OF_ALICE, OF_GROUP, OF_OWNER), strict=True))
+    for path, text in {**result, f"{OWN}/MEMORY.md": OF_BOB}.items():
         file = gateway.workspace / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"- 2025-01-01: {text}\n")
@@ -149,10 +149,10 @@ async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
 
         # Neither Bob nor the model, while it worked for him, saw anything of the others.
         texts = "\n".join(alone.api.answers(BOB))
-        asked = "\n".join(json.dumps(request.body) for request in alone.model.requests)
+        output = "\n".join(json.dumps(request.body) for request in alone.model.requests)
         for canary in CANARIES:
             assert canary not in texts
-            assert canary not in asked
+            assert canary not in output
 
         # Bob's text reaches no other person: the files that make up their prompts are unchanged.
         assert {path: (alone.workspace / path).read_bytes() for path in VICTIMS} == before
@@ -200,8 +200,8 @@ async def test_memory_search_finds_only_the_speaker_s_own_data(
         await alone.answers_to(GROUP, f"@kore_test_bot it is {OF_GROUP}", user_id=ALICE)
         alone.model.requests.clear()
         shown = await run_calls(alone, BOB, search)
-        asked = json.dumps([request.body for request in alone.model.requests])
-        assert not [canary for canary in CANARIES if canary in shown + asked]
+        text = json.dumps([request.body for request in alone.model.requests])
+        assert not [canary for canary in CANARIES if canary in shown + text]
         assert f"MEMORY.md:1: - 2025-01-01: {OF_BOB}" in shown
         assert f"it is {OF_BOB}" in shown
 

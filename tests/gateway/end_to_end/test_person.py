@@ -68,17 +68,17 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
     async with alone:
         await talk_in_chats(alone)
         assert all(places_with(alone, word) for word in WORDS)
-        asked = await alone.kore("user", "delete", f"telegram:{PERSON}")
-        assert asked.code == 1
-        assert "2 conversations" in asked.err
+        output = await alone.kore("user", "delete", f"telegram:{PERSON}")
+        assert output.code == 1
+        assert "2 conversations" in output.err
         assert places_with(alone, WORDS[0])
         ran = await alone.kore("user", "delete", f"telegram:{PERSON}", "--yes")
         assert ran.code == 0, ran.err
         for word in WORDS:
             assert places_with(alone, word) == []
         assert places_with(alone, "Marigold")
-        found = await alone.kore("sessions", "search", "Marigold")
-        assert "Marigold" in found.out
+        process_output = await alone.kore("sessions", "search", "Marigold")
+        assert "Marigold" in process_output.out
         assert (await alone.kore("sessions", "search", WORDS[0])).out.count(WORDS[0]) == 0
         gone = await alone.kore("user", "show", f"telegram:{PERSON}")
         assert (gone.code, "no data is stored about" in gone.err) == (1, True)

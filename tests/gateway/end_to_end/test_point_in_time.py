@@ -26,9 +26,9 @@ pytestmark = [
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    one = PostgresServer(is_durable=True)
-    yield one
-    one.close()
+    result = PostgresServer(is_durable=True)
+    yield result
+    result.close()
 
 
 def run(program: str, *words: str | Path) -> None:
@@ -119,15 +119,15 @@ async def test_database_is_restored_to_a_point_in_time(
             )
             marked = await gateway.kore("store", "mark-restored")
             assert marked.code == 0, marked.err
-            asked = len(model.requests)
+            count = len(model.requests)
             await gateway.start()
             await gateway.idle()
             # The interrupted turn is not resumed, because its effect already exists.
-            assert len(model.requests) == asked
+            assert len(model.requests) == count
             assert (gateway.workspace / "effect.txt").read_text() == "once\n"
             assert api.answers(7)[-1].startswith("⚠️ A backup was restored")
-            found = await gateway.kore("sessions", "search", "kept")
-            assert "kept" in found.out
+            output = await gateway.kore("sessions", "search", "kept")
+            assert "kept" in output.out
             assert "gone" not in (await gateway.kore("sessions", "search", "gone")).out
             assert (await gateway.answers_to(1, "after"))[-1] == "echo: after"
             await gateway.stop()

@@ -27,12 +27,12 @@ async def test_a_strange_folder_s_tree_and_files_reach_the_model(
     where = ("--cwd", project, "-f", "sheep.py")
     ran = await alone.kore("agent", "-m", "hi", *where, "--output-format", "json")
     assert ran.code == 0, ran.err
-    system, asked = (message["content"] for message in alone.model.requests[-1].body["messages"])
+    system, result = (message["content"] for message in alone.model.requests[-1].body["messages"])
     assert "Use tabs" not in system
     for shown in ("sheep.py (8 B)", "print(1)", "It counts sheep."):
-        assert shown in str(asked)
-    (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
-    assert found["taint"] == "private,untrusted"
+        assert shown in str(result)
+    (outcome,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
+    assert outcome["taint"] == "private,untrusted"
 
 
 async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
@@ -44,8 +44,8 @@ async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
     ran = await alone.kore("agent", "-m", "hi", "--cwd", project)
     assert (ran.code, ran.err) == (0, "")
     assert "Use tabs, always." in alone.model.requests[-1].body["messages"][0]["content"]
-    (found,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
-    assert found["taint"] == "private"
+    (result,) = json.loads((await alone.kore("sessions", "list", "--json")).out)
+    assert result["taint"] == "private"
     (project / "AGENTS.md").write_text("Use blanks, always.")
     ran = await alone.kore("agent", "-c", "-m", "and now?", "--cwd", project)
     assert ran.code == 0, ran.err

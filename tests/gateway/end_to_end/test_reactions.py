@@ -6,8 +6,8 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 
 def reactions_in(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
-    found = gateway.api.chats.reactions
-    return {number: emoji for (where, number), emoji in found.items() if where == chat}
+    reactions = gateway.api.chats.reactions
+    return {number: emoji for (where, number), emoji in reactions.items() if where == chat}
 
 
 async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: GatewayProcess) -> None:
@@ -48,11 +48,11 @@ async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> 
     await alone.start()
     # Slow enough for a reaction to appear before it is removed.
     alone.model.latency_s = 1.0
-    said = await alone.api.user_says(7, "go")
-    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: ["👀"]})
+    message = await alone.api.user_says(7, "go")
+    await alone.until(lambda: reactions_in(alone, 7) == {message.message_id: ["👀"]})
     await alone.idle()
-    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: []})
-    await alone.api.user_says(7, "go", edit_of=said.message_id)
+    await alone.until(lambda: reactions_in(alone, 7) == {message.message_id: []})
+    await alone.api.user_says(7, "go", edit_of=message.message_id)
     other = await alone.api.user_says(7, "again")
     await alone.until(lambda: reactions_in(alone, 7).get(other.message_id) == ["👀"])
     await alone.idle()
@@ -62,7 +62,7 @@ async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> 
         for effect in alone.effects(7)
         if effect.method == "setMessageReaction" and effect.text
     ]
-    assert [item.message_id for item in put] == [said.message_id, other.message_id]
+    assert [item.message_id for item in put] == [message.message_id, other.message_id]
 
 
 async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
@@ -71,13 +71,13 @@ async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
-    said = await alone.api.user_says(7, "go")
-    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: ["👀"]})
+    message = await alone.api.user_says(7, "go")
+    await alone.until(lambda: reactions_in(alone, 7) == {message.message_id: ["👀"]})
     await alone.kill()
     alone.model.forget_script()
     await alone.start()
     await alone.idle()
-    await alone.until(lambda: reactions_in(alone, 7) == {said.message_id: []})
+    await alone.until(lambda: reactions_in(alone, 7) == {message.message_id: []})
 
 
 async def test_without_the_setting_nothing_is_put_on_messages(alone: GatewayProcess) -> None:

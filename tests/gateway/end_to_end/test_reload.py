@@ -28,11 +28,11 @@ async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:
 async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
     """Return the reported state of the configuration, once it is watched."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := (await gateway.status())["config"]) is None:
+    while (result := (await gateway.status())["config"]) is None:
         assert time.monotonic() < deadline, gateway.log_text()
         await asyncio.sleep(0.05)
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(result, dict)
+    return result
 
 
 async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess) -> None:
@@ -70,9 +70,9 @@ async def test_restart_required_settings_are_reported(alone: GatewayProcess) -> 
         ran = await alone.kore("reload")
         assert ran.out.endswith("needs a restart: http.port\n")
         assert (await config_of(alone))["needs_restart"] == "http.port"
-        said = alone.output()
-        assert "changed: logging.level" in said
-        assert "needs a restart: http.port" in said
+        output = alone.output()
+        assert "changed: logging.level" in output
+        assert "needs a restart: http.port" in output
         change_section(alone, "http", port=0)
         await alone.kore("reload")
         assert (await config_of(alone))["needs_restart"] is None
@@ -129,8 +129,8 @@ async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: Gateway
         assert (ran.code, "unknown key" in ran.err) == (2, True)
         assert (await config_of(alone))["problem"].partition("; ")[0].endswith("unknown key")
         await alone.idle()
-        (told,) = (a for a in alone.api.answers(OWNER) if "agent.modl" in a)
-        assert "未知的鍵" in told
+        (result,) = (a for a in alone.api.answers(OWNER) if "agent.modl" in a)
+        assert "未知的鍵" in result
         assert alone.output().count("still using the last valid configuration") == 1
         assert "unknown key" in alone.output()
         assert "未知" not in alone.output()
@@ -147,8 +147,8 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
     printed = len(alone.output())
     await alone.launch()
     assert await alone.ended() == 2
-    said = alone.output()[printed:].splitlines()
-    assert said[0].startswith(f"kore: {alone.config}: line 1, column 2: not valid JSON")
+    lines = alone.output()[printed:].splitlines()
+    assert lines[0].startswith(f"kore: {alone.config}: line 1, column 2: not valid JSON")
     ran = await alone.kore("config", "revert")
     assert ran.code == 0
     assert alone.config.read_text() == good

@@ -31,16 +31,16 @@ async def test_a_restored_backup_repeats_no_effect_and_no_answer_unmarked(
     alone.use_empty_database()
     ran = await alone.kore("restore", alone.home.parent / "copy.db", "--yes")
     assert ran.code == 0, ran.err
-    asked = len(alone.model.requests)
+    count = len(alone.model.requests)
     await alone.start()
     await alone.idle()
-    assert len(alone.model.requests) == asked
+    assert len(alone.model.requests) == count
     assert (alone.workspace / "effect.txt").read_text() == "once\n"
     first, again = alone.api.answers(8)
     assert (first, again[0]) == ("echo: hello", "↻")
-    told = alone.api.answers(7)[-1]
-    assert told.startswith("⚠️ A backup was restored")
-    assert "kore replay 2" in told
+    text = alone.api.answers(7)[-1]
+    assert text.startswith("⚠️ A backup was restored")
+    assert "kore replay 2" in text
     await alone.stop()
     # The notice appears only once.
     before = len(alone.api.sends)

@@ -12,8 +12,8 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 async def jobs(gateway: GatewayProcess) -> list[dict[str, Any]]:
     ran = await gateway.kore("cron", "list", "--json")
     assert ran.code == 0, ran.err
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
+    document: list[dict[str, Any]] = json.loads(ran.out)
+    return document
 
 
 def count_answers(gateway: GatewayProcess, text: str) -> int:

@@ -59,8 +59,8 @@ async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
     async with gateway:
         # The model receives the whole conversation, decrypted with the new key.
         await gateway.answers_to(CHAT, "canary three")
-        told = model_server.requests[-1].raw.decode()
-        assert all(word in told for word in ("canary one", "canary two", "canary three"))
+        text = model_server.requests[-1].raw.decode()
+        assert all(word in text for word in ("canary one", "canary two", "canary three"))
     assert b"canary" not in gateway.stored()
 
 

@@ -294,6 +294,6 @@ async def test_the_doctor_tries_it(machines: Machines, place: SharedPlace) -> No
     ran = await first.kore("doctor")
     assert ran.code == 1
     lines = ran.out.splitlines()
-    (at,) = [n for n, one in enumerate(lines) if "shared files" in one]
+    (at,) = [n for n, result in enumerate(lines) if "shared files" in result]
     assert lines[at].startswith("FAIL")
     assert "store.files" in lines[at + 1]

@@ -38,9 +38,9 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 async def stand_by(gateway: GatewayProcess) -> None:
     """Start the gateway while the other is at work, and wait until it is on standby."""
-    told = gateway.log_text().count(STANDS_BY)
+    count = gateway.log_text().count(STANDS_BY)
     await gateway.launch()
-    await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > told)
+    await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > count)
 
 
 async def kill_at_work(first: GatewayProcess, second: GatewayProcess, words: str) -> None:

@@ -143,11 +143,11 @@ async def test_a_streamed_answer_does_not_overtake_one_that_waits(
 async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:
     group = -100_800
     gateway.model.script(slow())
-    asked = await gateway.api.user_says(group, "@kore_test_bot go", user_id=5)
+    user_message = await gateway.api.user_says(group, "@kore_test_bot go", user_id=5)
     await gateway.idle()
     assert gateway.api.answers(group) == [TEXT]
     (shown,) = [message for message in gateway.api.chat(group) if message.from_bot]
-    assert shown.reply_to == asked.message_id
+    assert shown.reply_to == user_message.message_id
 
 
 async def test_activity_is_replaced_by_the_answer(gateway: GatewayProcess, chat: int) -> None:

@@ -101,8 +101,8 @@ def in_a_row(hanging: int) -> Mind:
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         latency_s = 60.0 if next(numbers) == hanging else 0.0
         messages = body["messages"]
-        (asked, *_) = (person_text(message) for message in messages if message["role"] == "user")
-        is_parent, has_result = asked == "have it run", messages[-1]["role"] == "tool"
+        (result, *_) = (person_text(message) for message in messages if message["role"] == "user")
+        is_parent, has_result = result == "have it run", messages[-1]["role"] == "tool"
         if has_result:
             text = "The sub-agent ran it." if is_parent else "I ran it."
             return ReplyScript(text=text, latency_s=latency_s)

@@ -14,9 +14,9 @@ async def test_the_conversation_goes_on_where_the_group_has_gone(alone: GatewayP
     await alone.answers_to(GROUP, "@kore_test_bot first", chat_type="group")
     alone.api.group_becomes(GROUP, SUPER)
     await alone.answers_to(SUPER, "@kore_test_bot second")
-    asked = alone.model.requests[-1].raw.decode()
-    assert "first" in asked
-    assert "second" in asked
+    text = alone.model.requests[-1].raw.decode()
+    assert "first" in text
+    assert "second" in text
     (answer,) = [shown for shown in alone.api.chat(SUPER) if shown.from_bot]
     question = next(shown for shown in alone.api.chat(SUPER) if "second" in shown.text)
     assert (answer.text, answer.reply_to) == ("echo: second", question.message_id)

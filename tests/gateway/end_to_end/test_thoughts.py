@@ -84,8 +84,8 @@ async def test_thoughts_that_a_model_refuses_never_end_a_conversation(
         thinking.model.script(ReplyScript(reasoning="hm", text="yes"))
         await thinking.answers_to(OWNER, "hi")
         await thinking.answers_to(OWNER, "/model fable")
-        asked = len(thinking.model.requests)
+        count = len(thinking.model.requests)
         for text in ("one", "two", "three"):
             assert (await thinking.answers_to(OWNER, text))[-1] == f"echo: {text}"
         # The request is rejected once; from then on, thoughts are left out in advance.
-        assert len(thinking.model.requests) - asked == 4
+        assert len(thinking.model.requests) - count == 4

@@ -119,6 +119,6 @@ async def test_every_request_continues_the_one_before_byte_by_byte(
     for n in range(1, 7):
         await gateway.answers_to(chat, f"turn {n} ü")
     assert len(gateway.model.requests) == 10
-    for asked, following in pairwise(gateway.model.requests):
-        assert list(asked.body)[-1] == "messages", "what grows comes last"
-        assert following.raw.startswith(asked.raw[: asked.raw.rindex(b"]")])
+    for outcome, following in pairwise(gateway.model.requests):
+        assert list(outcome.body)[-1] == "messages", "what grows comes last"
+        assert following.raw.startswith(outcome.raw[: outcome.raw.rindex(b"]")])

@@ -38,16 +38,16 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         question = await pair.all_hear(GROUP, "@kore_test_bot you?", user_id=7)
         await gateway.idle()
         assert group_messages(pair) == [["one"], []]
-        asked = model_server.requests[-1].raw.decode()
-        assert "Person 7: people talk" in asked
+        text = model_server.requests[-1].raw.decode()
+        assert "Person 7: people talk" in text
         await pair.all_hear(GROUP, "@second_test_bot you?", user_id=7)
         await gateway.idle()
         assert group_messages(pair) == [["one"], ["two"]]
         # Each bot heard all messages not addressed to it, but nothing of the other's session.
-        asked = model_server.requests[-1].raw.decode()
-        assert "Person 7: people talk" in asked
-        assert "Person 7: @kore_test_bot you?" in asked
-        assert '"one"' not in asked
+        text = model_server.requests[-1].raw.decode()
+        assert "Person 7: people talk" in text
+        assert "Person 7: @kore_test_bot you?" in text
+        assert '"one"' not in text
         first = next(sent_request for sent_request in pair.sends if sent_request.chat_id == GROUP)
         assert first.reply_to == question["message_id"]
 
@@ -76,6 +76,6 @@ async def test_a_token_that_is_refused_stops_its_own_bot_alone(
     ):
         assert await gateway.answers_to(7, "hi") == ["echo: hi"]
         async with asyncio.timeout(PATIENCE_S):
-            while (found := await states(gateway))["telegram:second"] != "refused":
+            while (result := await states(gateway))["telegram:second"] != "refused":
                 await asyncio.sleep(0.01)
-        assert found["telegram:123456"] == "polling"
+        assert result["telegram:123456"] == "polling"

@@ -53,10 +53,10 @@ async def begin(gateway: GatewayProcess, proxy: Proxy) -> None:
     known = gateway.output().count("listening for webhooks at")
     await gateway.launch()
     await gateway.until(lambda: gateway.output().count("listening for webhooks at") > known)
-    found = re.findall(
+    results = re.findall(
         r"listening for webhooks at (http://[0-9.:]+)/telegram/123456", gateway.output()
     )
-    proxy.target = found[-1]
+    proxy.target = results[-1]
 
 
 async def test_a_webhook_brings_messages_also_over_a_kill(alone: GatewayProcess) -> None:

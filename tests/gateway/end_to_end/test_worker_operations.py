@@ -129,23 +129,23 @@ async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
 
 
 async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
-    one, other = fleet.workers
+    result, other = fleet.workers
     # A worker may start only once a gateway has created the tables and released them.
-    await one.launch()
-    await one.until(lambda: _PAGES.search(one.log_text()))
+    await result.launch()
+    await result.until(lambda: _PAGES.search(result.log_text()))
     async with aiohttp.ClientSession() as client:
-        await until_page(client, one, "/healthz", '"ok"')
-        assert (await page(client, one, "/livez"))[0] == 200
-        assert (await page(client, one, "/readyz")) == (
+        await until_page(client, result, "/healthz", '"ok"')
+        assert (await page(client, result, "/livez"))[0] == 200
+        assert (await page(client, result, "/readyz")) == (
             503,
             '{"status": "degraded", "broken": ["gateway"]}',
         )
         # A new owner ends workers that joined before it.
         await fleet.front.start()
-        await one.until(lambda: "taking turns" in one.log_text())
+        await result.until(lambda: "taking turns" in result.log_text())
         await other.launch()
         await other.until(lambda: "taking turns" in other.log_text())
-        assert (await page(client, one, "/readyz"))[0] == 200
+        assert (await page(client, result, "/readyz"))[0] == 200
         await fleet.asks(1, "hi")
         await until_page(client, fleet.front, "/metrics", "kore_workers_alive 2")
         text = await until_page(client, fleet.front, "/metrics", "kore_workers_turns_running 0")
@@ -154,13 +154,15 @@ async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
         assert "kore_workers_reaped_total 0" in text
         assert "kore_hints_dropped_total 0" in text
         assert text.count("kore_worker_last_beat_seconds{") == 2
-        handled = [(await page(client, each, "/metrics"))[1] for each in (one, other)]
+        handled = [(await page(client, each, "/metrics"))[1] for each in (result, other)]
         assert sorted("kore_turns_handled_total 1" in text for text in handled) == [False, True]
         # A draining worker reports it at once, and still answers requests.
         fleet.model.script(ReplyScript(text="late", waits_at=0))
         await fleet.front.api.user_says(2, "wait")
         await fleet.front.until(lambda: fleet.model.waiting)
-        busy = one if "kore_lanes_busy 1" in (await page(client, one, "/metrics"))[1] else other
+        busy = (
+            result if "kore_lanes_busy 1" in (await page(client, result, "/metrics"))[1] else other
+        )
         busy.signal(signal.SIGTERM)
         await until_page(client, busy, "/healthz", "draining")
         assert (await page(client, busy, "/readyz"))[0] == 503
@@ -187,20 +189,20 @@ async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet
     for chat in range(1, 5):
         call = Call("list_dir", {"path": "."})
         fleet.model.script(ReplyScript(tool_calls=(call,), waits_at=0), "finished")
-        asked = len(fleet.model.requests)
+        count = len(fleet.model.requests)
         await fleet.front.api.user_says(chat, "look")
         await fleet.front.until(lambda: fleet.model.waiting)
         async with aiohttp.ClientSession() as client:
-            one, other = fleet.workers
-            text = (await page(client, one, "/metrics"))[1]
-        busy = one if "kore_lanes_busy 1" in text else other
+            result, other = fleet.workers
+            text = (await page(client, result, "/metrics"))[1]
+        busy = result if "kore_lanes_busy 1" in text else other
         busy.signal(signal.SIGTERM)
         async with aiohttp.ClientSession() as client:
             await until_page(client, busy, "/healthz", "draining")
         released_at = time.time()
         fleet.model.let_go()
-        await fleet.front.until(lambda n=asked: len(fleet.model.requests) > n + 1)
-        gaps_s.append(fleet.model.requests[asked + 1].at - released_at)
+        await fleet.front.until(lambda n=count: len(fleet.model.requests) > n + 1)
+        gaps_s.append(fleet.model.requests[count + 1].at - released_at)
         await fleet.front.until(lambda c=chat: fleet.front.api.answers(c) == ["finished"])
         assert await busy.exit_code() == 0
         joined = busy.log_text().count("taking turns")

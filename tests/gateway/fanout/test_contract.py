@@ -38,8 +38,8 @@ def bus(
     request: pytest.FixtureRequest, tmp_path: Path, servers: list[PostgresServer]
 ) -> Iterator[Bus]:
     if request.param == "nats":
-        with nats_bus(tmp_path) as one:
-            yield one
+        with nats_bus(tmp_path) as stream:
+            yield stream
         return
     if not servers:
         servers.append(PostgresServer(is_durable=True))
@@ -100,11 +100,11 @@ async def test_every_listener_of_a_topic_hears_every_sender(bus: Bus) -> None:
 
 
 async def test_a_process_hears_itself(bus: Bus) -> None:
-    async with joined(bus.fanout(), "front", "workers") as one:
-        one.publish(b"front")
-        one.publish(b"workers", topic="workers")
-        await wait_until(lambda: len(one.messages) >= 2)
-        assert sorted(one.messages) == [b"front", b"workers"]
+    async with joined(bus.fanout(), "front", "workers") as stream:
+        stream.publish(b"front")
+        stream.publish(b"workers", topic="workers")
+        await wait_until(lambda: len(stream.messages) >= 2)
+        assert sorted(stream.messages) == [b"front", b"workers"]
 
 
 async def test_another_kore_on_the_same_server_hears_nothing(bus: Bus) -> None:
@@ -147,16 +147,16 @@ async def test_message_during_a_disconnect_is_delivered_once_or_reported(bus: Bu
 
 async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None:
     # The member subscribes before it sends, so it receives everything that was retained.
-    async with joined(bus.fanout(queue_bytes=20_000), "front") as one:
+    async with joined(bus.fanout(queue_bytes=20_000), "front") as stream:
         await asyncio.to_thread(bus.kill)
-        await wait_until(lambda: one.fanout._is_warned)
-        one.publish(*numbered("away", 1_000))
-        dropped = one.fanout.dropped_count
+        await wait_until(lambda: stream.fanout._is_warned)
+        stream.publish(*numbered("away", 1_000))
+        dropped = stream.fanout.dropped_count
         assert 500 < dropped < 1_000
         await asyncio.to_thread(bus.start)
-        await wait_until(lambda: one.messages[-1:] == [b"away 999"])
-        assert one.messages == numbered("away", 1_000)[dropped:]
-        assert (one.reconnects, one.fanout.dropped_count) == (2, dropped)
+        await wait_until(lambda: stream.messages[-1:] == [b"away 999"])
+        assert stream.messages == numbered("away", 1_000)[dropped:]
+        assert (stream.reconnects, stream.fanout.dropped_count) == (2, dropped)
 
 
 async def test_a_server_that_starts_later_is_waited_for(bus: Bus) -> None:
@@ -283,11 +283,11 @@ async def test_a_flush_returns_once_everything_is_sent(bus: Bus) -> None:
 
 
 async def test_a_flush_waits_no_longer_than_it_says_for_a_server_that_is_away(bus: Bus) -> None:
-    async with joined(bus.fanout(), "front") as one:
+    async with joined(bus.fanout(), "front") as stream:
         await asyncio.to_thread(bus.stop)
         try:
-            one.publish(b"into the void", bytes(5_000_000))
+            stream.publish(b"into the void", bytes(5_000_000))
             async with asyncio.timeout(FLUSH_S + 5):
-                await one.fanout.flush()
+                await stream.fanout.flush()
         finally:
             bus.go_on()

@@ -34,9 +34,9 @@ def fanout(url: str) -> NatsFanout:
 
 
 async def assert_it_carries(url: str) -> None:
-    async with joined(fanout(url), "front") as one:
-        one.publish(b"hello")
-        await wait_until(lambda: one.messages == [b"hello"])
+    async with joined(fanout(url), "front") as stream:
+        stream.publish(b"hello")
+        await wait_until(lambda: stream.messages == [b"hello"])
 
 
 @needs_nats
@@ -110,17 +110,17 @@ async def test_frames_are_as_small_as_the_server_wants_them(tmp_path: Path) -> N
     server = NatsServer(tmp_path, "-c", str(config))
     server.start()
     try:
-        async with joined(fanout(server.url), "front") as one:
-            one.publish(b"a" * 50_000)
-            await wait_until(lambda: one.messages == [b"a" * 50_000])
+        async with joined(fanout(server.url), "front") as stream:
+            stream.publish(b"a" * 50_000)
+            await wait_until(lambda: stream.messages == [b"a" * 50_000])
             # Only messages cut for a server with a larger limit are lost.
             server.kill()
             config.write_text("max_payload: 1024\n")
-            one.publish(b"b" * 3_000)
+            stream.publish(b"b" * 3_000)
             server.start()
-            await wait_until(lambda: one.reconnects >= 2)
-            one.publish(b"c" * 3_000)
-            await wait_until(lambda: one.messages[-1:] == [b"c" * 3_000])
+            await wait_until(lambda: stream.reconnects >= 2)
+            stream.publish(b"c" * 3_000)
+            await wait_until(lambda: stream.messages[-1:] == [b"c" * 3_000])
     finally:
         server.kill()
 
@@ -142,9 +142,9 @@ async def test_the_database_that_names_the_subjects_is_waited_for(
     server.start()
     try:
         late = NatsFanout(server.url, None, find_id=find_late, name="test")
-        async with joined(late, "front") as one:
-            one.publish(b"hello")
-            await wait_until(lambda: one.messages == [b"hello"])
+        async with joined(late, "front") as stream:
+            stream.publish(b"hello")
+            await wait_until(lambda: stream.messages == [b"hello"])
         assert (asked, "the database is away" in caplog.text) == (3, True)
     finally:
         server.kill()
@@ -153,10 +153,10 @@ async def test_the_database_that_names_the_subjects_is_waited_for(
 @needs_postgres
 async def test_a_database_has_the_same_name_by_each_of_its_addresses() -> None:
     server = postgres_server.server()
-    one, other = server.create_database(), server.create_database()
-    name = one.partition("@/")[2].partition("?")[0]
+    result, other = server.create_database(), server.create_database()
+    name = result.partition("@/")[2].partition("?")[0]
     same = f"postgresql:///{name}?host={server.folder}&user=kore"
-    ids = [await database_id(address) for address in (one, same, other)]
+    ids = [await database_id(address) for address in (result, same, other)]
     assert ids[0] == ids[1] != ids[2]
     assert all(len(id_) == 16 for id_ in ids)
 

@@ -78,11 +78,11 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
     platform = SlowPlatform()
     photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
     async with opened(tmp_path, [], platform=platform) as parts:
-        asked = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
+        media = Media("photo", size_bytes=len(DATA), remote="f", unique="u", quoted=True)
         await store_messages(
             parts,
             chat_message("[photo]", media=(photo,)),
-            chat_message("what is it?", media=(asked,)),
+            chat_message("what is it?", media=(media,)),
         )
         woken: list[str] = []
         loader = downloader(parts, Inboxes(parts.workspace), woken.append)
@@ -104,10 +104,10 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
 async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
     platform = SlowPlatform()
     platform.go.set()
-    asked: list[str | None] = []
+    results: list[str | None] = []
 
     async def transcribe(media: Media, path: Path) -> Media:
-        asked.append(media.unique)
+        results.append(media.unique)
         if media.kind == "voice":
             await asyncio.Event().wait()
         return media
@@ -122,7 +122,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         loader = downloader(parts, inboxes, woken.append, transcribe=transcribe)
         await store_messages(parts, *voices)
         work = asyncio.create_task(loader.run())
-        await wait_until(lambda: len(asked) == len(voices))
+        await wait_until(lambda: len(results) == len(voices))
         await store_messages(
             parts, chat_message("[photo]", "9", media=(Media("photo", remote="f", unique="p"),))
         )

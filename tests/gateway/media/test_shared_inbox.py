@@ -166,7 +166,7 @@ async def test_unused_files_are_deleted(tmp_path: Path, first: Machine) -> None:
         # b was sent, or its row was never stored; the row of c may follow.
         assert await sweep(files, parts.database, None, now) == 2
         assert await sweep(files, parts.database, 30, now) == 1
-    left = {name for name, one in outgoing.items() if files.outgoing.exists(one, name * 32)}
+    left = {name for name, result in outgoing.items() if files.outgoing.exists(result, name * 32)}
     assert left == {"a", "c"}
     assert [files.undo.exists(item) for item in undo] == [False, True]
     assert [files.inbox("inbox").exists(item) for item in received] == [False, True]

@@ -124,9 +124,9 @@ def test_only_expired_inbox_files_are_deleted(tmp_path: Path) -> None:
 def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xff\xd8\xff" + bytes(20))
-    found = with_file_facts(Media("document", media_type="text/plain"), path, tmp_path)
-    assert (found.path, found.media_type, found.size_bytes) == ("a.txt", "image/jpeg", 23)
-    assert found.digest
+    facts = with_file_facts(Media("document", media_type="text/plain"), path, tmp_path)
+    assert (facts.path, facts.media_type, facts.size_bytes) == ("a.txt", "image/jpeg", 23)
+    assert facts.digest
     path.write_bytes(b"GIF but not really" + os.urandom(10))
     assert with_file_facts(Media("document"), path, tmp_path).digest is None
 

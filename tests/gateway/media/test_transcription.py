@@ -37,8 +37,8 @@ def transcriber(listener: Listener, **more: Any) -> Transcriber:
 async def test_voice_message_is_transcribed(listener: Listener, voice_file: Path) -> None:
     listener.text = "  good morning \ud83d\ude00 "
     service = transcriber(listener, api_key=SecretStr("sk-x"), model="large", language="de")
-    heard = await service.transcribe(VOICE, voice_file)
-    assert heard.words == "good morning \U0001f600"
+    media = await service.transcribe(VOICE, voice_file)
+    assert media.words == "good morning \U0001f600"
     (request,) = listener.requests
     assert (request.filename, request.data) == ("voice-1.ogg", b"OggS data")
     assert request.fields == {"model": "large", "response_format": "json", "language": "de"}
@@ -53,8 +53,8 @@ async def test_transcription_cost_depends_on_the_duration(
     listener: Listener, voice_file: Path, price: float | None, seconds: int | None, nano: int | None
 ) -> None:
     service = transcriber(listener, model="large", price_per_minute_usd=price)
-    heard = await service.transcribe(replace(VOICE, seconds=seconds), voice_file)
-    assert (heard.heard_by, heard.heard_nano) == ("transcription/large", nano)
+    media = await service.transcribe(replace(VOICE, seconds=seconds), voice_file)
+    assert (media.heard_by, media.heard_nano) == ("transcription/large", nano)
 
 
 async def test_the_service_is_reached_through_the_proxy_of_the_environment(

@@ -130,12 +130,13 @@ async def test_of_many_at_once_one_is_written(
 ) -> None:
     editors = [editor() for _ in range(8)]
     proposals = [
-        one.check("agent.max_iterations", str(n + 1))["proposal"] for n, one in enumerate(editors)
+        outcome.check("agent.max_iterations", str(n + 1))["proposal"]
+        for n, outcome in enumerate(editors)
     ]
     results = await asyncio.gather(
         *(
-            one.change("agent.max_iterations", str(n + 1), proposals[n], is_confirmed=True)
-            for n, one in enumerate(editors)
+            outcome.change("agent.max_iterations", str(n + 1), proposals[n], is_confirmed=True)
+            for n, outcome in enumerate(editors)
         ),
         return_exceptions=True,
     )
@@ -238,15 +239,15 @@ async def test_spending_and_addresses_have_to_be_confirmed(
 
 
 def test_rows_say_how_a_key_is_changed(editor: Callable[..., ConfigEditor]) -> None:
-    found = rows(editor())
-    assert found["security.sandbox"]["choices"] == [
+    result = rows(editor())
+    assert result["security.sandbox"]["choices"] == [
         *("auto", "bwrap", "landlock", "container", "none")
     ]
-    assert found["telegram.enabled"]["choices"] == ["true", "false"]
-    assert found["security.modes"]["choices"] == []
-    assert found["agent.max_iterations"]["at_once"]
-    assert (found["agent.model"]["own"], found["agent.model"]["is_set"]) == ("local", True)
-    assert not found["agent.max_iterations"]["is_set"]
+    assert result["telegram.enabled"]["choices"] == ["true", "false"]
+    assert result["security.modes"]["choices"] == []
+    assert result["agent.max_iterations"]["at_once"]
+    assert (result["agent.model"]["own"], result["agent.model"]["is_set"]) == ("local", True)
+    assert not result["agent.max_iterations"]["is_set"]
 
 
 @asynccontextmanager

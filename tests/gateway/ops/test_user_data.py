@@ -44,11 +44,11 @@ async def queue_file(parts: Parts, who: str) -> Path:
 
 async def test_files_that_wait_to_be_sent_to_somebody_go_with_them(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
-        gone, kept = await queue_file(parts, "71"), await queue_file(parts, "72")
+        gone, result = await queue_file(parts, "71"), await queue_file(parts, "72")
         user_data = parts.app.user_data()
         await user_data.delete("chat:71", copies=False)
         assert not gone.exists()
-        assert kept.exists()
+        assert result.exists()
 
 
 async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path) -> None:

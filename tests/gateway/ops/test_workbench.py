@@ -26,8 +26,8 @@ async def test_a_note_is_changed_only_from_what_was_read(tmp_path: Path) -> None
     async with running(tmp_path, []) as parts:
         first = await parts.service.read_note("memory/MEMORY.md")
         assert first["text"] == ""
-        written = await parts.service.write_note("memory/MEMORY.md", "tea", first["digest"])
-        assert await parts.service.read_note("memory/MEMORY.md") == written
+        result = await parts.service.write_note("memory/MEMORY.md", "tea", first["digest"])
+        assert await parts.service.read_note("memory/MEMORY.md") == result
         with pytest.raises(KoreError, match="changed meanwhile"):
             await parts.service.write_note("memory/MEMORY.md", "coffee", first["digest"])
         assert (parts.workspace / "memory/MEMORY.md").read_text() == "tea"

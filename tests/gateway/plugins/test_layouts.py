@@ -234,13 +234,13 @@ def test_a_layout_loads_or_says_in_one_line_why_not(tmp_path: Path, name: str) -
         assert "\n" not in str(refused.value)
         return
     with installer.fetched(source, entry=entry) as review:
-        found = {
+        result = {
             key: " ".join(review.manifest.not_used)
             if key == "not_used"
             else getattr(review.manifest, key)
             for key in expected
         }
-        assert found == expected
+        assert result == expected
         installer.install(review)
     assert list(installer.audit().values()) == [""]
 

@@ -55,8 +55,8 @@ def test_market_entry_is_part_of_the_review(manager: PluginManager, tmp_path: Pa
 def test_a_plugin_from_elsewhere_is_not_installed_by_what_was_shown_of_another(
     manager: PluginManager, tmp_path: Path
 ) -> None:
-    one, other = plugin(tmp_path / "a" / "tools"), plugin(tmp_path / "b" / "tools")
-    shown = manager.look_at(str(one), "", is_update=False)
+    result, other = plugin(tmp_path / "a" / "tools"), plugin(tmp_path / "b" / "tools")
+    shown = manager.look_at(str(result), "", is_update=False)
     with pytest.raises(PluginError, match="changed since it was shown"):
         manager.install(str(other), shown["review"], {}, "", is_update=False)
 
@@ -91,8 +91,8 @@ def test_an_update_is_shown_and_installed(manager: PluginManager, tmp_path: Path
 
 
 def test_answers_are_checked(manager: PluginManager, tmp_path: Path) -> None:
-    asked = {"COUNT": {"type": "number", "max": 9, "required": True}, "NAME": {"default": "Ann"}}
-    place = plugin(tmp_path / "tools", userConfig=asked)
+    result = {"COUNT": {"type": "number", "max": 9, "required": True}, "NAME": {"default": "Ann"}}
+    place = plugin(tmp_path / "tools", userConfig=result)
     review = manager.look_at(str(place), "", is_update=False)["review"]
     for answers, words in [
         ({}, "needs a value for COUNT"),
@@ -132,8 +132,8 @@ def test_a_process_that_watches_nothing_says_so(tmp_path: Path) -> None:
     place = plugin(tmp_path / "tools")
     manager = PluginManager(tmp_path / "kore", is_watched=False)
     review = manager.look_at(str(place), "", is_update=False)["review"]
-    said = manager.install(str(place), review, {}, "", is_update=False)
-    assert said == "installed tools 1. Restart Kore to use it."
+    text = manager.install(str(place), review, {}, "", is_update=False)
+    assert text == "installed tools 1. Restart Kore to use it."
 
 
 def test_a_password_in_an_address_is_not_shown(manager: PluginManager, tmp_path: Path) -> None:

@@ -116,14 +116,14 @@ def test_a_plugin_comes_by_every_kind_of_source(tmp_path: Path) -> None:
     write_index(folder, entries)
     markets, installer = Markets(tmp_path / "kore"), PluginInstaller(tmp_path / "kore")
     markets.add({"source": "folder", "path": str(folder)})
-    found = {}
+    result = {}
     for name in expected:
         source, more = markets.locate(name)
         with installer.fetched(source, **more) as review:
             plugin = installer.install(review)
         copy = installer.installed.folder / plugin.folder
-        found[plugin.name] = (copy / "commands" / "go.md").read_text()
-    assert found == {name: words for name, (_, words) in expected.items()}
+        result[plugin.name] = (copy / "commands" / "go.md").read_text()
+    assert result == {name: words for name, (_, words) in expected.items()}
     assert set(installer.audit().values()) == {""}
 
 

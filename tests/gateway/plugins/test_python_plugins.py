@@ -153,8 +153,8 @@ async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path)
         stack.push_async_callback(database.close)
 
         async def channels(**plugins: dict[str, Any]) -> list[Any]:
-            given = settings(**plugins)
-            return await open_channels(given, home, database, stack, places, menu=())
+            base_settings = settings(**plugins)
+            return await open_channels(base_settings, home, database, stack, places, menu=())
 
         assert await channels() == []
         (channel,) = await channels(weather={"allow_from": ["7"], "token": "t"})

@@ -224,7 +224,7 @@ def test_a_market_from_the_network_still_has_its_own_sources(tmp_path: Path) -> 
         {"source": "npm", "package": "@o/p", "version": "^1.0"},
         "./plugins/p",
     )
-    entries = [{"name": f"p{n}", "source": one} for n, one in enumerate(good)]
+    entries = [{"name": f"p{n}", "source": result} for n, result in enumerate(good)]
     folder = index(tmp_path / "m", *entries)
     market = read_market(folder, {"source": "url", "url": "https://x.org/m.git"})
     assert {entry.problem for entry in market.entries} == {""}

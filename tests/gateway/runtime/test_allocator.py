@@ -74,8 +74,8 @@ def test_threads_share_one_arena() -> None:
 
 
 def test_free_pages_between_used_ones_are_given_back() -> None:
-    said, kilobytes = _run_script(_TRIMMED).rsplit(maxsplit=1)
-    assert said == "given back"
+    result, kilobytes = _run_script(_TRIMMED).rsplit(maxsplit=1)
+    assert result == "given back"
     assert int(kilobytes) > 20_000, "there was something to give back"
 
 

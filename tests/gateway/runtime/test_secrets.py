@@ -66,8 +66,8 @@ def test_a_password_inside_any_text_is_known_in_both_spellings(tmp_path: Path) -
         ],
     }
     settings = load(tmp_path, {"mcp_servers": {"s": server}})
-    found = secret_values(settings, {})
-    assert {"first-4f9Qx2z7", "se%2F4f9Qx2z7", "se/4f9Qx2z7"} <= found
+    values = secret_values(settings, {})
+    assert {"first-4f9Qx2z7", "se%2F4f9Qx2z7", "se/4f9Qx2z7"} <= values
 
 
 def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path: Path) -> None:

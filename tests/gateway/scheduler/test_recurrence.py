@@ -67,13 +67,13 @@ def of_night(line: str, day: str, count: int) -> list[str]:
     """Return the next slots of a cron line, starting at midnight."""
     rule = Recurrence("cron", line, "Europe/Berlin")
     at = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=BERLIN).timestamp() - 1
-    found = []
+    results = []
     for _ in range(count):
         slot = rule.after(at, 0)
         assert slot is not None
-        found.append(local(slot))
+        results.append(local(slot))
         at = slot
-    return found
+    return results
 
 
 def test_hour_skipped_by_the_clocks_comes_right_after_the_gap() -> None:

@@ -49,12 +49,12 @@ async def test_job_with_an_unknown_time_zone_fails_alone(tmp_path: Path) -> None
         place.clock.ahead += 25 * 3_600
         shown = await place.until_shown(3)
         assert shown[-1].startswith("⏰ tea")
-        (found,) = await place.parts.stored("job", "state", "reason", id=1)
-        assert found[0] == "failed"
-        assert "unknown time zone 'Nowhere/Land'" in found[1]
-        told = await place.answer_to("/cron")
-        assert "lost" in told
-        assert "tea" in told
+        (result,) = await place.parts.stored("job", "state", "reason", id=1)
+        assert result[0] == "failed"
+        assert "unknown time zone 'Nowhere/Land'" in result[1]
+        text = await place.answer_to("/cron")
+        assert "lost" in text
+        assert "tea" in text
 
 
 async def test_clock_is_not_read_without_jobs(tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ async def test_prompt_job_is_a_turn_answered_in_its_chat(tmp_path: Path) -> None
         await place.answer_to("/cron ask every 1h how is the weather?")
         place.clock.ahead += 3_600
         assert (await place.until_shown(3))[-1] == "It rains."
-        asked = model.requests[-1].messages
-        assert "how is the weather?" in asked[-1].text
-        assert any("hello" in message.text for message in asked), "it is the chat's conversation"
+        messages = model.requests[-1].messages
+        assert "how is the weather?" in messages[-1].text
+        assert any("hello" in message.text for message in messages), "it is the chat's conversation"
         await wait_until(lambda: place.parts.bus.lanes == 0)
         assert await place.states() == [("ran",)]
 
@@ -168,13 +168,13 @@ async def test_missed_slots_follow_the_catch_up_choice(tmp_path: Path) -> None:
     async with with_timer(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
         await place.rests()
         shown = await place.until_shown(5)
-        told = "\n".join(shown)
+        text = "\n".join(shown)
         assert before == 3
-        assert told.count("⏰ once") == 1
-        assert "2 before it were missed" in told
-        assert told.count("⏰ all") == 3
-        assert "⏰ skip" not in told
-        assert "Missed while I was not running: job 2, skip, 3 times" in told
+        assert text.count("⏰ once") == 1
+        assert "2 before it were missed" in text
+        assert text.count("⏰ all") == 3
+        assert "⏰ skip" not in text
+        assert "Missed while I was not running: job 2, skip, 3 times" in text
         assert [state for (state,) in await place.states(2)] == ["missed"] * 3
 
 
@@ -286,10 +286,10 @@ async def test_silent_word_is_not_read_aloud(tmp_path: Path) -> None:
         ) as place:
             await place.answer_to("hi")
             await place.answer_to("/cron ask every 1h look at the plants")
-            speaking = asyncio.create_task(place.parts.app.speech.run())
+            task = asyncio.create_task(place.parts.app.speech.run())
             place.clock.ahead += 3_600
             await wait_until(lambda: len(studio.requests) == 2)
-            await cancel_and_wait(speaking)
+            await cancel_and_wait(task)
     assert studio.requests[-1]["input"] == report.strip()
 
 
@@ -390,10 +390,10 @@ async def test_jobs_belong_to_their_creator_and_are_limited(tmp_path: Path) -> N
 async def test_answer_explains_how_a_time_was_read(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron zone Asia/Shanghai")
-        told = await place.answer_to("/cron add every monday at 5 喝水")
-        assert "every Monday at 05:00 (Asia/Shanghai), next " in told
-        assert "05:00 CST" in told
-        assert "5 is read as 05:00; for the afternoon, write 17:00" in told
+        text = await place.answer_to("/cron add every monday at 5 喝水")
+        assert "every Monday at 05:00 (Asia/Shanghai), next " in text
+        assert "05:00 CST" in text
+        assert "5 is read as 05:00; for the afternoon, write 17:00" in text
 
 
 async def test_changing_the_zone_names_jobs_that_keep_theirs(tmp_path: Path) -> None:
@@ -401,10 +401,10 @@ async def test_changing_the_zone_names_jobs_that_keep_theirs(tmp_path: Path) -> 
         await place.answer_to("/cron zone Asia/Shanghai")
         await place.answer_to("/cron add daily 9 tea")
         await place.answer_to("/cron add every 2h stretch")
-        told = await place.answer_to("/cron zone Europe/Berlin")
-        assert "keep the time zone they were created in" in told
-        assert "daily at 09:00 (Asia/Shanghai)" in told
-        assert "stretch" not in told
+        text = await place.answer_to("/cron zone Europe/Berlin")
+        assert "keep the time zone they were created in" in text
+        assert "daily at 09:00 (Asia/Shanghai)" in text
+        assert "stretch" not in text
         assert "keep" not in await place.answer_to("/cron zone Asia/Shanghai")
 
 

@@ -215,9 +215,9 @@ def test_slashed_date_is_read_in_the_usual_order_and_explained(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", locale)
     with use_locale(language):
-        found = parse("12/05 at 9:00 tea")
-        assert (next_slot("12/05 at 9:00 tea"), found.rest) == (f"{slot} 09:00", "tea")
-        assert found.note == note
+        time = parse("12/05 at 9:00 tea")
+        assert (next_slot("12/05 at 9:00 tea"), time.rest) == (f"{slot} 09:00", "tea")
+        assert time.note == note
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_anything_after_a_colon_is_text() -> None:
 def test_every_other_day_keeps_its_time_across_a_clock_change() -> None:
     rule = parse("every other day at 9").rule
     spring = datetime(2027, 3, 27, 12, tzinfo=BERLIN).timestamp()
-    at, found = spring, []
+    at, result = spring, []
     for _ in range(3):
         at = rule.after(at, 0) or 0
-        found.append(datetime.fromtimestamp(at, BERLIN).strftime("%m-%d %H:%M"))
-    assert found == ["03-29 09:00", "03-31 09:00", "04-02 09:00"]
+        result.append(datetime.fromtimestamp(at, BERLIN).strftime("%m-%d %H:%M"))
+    assert result == ["03-29 09:00", "03-31 09:00", "04-02 09:00"]
     first = rule.after(NOW, 0)
     assert first is not None
     assert rule.slots(first, first + 5 * 86_400, 0, 10) == [first + n * 172_800 for n in range(3)]

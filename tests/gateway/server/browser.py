@@ -115,5 +115,5 @@ async def say(page: "Page", text: str) -> None:
 
 def session_of(page: "Page") -> str | None:
     """Return the session in the address of the page."""
-    found = re.search(r"#(\d{8}_\w+)$", page.url)
-    return found[1] if found else None
+    match = re.search(r"#(\d{8}_\w+)$", page.url)
+    return match[1] if match else None

@@ -180,13 +180,13 @@ async def assert_that_it_finds_something(examined: Examination) -> None:
 async def answer_all(page: Any, last: str) -> None:
     """Allow each request until the answer appears."""
     end = page.locator(f"article.kore >> text={last}")
-    asked = page.locator(".approval .answer.main")
+    result = page.locator(".approval .answer.main")
     while not await end.count():
-        await end.or_(asked).first.wait_for()
-        if await asked.count():
+        await end.or_(result).first.wait_for()
+        if await result.count():
             await page.wait_for_timeout(600)
             number = await page.inner_text(".approval h3")
-            await asked.click()
+            await result.click()
             await page.wait_for_function(
                 "n => document.querySelector('.approval h3')?.innerText !== n", arg=number
             )

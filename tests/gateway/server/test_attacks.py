@@ -184,7 +184,7 @@ async def test_administrative_calls_require_the_admin_scope(
     for name in OWNERS_CALLS:
         call = find_call(name)
         assert call is not None
-        values = {one: PLAIN.get(kind, {}) for one, kind in call.arguments.items()}
+        values = {result: PLAIN.get(kind, {}) for result, kind in call.arguments.items()}
         assert await server.call(name, scope, **values) == (403, "denied")
         assert await server.call(name, scope) == (403, "denied")
     async with server.session(scope) as session, session.ws_connect("/v1/connect") as socket:
@@ -264,7 +264,9 @@ async def test_odd_values_cause_no_internal_error(server: Served, value: object)
         if name in ("hand_over", "backup", "export_person") or call.shape == "stream":
             continue
         for argument in call.arguments or [""]:
-            values = {one: PLAIN[kind] for one, kind in call.arguments.items() if kind in PLAIN}
+            values = {
+                result: PLAIN[kind] for result, kind in call.arguments.items() if kind in PLAIN
+            }
             status, code = await server.call(name, "admin", **{**values, argument: value})
             assert status in (200, 400, 403, 404), (name, argument, code)
 

@@ -30,20 +30,20 @@ def text_of(event: Mapping[str, Any]) -> str:
 
 async def messages_until(client: Client, session: str, count: int) -> list[tuple[int, str]]:
     """Return the messages in the order of their events, up to `count` messages."""
-    told = []
+    results = []
     async for event in client.follow(session):
         if event["type"] == "message":
-            told.append((event["seq"], text_of(event)))
-            if len(told) == count:
+            results.append((event["seq"], text_of(event)))
+            if len(results) == count:
                 break
-    return told
+    return results
 
 
 async def test_a_conversation_with_the_server_that_runs_here(machine: Machine) -> None:
     async with machine.serving("--listen-addr", "auto"), Client.local(machine.home) as kore:
         session = await kore.send(None, "hi")
-        told = await messages_until(kore, session, 2)
-        assert [seq for seq, _ in told] == [1, 2]
+        results = await messages_until(kore, session, 2)
+        assert [seq for seq, _ in results] == [1, 2]
         assert [item["id"] for item in await kore.call("list_sessions")] == [session]
         with pytest.raises(CallFailed) as refused:
             await kore.call("no_such_call")
@@ -96,14 +96,14 @@ async def test_killed_under_three_clients_nothing_is_lost_or_doubled(machine: Ma
     serving = asyncio.create_task(keep_serving())
     try:
         async with asyncio.timeout(240):
-            told = await asyncio.gather(*(talk(f"client{n}") for n in range(CLIENTS)))
+            results = await asyncio.gather(*(talk(f"client{n}") for n in range(CLIENTS)))
     finally:
         is_over.set()
         await serving
-    for n, messages in enumerate(told):
+    for n, messages in enumerate(results):
         assert [seq for seq, _ in messages] == list(range(1, 2 * MESSAGES + 1))
-        said = [text.partition("[")[0] for _, text in messages if text.startswith(f"client{n} ")]
-        assert said == [f"client{n} {k}" for k in range(MESSAGES)]
+        texts = [text.partition("[")[0] for _, text in messages if text.startswith(f"client{n} ")]
+        assert texts == [f"client{n} {k}" for k in range(MESSAGES)]
 
 
 async def test_a_gateway_takes_over_under_a_server_and_gives_back(machine: Machine) -> None:

@@ -64,8 +64,8 @@ async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
         stored = json.loads((machine.home / "tokens.json").read_text())["tokens"]
         secrets = [token, *stored, "private words", '"proof"', "Cookie", "Authorization"]
-        told = "\n".join(impostor.records)
-        assert [word for word in secrets if word in told] == []
+        text = "\n".join(impostor.records)
+        assert [word for word in secrets if word in text] == []
         # Kore is back: the page connects and sends the queued message once.
         async with machine.serving(*words):
             await page.wait_for_selector(".workbench:not(:has(.offline))", timeout=60_000)
@@ -97,9 +97,9 @@ async def test_two_servers_of_one_host_have_keys_of_their_own(tmp_path: Path) ->
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    async with served(first) as one, served(second) as other, browser_context() as context:
+    async with served(first) as stream, served(second) as other, browser_context() as context:
         page: Any = await context.new_page()
-        await log_in(page, one)
+        await log_in(page, stream)
         await page.goto(other.address)
         await page.wait_for_selector(".login")
         assert await context.cookies() == []

@@ -188,10 +188,10 @@ def _check_nothing_was_told(impostor: Impostor, secret: str) -> None:
 async def test_recorded_proof_cannot_be_replayed(server: Served) -> None:
     """Another connection replays the first frames of a client once Kore is back."""
     secret = server.secrets["admin"]
-    heard = KeyClaim.new(key_of(secret))
+    claim = KeyClaim.new(key_of(secret))
     async with (
         aiohttp.ClientSession(server.address) as session,
-        session.ws_connect("/v1/connect", protocols=heard.protocols) as socket,
+        session.ws_connect("/v1/connect", protocols=claim.protocols) as socket,
     ):
         assert "proof" in await socket.receive_json()
         await socket.send_json({"id": 1, "call": "status"})
@@ -222,8 +222,8 @@ async def test_a_proof_is_bound_to_everything_that_was_said() -> None:
         KeyProof(b"k", "h", KeyClaim("0" * 32, "3" * 32), "2" * 32),
         KeyProof(b"k", "h", claim, "3" * 32),
     ]
-    told = [*proof.opening().values(), proof.derived_key().hex()]
-    assert not any(value in told[1:] for other in others for value in other.opening().values())
+    texts = [*proof.opening().values(), proof.derived_key().hex()]
+    assert not any(value in texts[1:] for other in others for value in other.opening().values())
     own = answer(b"k", "h", claim, proof.opening())
     assert proof.is_proven_by(own)
     assert not any(other.is_proven_by(own) for other in others)

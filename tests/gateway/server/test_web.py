@@ -105,13 +105,13 @@ async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path
         await say(page, "go")
         await page.wait_for_selector(".approval")
         (prompt,) = await server.parts.service.list_approvals()
-        asked = approval_event(prompt)
+        approval = approval_event(prompt)
         shown = await page.locator(".approval .lines .line").all_inner_texts()
-        assert [item.strip("\n") for item in shown] == [line.text for line in asked.view.lines]
+        assert [item.strip("\n") for item in shown] == [line.text for line in approval.view.lines]
         assert "background: true" in shown
         labels = await page.locator(".approval .actions button").all_inner_texts()
         assert [" ".join(label.split()) for label in labels] == [
-            f"{option.label} {option.key}" for option in asked.view.options
+            f"{option.label} {option.key}" for option in approval.view.options
         ]
         # Each line fits into the box, regardless of its length.
         assert await page.eval_on_selector(
@@ -193,8 +193,8 @@ async def test_a_killed_server_comes_back_under_the_page(tmp_path: Path) -> None
             await page.wait_for_selector(".workbench:not(:has(.offline))")
             await say(page, "two")
             await page.wait_for_selector("article.kore:has-text('two')")
-            said = await page.locator("article").all_inner_texts()
-        assert len(said) == 4
+            texts = await page.locator("article").all_inner_texts()
+        assert len(texts) == 4
 
 
 def _path() -> str:
@@ -453,8 +453,8 @@ async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -
         await page.wait_for_selector(".panel:not(:has(.setting))")
         assert "sesame" not in await page.content()
         assert "sesame" in (tmp_path / "secrets.json").read_text()
-        written = json.loads((tmp_path / "config.json").read_text())
-        assert written["agent"] == {
+        document = json.loads((tmp_path / "config.json").read_text())
+        assert document["agent"] == {
             "model": "offline/echo",
             "max_iterations": 7,
             "max_tokens": 500,
@@ -478,5 +478,5 @@ async def test_a_person_gets_another_role(tmp_path: Path) -> None:
         await page.check(".widens input")
         await page.click(".setting .send")
         await page.wait_for_selector("text=Restart Kore to use it.")
-        written = json.loads((tmp_path / "config.json").read_text())
-        assert written["access"]["roles"] == {"telegram:77": "guest"}
+        document = json.loads((tmp_path / "config.json").read_text())
+        assert document["access"]["roles"] == {"telegram:77": "guest"}

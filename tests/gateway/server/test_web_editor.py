@@ -159,11 +159,11 @@ async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         (server.parts.workspace / "a.txt").write_text("one")
         page.remove_listener("dialog", page.on_dialog)
-        asked: list[str] = []
+        texts: list[str] = []
         answers = [False, False, True]
 
         async def answer(dialog: Any) -> None:
-            asked.append(dialog.type)
+            texts.append(dialog.type)
             await (dialog.accept() if answers.pop(0) else dialog.dismiss())
 
         page.on("dialog", answer)
@@ -177,7 +177,7 @@ async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
         assert await read_editor(page) == "two"
         await page.click(".panels >> text=Status")
         await page.wait_for_selector(".facts")
-        assert asked == ["confirm"] * 3
+        assert texts == ["confirm"] * 3
         # No further question appears.
         await page.click(".panels >> text=Files")
         await page.click(".tree >> text=a.txt")

@@ -59,8 +59,8 @@ async def test_files_are_chosen_and_dropped_and_the_agent_reads_them(tmp_path: P
         ((session,),) = await server.parts.stored("session", "id")
         (message, *_) = await server.parts.service.load_messages(session)
         inbox = server.parts.workspace / "inbox"
-        kept = {path.read_bytes() for path in inbox.iterdir()}
-        assert kept == {b"words of strangers", large, b"no picture at all", bytes(3)}
+        results = {path.read_bytes() for path in inbox.iterdir()}
+        assert results == {b"words of strangers", large, b"no picture at all", bytes(3)}
         assert all(f"inbox/{path.name}" in str(message) for path in inbox.glob("data-*"))
 
 
@@ -146,5 +146,5 @@ async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> N
         assert not list(inbox.glob("data-*"))
         async with machine.serving(*words):
             await page.wait_for_selector(".files li:not(:has(progress)):not(.bad)", timeout=60_000)
-            (kept,) = inbox.glob("data-*")
-            assert kept.read_bytes() == data
+            (result,) = inbox.glob("data-*")
+            assert result.read_bytes() == data

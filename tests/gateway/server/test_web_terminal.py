@@ -66,9 +66,9 @@ async def test_a_shell_runs_in_the_page_and_outlives_a_reload(tmp_path: Path) ->
 
 
 async def read_size(page: Any, name: str) -> str:
-    found = re.search(rf"{name}: (\d+ \d+)", await page.locator(ROWS).inner_text())
-    assert found is not None
-    return found[1]
+    match = re.search(rf"{name}: (\d+ \d+)", await page.locator(ROWS).inner_text())
+    assert match is not None
+    return match[1]
 
 
 async def test_terminal_output_can_only_draw(tmp_path: Path) -> None:
@@ -101,11 +101,11 @@ async def test_terminal_output_can_only_draw(tmp_path: Path) -> None:
 
 async def test_a_paste_runs_nothing_unasked(tmp_path: Path) -> None:
     async with served(tmp_path, settings=FULL) as server, browser_page() as page:
-        asked: list[str] = []
+        texts: list[str] = []
         page.remove_listener("dialog", page.on_dialog)
 
         async def refuse(dialog: Any) -> None:
-            asked.append(dialog.message)
+            texts.append(dialog.message)
             await dialog.dismiss()
 
         page.on("dialog", refuse)
@@ -123,10 +123,10 @@ async def test_a_paste_runs_nothing_unasked(tmp_path: Path) -> None:
         await enter(page, "echo on$((1 + 1)); cat")
         await expect_row(page, "on2")
         await page.evaluate(paste, "first\nsecond\n")
-        assert len(asked) == 1
+        assert len(texts) == 1
         await page.evaluate(paste, "a\x1b[201~b")
         await expect_row(page, "a[201~b")
-        assert len(asked) == 1
+        assert len(texts) == 1
 
 
 async def test_a_terminal_that_is_off_says_how_to_have_one(tmp_path: Path) -> None:

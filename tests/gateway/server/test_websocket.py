@@ -38,10 +38,10 @@ async def test_calls_and_streams_share_a_connection(server: Served) -> None:
         assert await answer(socket, 2) == {"id": 2, "ready": True}
         say = {"session": id_, "text": "hi"}
         await socket.send_json({"id": 3, "call": "send_message", "arguments": say})
-        told: list[Any] = []
-        while not told or told[-1]["type"] != "turn_end":
-            told.append((await answer(socket, 2))["item"])
-        stored = [item for item in told if item["type"] == "message"]
+        results: list[Any] = []
+        while not results or results[-1]["type"] != "turn_end":
+            results.append((await answer(socket, 2))["item"])
+        stored = [item for item in results if item["type"] == "message"]
         assert [item["seq"] for item in stored] == [1, 2]
         assert stored[1]["message"]["content"][0]["text"] == "re: hi"
         await socket.send_json({"id": 2, "cancel": True})
@@ -140,10 +140,10 @@ async def test_an_approval_is_asked_and_answered(tmp_path: Path) -> None:
         follow = {"session": id_, "kinds": ["approval_asked", "turn_end"]}
         await socket.send_json({"id": 2, "call": "follow_session", "arguments": follow})
         await answer(socket, 2)
-        asked = None
-        while asked is None or asked["type"] != "approval_asked":
-            asked = (await answer(socket, 2))["item"]
-        reply = {"nonce": asked["nonce"], "answer": "once", "by": "somebody"}
+        result = None
+        while result is None or result["type"] != "approval_asked":
+            result = (await answer(socket, 2))["item"]
+        reply = {"nonce": result["nonce"], "answer": "once", "by": "somebody"}
         await socket.send_json({"id": 3, "call": "answer_approval", "arguments": reply})
         last = None
         while last is None or last["type"] != "turn_end":

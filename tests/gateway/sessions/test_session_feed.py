@@ -18,14 +18,14 @@ def texts(events: list[SessionEvent]) -> list[tuple[int, str]]:
 
 
 async def until_turn_end(events: AsyncIterator[SessionEvent]) -> list[SessionEvent]:
-    told = []
+    results = []
     async with asyncio.timeout(30):
         async for event in events:
-            told.append(event)
+            results.append(event)
             # This event reports a turn that had finished before it was followed.
-            is_late = isinstance(event, SessionIdle) and texts(told)
+            is_late = isinstance(event, SessionIdle) and texts(results)
             if isinstance(event, TurnStored) or is_late:
-                return told
+                return results
     raise AssertionError("the watch ended")
 
 
@@ -38,9 +38,9 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 async def test_a_follower_hears_what_is_said_and_what_is_stored(parts: Parts) -> None:
     session = await parts.service.send_message(None, "hi")
     async with parts.service.follow_session(session) as events:
-        told = await until_turn_end(events)
-    assert texts(told)[-1] == (2, "re: hi")
-    assert [seq for seq, _ in texts(told)] == [1, 2]
+        result = await until_turn_end(events)
+    assert texts(result)[-1] == (2, "re: hi")
+    assert [seq for seq, _ in texts(result)] == [1, 2]
 
 
 async def test_returning_follower_gets_only_stored_events(parts: Parts) -> None:
@@ -49,9 +49,9 @@ async def test_returning_follower_gets_only_stored_events(parts: Parts) -> None:
         await until_turn_end(events)
     await parts.service.send_message(session, "two")
     async with parts.service.follow_session(session, after=2) as events:
-        told = await until_turn_end(events)
-    assert [seq for seq, _ in texts(told)] == [3, 4]
-    assert texts(told)[-1] == (4, "re: two")
+        result = await until_turn_end(events)
+    assert [seq for seq, _ in texts(result)] == [3, 4]
+    assert texts(result)[-1] == (4, "re: two")
     async with parts.service.follow_session(session, after=4, kinds=("done",)) as events:
         await parts.service.send_message(session, "three")
         kinds = {event.type for event in await _some(events, 3)}
@@ -78,9 +78,9 @@ async def test_turns_of_another_chat_in_the_session_are_followed(parts: Parts) -
     await parts.service.bind_session(elsewhere.session_key, session)
     async with parts.service.follow_session(session) as events:
         await parts.service.submit(elsewhere)
-        told = await until_turn_end(events)
-    assert any(isinstance(event, IterationStart) for event in told)
-    assert texts(told)[-1] == (2, "re: from a terminal")
+        result = await until_turn_end(events)
+    assert any(isinstance(event, IterationStart) for event in result)
+    assert texts(result)[-1] == (2, "re: from a terminal")
 
 
 async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> N
             while not isinstance(await anext(first), ToolStart):
                 pass
             async with parts.service.follow_session(session) as late:
-                told = await _some(late, 3)
-                assert [type(item) for item in told] == [MessageStored, MessageStored, ToolStart]
+                events = await _some(late, 3)
+                assert [type(item) for item in events] == [MessageStored, MessageStored, ToolStart]
             assert await parts.service.stop_session(session)
             await until_turn_end(first)
 
@@ -104,9 +104,9 @@ async def test_messages_that_were_taken_back_are_told_of(parts: Parts) -> None:
     async with parts.service.follow_session(session) as events:
         await until_turn_end(events)
     async with parts.service.follow_session(session, after=7) as events:
-        told = await _some(events, 3)
-    assert isinstance(told[0], HistoryReset)
-    assert [seq for seq, _ in texts(told)] == [1, 2]
+        result = await _some(events, 3)
+    assert isinstance(result[0], HistoryReset)
+    assert [seq for seq, _ in texts(result)] == [1, 2]
 
 
 async def test_streamed_text_of_a_stored_message_is_not_repeated(parts: Parts) -> None:
@@ -116,9 +116,9 @@ async def test_streamed_text_of_a_stored_message_is_not_repeated(parts: Parts) -
         await parts.service.send_message(session, "hi")
         async with parts.service.follow_session(session) as quick:
             await until_turn_end(quick)
-        told = await until_turn_end(slow)
+        events = await until_turn_end(slow)
     shown = ""
-    for event in told:
+    for event in events:
         if isinstance(event, TextDelta):
             shown += event.text
         if isinstance(event, MessageStored):

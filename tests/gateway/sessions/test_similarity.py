@@ -100,10 +100,10 @@ async def test_hit_of_both_rankings_comes_first(
     memory.write_text(
         "- 2026-01-01: A cat named Momo\n- 2026-01-02: Momo is a place\n- 2026-01-03: A kitten\n"
     )
-    found = await MemorySearch(ToolSettings()).run(
+    process = await MemorySearch(ToolSettings()).run(
         {"query": "pet Momo"}, call(tmp_path, similarity)
     )
-    first, *rest = found.for_model.split("\n")
+    first, *rest = process.for_model.split("\n")
     assert first.endswith("A cat named Momo")
     assert len(rest) == 2
 
@@ -147,8 +147,10 @@ async def test_without_the_model_words_decide(
     model_server.embeddings_status = 400
     memory = call(tmp_path, similarity).memory
     memory.write_text("- 2026-01-01: A cat named Momo\n")
-    found = await MemorySearch(ToolSettings()).run({"query": "momo"}, call(tmp_path, similarity))
-    assert found.for_model.startswith("- MEMORY.md:1: - 2026-01-01: A cat named Momo\n(searched by")
+    process = await MemorySearch(ToolSettings()).run({"query": "momo"}, call(tmp_path, similarity))
+    assert process.for_model.startswith(
+        "- MEMORY.md:1: - 2026-01-01: A cat named Momo\n(searched by"
+    )
     await database.transact(talk, "Momo is here")
     with caplog.at_level(logging.WARNING):
         hits = await recall(database, similarity)("momo", 5)

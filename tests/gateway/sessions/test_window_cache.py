@@ -37,11 +37,11 @@ async def test_evicted_window_is_reloaded(database: SqliteStore) -> None:
 
 async def test_the_sessions_used_longest_ago_leave_the_memory(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=bytes_of([user("a")] * 5))
-    one, two, three = [await database.transact(begin, "a", "b") for _ in range(3)]
-    for session in (one, two, three):
+    result, two, three = [await database.transact(begin, "a", "b") for _ in range(3)]
+    for session in (result, two, three):
         await texts(histories, session, "b")
-    await database.transact(sessions.append_messages, one, None, [user("c")], 3.0)
-    assert await texts(histories, one, "c") == ["a", "b", "c"]
+    await database.transact(sessions.append_messages, result, None, [user("c")], 3.0)
+    assert await texts(histories, result, "c") == ["a", "b", "c"]
     assert await texts(histories, three, "in memory") == ["a", "b", "in memory"]
 
 
@@ -56,24 +56,24 @@ async def test_a_session_larger_than_the_limit_is_kept_while_it_is_used(
 
 async def test_added_messages_count_towards_the_byte_limit(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
-    one, two = [await database.transact(begin, "a") for _ in range(2)]
-    await texts(histories, one, "a")
+    result, two = [await database.transact(begin, "a") for _ in range(2)]
+    await texts(histories, result, "a")
     window = await histories.open(two, user("a"))
     window.messages.append(assistant("x" * 200_000))
     histories.count(two)
-    await database.transact(sessions.append_messages, one, None, [user("b")], 3.0)
-    assert await texts(histories, one, "not in memory any more") == ["a", "b"]
+    await database.transact(sessions.append_messages, result, None, [user("b")], 3.0)
+    assert await texts(histories, result, "not in memory any more") == ["a", "b"]
     # The large entry was used last, and stayed until then.
     assert await texts(histories, two, "a") == ["a"]
 
 
 async def test_a_window_that_was_shortened_counts_anew(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
-    one, two = [await database.transact(begin, "a") for _ in range(2)]
-    window = await histories.open(one, user("x" * 40_000))
+    result, two = [await database.transact(begin, "a") for _ in range(2)]
+    window = await histories.open(result, user("x" * 40_000))
     window.messages.append(user("x" * 40_000))
-    histories.count(one)
+    histories.count(result)
     del window.messages[1:]
-    histories.count(one)
+    histories.count(result)
     await histories.open(two, user("x" * 40_000))
-    assert await texts(histories, one, "in memory") == ["a", "in memory"]
+    assert await texts(histories, result, "in memory") == ["a", "in memory"]

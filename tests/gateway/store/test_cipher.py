@@ -34,12 +34,12 @@ def _cipher(key: bytes = KEY) -> Cipher:
 
 def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     """Store a turn with a call, its result and an answer in the outbox, each with the canary."""
-    asked = chat_message(f"ask {CANARY}", event_id="1:1", message_id="1")
-    arrival = InboxBatch(asked.channel, asked.account, 1.0, {"offset": "5"})
-    inbox.accept(tx, arrival, [InboxEntry(asked)])
+    message = chat_message(f"ask {CANARY}", event_id="1:1", message_id="1")
+    arrival = InboxBatch(message.channel, message.account, 1.0, {"offset": "5"})
+    inbox.accept(tx, arrival, [InboxEntry(message)])
     undecoded_updates.keep(tx, arrival, [Undecoded("9", "cannot be read", "a raw secret")])
     claim = claims.claim(
-        tx, asked.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
+        tx, message.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
     )
     assert isinstance(claim, TurnClaim)
     call = ToolCall("c1", "exec", {"command": CANARY}, f'{{"command": "{CANARY}"}}')
@@ -47,9 +47,9 @@ def _fill(tx: Transaction) -> tuple[TurnClaim, str]:
     turns.add_reply(tx, claim.turn, claim.session, [reply], {"c1": "unsafe"}, 1.0)
     turns.start_call(tx, claim.turn, call)
     turns.finish_call(tx, claim.turn, call, ToolResult(f"found {CANARY}"))
-    outgoing = OutgoingReply(f"t{claim.turn}", asked.route, [OutboundPart(f"answer {CANARY}")])
+    outgoing = OutgoingReply(f"t{claim.turn}", message.route, [OutboundPart(f"answer {CANARY}")])
     outbox.put(tx, claim.turn, [outgoing], 1.0)
-    return claim, asked.session_key
+    return claim, message.session_key
 
 
 def _raw(folder: Path) -> bytes:
@@ -62,8 +62,8 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
         claim, lane = _fill(tx)
     assert CANARY.encode() not in _raw(tmp_path)
     with open_transaction(path, cipher=_cipher(), check=True) as tx:
-        asked, reply = sessions.load_all(tx, claim.session)
-        assert (asked.text, reply.text) == (f"ask {CANARY}", f"I call {CANARY}")
+        result, reply = sessions.load_all(tx, claim.session)
+        assert (result.text, reply.text) == (f"ask {CANARY}", f"I call {CANARY}")
         assert reply.tool_calls[0].arguments == {"command": CANARY}
         known = turns.known_results(tx, claim.turn)
         assert known["c1"].for_model == f"found {CANARY}"
@@ -93,8 +93,8 @@ def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> N
 def test_sealed_texts_do_not_open_elsewhere(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
         claim, lane = _fill(tx)
-        (one,), (two,) = tx.all("SELECT content FROM message ORDER BY n")
-        for swapped in ((two, 1), (one[:-8] + "AAAAAAA=", 1), ("not base64 at all", 1)):
+        (result,), (two,) = tx.all("SELECT content FROM message ORDER BY n")
+        for swapped in ((two, 1), (result[:-8] + "AAAAAAA=", 1), ("not base64 at all", 1)):
             tx.run("UPDATE message SET content = ? WHERE n = ?", swapped)
             with pytest.raises(StoreError):
                 sessions.load_all(tx, claim.session)
@@ -193,10 +193,10 @@ def test_keys_are_read_in_hexadecimal_and_base64() -> None:
 def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         cipher_of("K", {"K": text})
-    told = f"{caught.value} {caught.value.hint}"
-    assert "store.encryption_key_env" in told
-    assert "K" in told
-    assert not text or text not in told
+    output = f"{caught.value} {caught.value.hint}"
+    assert "store.encryption_key_env" in output
+    assert "K" in output
+    assert not text or text not in output
 
 
 def test_every_column_that_is_sealed_exists(tmp_path: Path) -> None:

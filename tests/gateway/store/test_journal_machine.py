@@ -217,8 +217,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     def free(self) -> list[str]:
         """Return lanes with work that this process is not doing."""
-        found = inbox.lanes_with_work(self.tx)
-        return sorted(lane for lane in found if lane not in self.running)
+        texts = inbox.lanes_with_work(self.tx)
+        return sorted(lane for lane in texts if lane not in self.running)
 
     @precondition(lambda self: self.free())
     @rule(data=st.data())
@@ -383,9 +383,9 @@ class JournalMachine(RuleBasedStateMachine):
     def settle(self, lane: str, state: State) -> None:
         wish = self.waiting.pop(lane)
         before = self.ask("SELECT attempts FROM turn WHERE id = ?", wish.turn)
-        found = self.do(approvals.find_decision, wish)
-        assert isinstance(found, ApprovalPrompt)
-        self.do(approvals.close_approval, found, state, "chat:7", self.now)
+        result = self.do(approvals.find_decision, wish)
+        assert isinstance(result, ApprovalPrompt)
+        self.do(approvals.close_approval, result, state, "chat:7", self.now)
         call = ToolCall(wish.call_id, "", {}, "{}")
         answer = state if state in ("once", "session") else "deny"
         self.answered[wish.turn, self._key(wish.turn, call)] = answer
@@ -451,8 +451,8 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.finished)
     @rule(data=st.data())
     def the_owner_replays(self, data: st.DataObject) -> None:
-        answered = data.draw(st.sampled_from(self.finished))
-        seq = data.draw(st.sampled_from(answered))
+        numbers = data.draw(st.sampled_from(self.finished))
+        seq = data.draw(st.sampled_from(numbers))
         live = self.ask(
             f"SELECT 1 FROM inbox JOIN turn ON turn.id = turn_id WHERE seq = ? AND {LIVE}",
             seq,
@@ -467,8 +467,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     def mail(self) -> list[str]:
         """Return routes with mail that is not in flight."""
-        found = outbox.lanes_with_mail(self.tx)
-        return sorted(lane for lane in found if lane not in self.sending)
+        texts = outbox.lanes_with_mail(self.tx)
+        return sorted(lane for lane in texts if lane not in self.sending)
 
     @precondition(lambda self: self.mail())
     @rule(data=st.data())
@@ -570,8 +570,8 @@ class JournalMachine(RuleBasedStateMachine):
         if not hasattr(self, "tx"):
             return
         waiting = self.ask("SELECT id, lane FROM turn WHERE state = 'waiting' ORDER BY id")
-        asked = "SELECT turn_id, lane FROM approval WHERE state = 'open' ORDER BY turn_id"
-        assert self.ask(asked) == waiting
+        text = "SELECT turn_id, lane FROM approval WHERE state = 'open' ORDER BY turn_id"
+        assert self.ask(text) == waiting
         assert {lane for _, lane in waiting} == set(self.waiting)
 
     @invariant()

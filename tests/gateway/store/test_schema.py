@@ -230,18 +230,18 @@ def test_backup_of_version_83_is_restored_and_continues(
     assert (home / "workspace" / "notes.md").read_text() == "a note\n"
     listed = kore("sessions", "list", "--json", home=home, environ=environ)
     assert "a second conversation" in listed.stdout, listed.stderr
-    answered = kore("agent", "-c", "-m", "go on", home=home, environ=environ)
-    assert "go on" in answered.stdout, answered.stderr
+    process = kore("agent", "-c", "-m", "go on", home=home, environ=environ)
+    assert "go on" in process.stdout, process.stderr
 
 
 def test_live_data_of_version_83_continues(engine: str, tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     environ = {**OFFLINE, "KORE_STORE_URL": live_database(engine, home)}
-    answered = kore("agent", "-c", "-m", "go on", home=home, environ=environ)
-    assert "go on" in answered.stdout, answered.stderr
-    found = kore("sessions", "search", "kestrel", home=home, environ=environ)
-    assert "hello there, a kestrel" in found.stdout, found.stderr
+    process = kore("agent", "-c", "-m", "go on", home=home, environ=environ)
+    assert "go on" in process.stdout, process.stderr
+    result = kore("sessions", "search", "kestrel", home=home, environ=environ)
+    assert "hello there, a kestrel" in result.stdout, result.stderr
 
 
 def test_older_database_is_refused_with_the_way_to_upgrade_it(engine: str, tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ async def test_output_read_by_the_model_is_not_reported(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     model = ScriptedProvider([start(gate.command), output_call(60), "It failed.", "nothing"])
     async with at_work(tmp_path, model) as parts:
-        answered = asyncio.create_task(say(parts, "build it"))
+        task = asyncio.create_task(say(parts, "build it"))
         await wait_until(lambda: len(model.requests) == 2)
         await gate.open()
-        await answered
+        await task
         assert "exit code 3" in model.requests[2].messages[-1].text
         await settle(parts)
         await say(parts, "and now?")

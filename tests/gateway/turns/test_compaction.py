@@ -147,17 +147,17 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
             )
             model.go.set()
             await parts.until_stored("summary")
-            told = []
+            results = []
             async for event in seen:
                 if isinstance(event, events.Compacted):
-                    told.append(event)
-                if told and isinstance(event, events.Done):
+                    results.append(event)
+                if results and isinstance(event, events.Done):
                     break
         # The event is sent before the last transaction.
         await parts.until_answered(waiting)
         summaries = await parts.count("summary")
         assert (summaries, len(model.summary_requests)) == (1, 1)
-        assert [(item.summarised > 0, item.dropped) for item in told] == [(True, 0)]
+        assert [(item.summarised > 0, item.dropped) for item in results] == [(True, 0)]
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
         window = await window_of(parts, await session_of(parts))
         stored = await parts.database.transact(sessions.load_all, await session_of(parts))
@@ -314,8 +314,8 @@ async def test_compact_that_fails_says_that_nothing_was_changed(
         before = (await window_of(parts, await session_of(parts))).messages
         await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "⚠️" in " ".join(parts.platform.texts("1")))
-        told = parts.platform.texts("1")[-1]
-        assert f"Nothing was changed: {reason}" in told
+        text = parts.platform.texts("1")[-1]
+        assert f"Nothing was changed: {reason}" in text
         assert (await window_of(parts, await session_of(parts))).messages == before
 
 

@@ -91,8 +91,10 @@ async def test_connections_are_in_the_audit_log_with_their_hosts(tmp_path: Path)
         )
     await audit.close()
     lines = (tmp_path / "audit" / "audit.jsonl").read_text().splitlines()
-    found = [(entry["tool"], entry["allowed"], entry["params"]) for entry in map(json.loads, lines)]
-    assert found == [
+    results = [
+        (entry["tool"], entry["allowed"], entry["params"]) for entry in map(json.loads, lines)
+    ]
+    assert results == [
         ("exec", True, {"command": line}),
         ("exec", False, {"host": f"other.org:{port}"}),
         ("exec", True, {"host": f"localhost:{port}"}),

@@ -110,7 +110,7 @@ async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
             await model.wait_for_text(f"new {n}")
             platform = parts.platform
             await wait_until(lambda: "bad" in model.texts or platform.chats["5"])  # noqa: B023
-            shown |= {chat: said[-1].text for chat, said in platform.chats.items() if said}
+            shown |= {chat: result[-1].text for chat, result in platform.chats.items() if result}
         if "5" in shown:
             break
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:

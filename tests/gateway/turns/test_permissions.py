@@ -76,13 +76,13 @@ def role(*messages: InboundMessage) -> str:
 
 
 def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
-    held = rules(confined=True)
-    assert verdict(chat_message("x"), by=held) == "allow"
-    assert verdict(chat_message("x"), asked=request(command="make"), by=held) == "ask"
+    permissions = rules(confined=True)
+    assert verdict(chat_message("x"), by=permissions) == "allow"
+    assert verdict(chat_message("x"), asked=request(command="make"), by=permissions) == "ask"
     assert verdict(
-        chat_message("x"), asked=request(command="make"), mode="accept-edits", by=held
+        chat_message("x"), asked=request(command="make"), mode="accept-edits", by=permissions
     ) == ("allow")
-    assert verdict(other_message(), by=held) == "deny"
+    assert verdict(other_message(), by=permissions) == "deny"
 
 
 def test_only_a_real_yes_allows_everything() -> None:
@@ -128,11 +128,11 @@ def test_people_have_the_role_that_the_settings_give_them() -> None:
 
 def test_subagent_report_has_the_permissions_of_all_requesters() -> None:
     change = request("write_file")
-    told = chat_message(
+    message = chat_message(
         "done", task=1, kind="subagent_report", options={"session": "s", "taint": []}
     )
-    assert verdict(told, asked=change) == "ask"
-    shared = {**told.options.to_json(), "speakers": [{"id": "8", "name": ""}]}
+    assert verdict(message, asked=change) == "ask"
+    shared = {**message.options.to_json(), "speakers": [{"id": "8", "name": ""}]}
     both = chat_message("done", task=1, kind="subagent_report", options=shared)
     assert verdict(both, asked=change) == "deny"
     assert role(both) == "build+general"
@@ -227,21 +227,21 @@ def with_full_access() -> TurnPermissions:
 
 def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
     by, removal = with_full_access(), request(command="rm -rf build; sudo x; echo ${x@P}")
-    given = {"options": {"full_access": OWN}}
-    assert verdict(console_message("x", **given), asked=removal, by=by) == "allow"
+    result = {"options": {"full_access": OWN}}
+    assert verdict(console_message("x", **result), asked=removal, by=by) == "allow"
     assert verdict(console_message("x"), asked=removal, by=by) == "deny"
     other_process = console_message("x", options={"full_access": OTHER})
     assert verdict(other_process, asked=removal, by=by) == "deny"
     # A gateway has no token to compare with, and the next process has another one.
-    assert verdict(console_message("x", **given), asked=removal, by=rules()) == "deny"
+    assert verdict(console_message("x", **result), asked=removal, by=rules()) == "deny"
     # A chat message with the token, and a job created by its conversation.
-    assert verdict(chat_message("x", **given), asked=removal, by=by) == "deny"
-    job = replace(console_message("x", **given), kind="job", job=3)
+    assert verdict(chat_message("x", **result), asked=removal, by=by) == "deny"
+    job = replace(console_message("x", **result), kind="job", job=3)
     assert verdict(job, asked=removal, by=by) == "deny"
-    for message, told in ((console_message("x", **given), True), (job, False)):
-        assert by.permissions([message], "s", turn=1).full_access is told
+    for message, outcome in ((console_message("x", **result), True), (job, False)):
+        assert by.permissions([message], "s", turn=1).full_access is outcome
     # A person who joins the turn is subject to the rules.
-    joined = (console_message("x", **given), other_message())
+    joined = (console_message("x", **result), other_message())
     assert verdict(*joined, asked=removal, by=by) == "deny"
 
 

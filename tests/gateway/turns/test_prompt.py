@@ -127,8 +127,8 @@ def test_the_same_messages_read_the_same_after_a_restart() -> None:
 
 
 def test_output_of_a_person_s_command_is_untrusted_context() -> None:
-    told = {"text": "[ran]\n$ ls", "taint": ["private", "untrusted"]}
-    message = chat_message("why?", channel="cli", options={"run": [told]})
+    result = {"text": "[ran]\n$ ls", "taint": ["private", "untrusted"]}
+    message = chat_message("why?", channel="cli", options={"run": [result]})
     assert build_user_message([message]).text == "why?"
     assert Context("[ran]\n$ ls") in build_user_message([message]).content
     assert shown_taint([message]) == {"private", "untrusted"}

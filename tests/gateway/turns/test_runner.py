@@ -67,13 +67,13 @@ async def test_an_error_tells_others_than_the_owner_no_details(
     question = chat_message("go", private=not is_group)
     owner = question.principal if is_group else None
     script = [Rejected("no credit at 10.0.0.7", hint="Look into config.json.")]
-    told: list[Any] = []
+    results: list[Any] = []
     async with running(tmp_path, script, owner=owner) as parts:
-        with parts.events.watch_sessions(lambda session, event: told.append(event) is not None):
+        with parts.events.watch_sessions(lambda session, event: results.append(event) is not None):
             sorry = await answer_to(parts, question)
     general = "The model did not answer. Try again later; the log of this Kore tells its owner why."
     assert sorry == f"⚠️ {general}"
-    assert [event for event in told if isinstance(event, events.Error)] == [
+    assert [event for event in results if isinstance(event, events.Error)] == [
         events.Error("rejected", general, None)
     ]
     assert "no credit at 10.0.0.7" in caplog.text
@@ -284,11 +284,11 @@ async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_p
 async def test_project_context_makes_the_session_private(
     tmp_path: Path,
 ) -> None:
-    told = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
+    result = {"text": "[The folder /w]\na.py", "taint": ["private"], "evicted": 3}
     model = ScriptedProvider(["seen", "no"])
     async with running(tmp_path, model) as parts:
         with parts.events.watch("cli:local:main") as seen:
-            await parts.bus.submit(console_message("look", options={"project": told}))
+            await parts.bus.submit(console_message("look", options={"project": result}))
             async for event in seen:
                 if isinstance(event, events.Evicted):
                     break
@@ -297,7 +297,7 @@ async def test_project_context_makes_the_session_private(
         await parts.until_stored("turn", state="done")
         assert Context("[The folder /w]\na.py") in model.requests[0].messages[0].content
         # Only options from the terminal count.
-        await parts.bus.submit(chat_message("look", chat="9", options={"project": told}))
+        await parts.bus.submit(chat_message("look", chat="9", options={"project": result}))
         await parts.platform.until(lambda: parts.platform.texts("9"))
         assert not any("/w" in str(part) for part in model.requests[1].messages[0].content)
 
@@ -320,8 +320,8 @@ async def test_changed_file_is_reported_to_watchers(tmp_path: Path) -> None:
                     break
         assert event == events.ContextInvalidated(str(path), ("main",))
         await parts.until_stored("turn", id=2, state="done")
-        asked = model.requests[2].messages[-1]
-        assert any(str(path) in part.text for part in asked.content if isinstance(part, Context))
+        message = model.requests[2].messages[-1]
+        assert any(str(path) in part.text for part in message.content if isinstance(part, Context))
 
 
 class Hanging(type(Path())):  # type: ignore[misc]
@@ -355,5 +355,5 @@ async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_on
         await parts.platform.answers("1", 3)
         await parts.until_count(4, "turn", state="done")
         stored = await parts.database.transact(sessions.load_all, session)
-        asked = [str(message.content) for message in stored if message.role == "user"]
-        assert [text.count("/net/a.txt") for text in asked] == [0, 1, 0]
+        texts = [str(message.content) for message in stored if message.role == "user"]
+        assert [text.count("/net/a.txt") for text in texts] == [0, 1, 0]

@@ -140,7 +140,7 @@ async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) ->
         message = chat_message("/one")
         await parts.bus.submit(message)
         await parts.until_answered(message)
-    assert [name for name, one in models.items() if one.requests] == [used]
+    assert [name for name, result in models.items() if result.requests] == [used]
 
 
 async def test_a_turn_that_waited_goes_on_with_the_skills_model(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ async def test_a_turn_that_waited_goes_on_with_the_skills_model(tmp_path: Path) 
         message = chat_message("/one")
         await parts.bus.submit(message)
         await parts.until_stored("approval", state="open")
-        [asked] = await parts.service.list_approvals()
-        await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        [result] = await parts.service.list_approvals()
+        await parts.service.answer_approval(result.nonce, "once", "cli:0")
         await parts.until_answered(message)
     assert (len(usual.requests), len(other.requests)) == (0, 2)
 
@@ -170,10 +170,10 @@ async def test_a_skill_is_written_of_the_conversation_after_a_question(tmp_path:
         first = chat_message("/skills new for folders")
         await parts.bus.submit(first)
         await parts.until_stored("approval", state="open")
-        [asked] = await parts.service.list_approvals()
-        assert "+Run `ls $0`." in (asked.request.diff or "")
+        [result] = await parts.service.list_approvals()
+        assert "+Run `ls $0`." in (result.request.diff or "")
         assert not (parts.workspace / path).exists()
-        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(result.nonce, "once", "cli:0")
         await parts.until_answered(first)
         message = chat_message("/tidy-up docs")
         await parts.bus.submit(message)

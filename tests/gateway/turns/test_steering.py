@@ -83,9 +83,9 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
                         break
                 assert event == Steered("rather in green")
         assert (await parts.platform.answers("1", 2))[-1] == "Let me see.\n\nIn green, then."
-        told = model.requests[1].messages
-        assert [m.role for m in told] == ["user", "assistant", "tool", "user"]
-        assert told[-1].text == "rather in green"
+        messages = model.requests[1].messages
+        assert [m.role for m in messages] == ["user", "assistant", "tool", "user"]
+        assert messages[-1].text == "rather in green"
         stored = await load_history(parts)
         assert [m.role for m in stored] == ["user", "assistant", "tool", "user", "assistant"]
         assert is_valid(stored)
@@ -284,13 +284,13 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
         await set_queue_mode(parts)
         await accept_messages(parts, chat_message("write"))
         model.let_go(2)
-        asked = await question(parts)
+        prompt = await question(parts)
         await accept_messages(
             parts, chat_message("yes"), chat_message("y"), chat_message("allow once")
         )
-        assert [q.nonce for q in await parts.service.list_approvals()] == [asked.nonce]
+        assert [q.nonce for q in await parts.service.list_approvals()] == [prompt.nonce]
         assert file.read_text() == "old\n"
-        await parts.service.answer_approval(asked.nonce, "once", OWNER)
+        await parts.service.answer_approval(prompt.nonce, "once", OWNER)
         await wait_until(lambda: "done" in parts.platform.texts("1"))
         # The message steers the turn, which is still running.
         assert model.requests[1].messages[-1].text == "yes\n\ny\n\nallow once"
@@ -304,8 +304,8 @@ async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> 
         await accept_messages(parts, chat_message("one"))
         await model.wait_for_text("one")
         await accept_messages(parts, chat_message("two"), chat_message(command))
-        told, *_ = await parts.platform.answers("1", 1)
-        assert "broke" not in told
+        result, *_ = await parts.platform.answers("1", 1)
+        assert "broke" not in result
         model.let_go()
         await wait_until(lambda: parts.platform.texts("1")[-2:] == ["re: one", "re: two"])
 

@@ -86,8 +86,8 @@ async def test_a_command_that_died_with_its_worker_is_told_of_once(group: Worker
     await group.start_workers(worker)
     assert await has_ended(command)
     assert (await group.answers_to(OWNER, "well"))[-1] == "echo: well"
-    told = json.dumps(group.model.requests[-1].body["messages"])
-    assert told.count("ended with the process that ran them") == 1
+    text = json.dumps(group.model.requests[-1].body["messages"])
+    assert text.count("ended with the process that ran them") == 1
     assert group.api.answers(OWNER).count("That is a pity.") == 1
 
 
@@ -110,14 +110,14 @@ def sharing(body: Mapping[str, Any]) -> ReplyScript:
     Each is at work until the server lets it go.
     """
     last = body["messages"][-1]
-    said = person_text(last)
+    text = person_text(last)
     if last["role"] == "tool":
         return ReplyScript(text="Sent out.")
     if "not from the person" in str(last["content"]):
         return ReplyScript(text="One has worked.")
-    if said.startswith("part "):
-        return ReplyScript(text=f"did {said}", waits_at=0)
-    if order := re.match(r"(share|wait for) (\d+)", said):
+    if text.startswith("part "):
+        return ReplyScript(text=f"did {text}", waits_at=0)
+    if order := re.match(r"(share|wait for) (\d+)", text):
         work = {"description": "work", "background": order[1] == "share"}
         parts = (f"part {n} of {order[0]}" for n in range(int(order[2])))
         return ReplyScript(

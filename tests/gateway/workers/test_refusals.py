@@ -43,17 +43,17 @@ async def test_sqlite_has_no_workers(process: GatewayProcess) -> None:
         (["worker"], "workers need"),
         (["gateway", "--workers", "1"], "--workers needs"),
     ):
-        said = await refused(process, *words, store=store, code=2)
-        assert f"{subject} a database that several processes can work on" in said
-        assert "set store.url to a PostgreSQL database" in said
+        text = await refused(process, *words, store=store, code=2)
+        assert f"{subject} a database that several processes can work on" in text
+        assert "set store.url to a PostgreSQL database" in text
 
 
 async def test_a_worker_makes_no_tables(process: GatewayProcess) -> None:
     # The server's default database, which has none of Kore's tables.
     url = postgres_server.server().address("postgres")
-    said = await refused(process, "worker", store={"url": url})
-    assert "has no tables for workers yet" in said
-    assert "Start `kore gateway --workers 0` of this version first" in said
+    text = await refused(process, "worker", store={"url": url})
+    assert "has no tables for workers yet" in text
+    assert "Start `kore gateway --workers 0` of this version first" in text
 
 
 def pretend(url: str, number: int, oldest: int) -> None:
@@ -71,15 +71,15 @@ async def test_a_worker_of_another_version_waits_for_the_gateway(
     upgrade = "Upgrade the gateway first, then its workers."
     url = postgres_server.create_database()
     pretend(url, SCHEMA.newest - 1, SCHEMA.newest)
-    said = await refused(process, "worker", store={"url": url})
-    assert f"of another version of Kore (schema {SCHEMA.newest - 1}; this version supports" in said
-    assert upgrade in said
+    text = await refused(process, "worker", store={"url": url})
+    assert f"of another version of Kore (schema {SCHEMA.newest - 1}; this version supports" in text
+    assert upgrade in text
 
     url = postgres_server.create_database()
     pretend(url, SCHEMA.newest + 1, SCHEMA.newest + 1)
-    said = await refused(process, "worker", store={"url": url})
-    assert f"(schema {SCHEMA.newest + 1}; this version supports {SCHEMA.newest})" in said
-    assert upgrade in said
+    text = await refused(process, "worker", store={"url": url})
+    assert f"(schema {SCHEMA.newest + 1}; this version supports {SCHEMA.newest})" in text
+    assert upgrade in text
 
 
 async def test_a_worker_of_the_version_before_works_on_newer_tables(
@@ -104,9 +104,9 @@ async def test_a_worker_needs_the_key_of_the_data(process: GatewayProcess) -> No
     process.configure({"store": {"url": url, "encryption_key_env": "ONE_KEY"}})
     async with process:
         pass
-    said = await refused(process, "worker", store={"url": url, "encryption_key_env": "TWO_KEY"})
-    assert "a different key from the one in TWO_KEY" in said
-    said = await refused(process, "worker", store={"url": url})
-    assert "encrypted" in said
+    text = await refused(process, "worker", store={"url": url, "encryption_key_env": "TWO_KEY"})
+    assert "a different key from the one in TWO_KEY" in text
+    text = await refused(process, "worker", store={"url": url})
+    assert "encrypted" in text
     with closing(connect(url)) as server:
         assert stored.count(PostgresTransaction(server), "worker") == 0

@@ -77,8 +77,8 @@ async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
     # An error is logged by the process that owns the file and has no other effect.
     second.config.write_text("{")
     await second.until(lambda: "still using the last valid configuration" in second.output())
-    said = group.api.answers(OWNER)
-    assert not any("config.json" in item for item in said)
+    answers = group.api.answers(OWNER)
+    assert not any("config.json" in item for item in answers)
     second.config.write_text(first.config.read_text())
     await second.until(lambda: "configuration fixed and reloaded" in second.output())
 
@@ -101,13 +101,13 @@ async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -
     for place in places:
         await group.api.user_says(place, f"@kore_test_bot {place}", user_id=OWNER)
     await group.idle()
-    answered = [place for place in places if f"echo: {place}" in group.api.answers(place)]
+    numbers = [place for place in places if f"echo: {place}" in group.api.answers(place)]
     refused = [place for place in places if "the limit of $10.00" in group.api.answers(place)[-1]]
-    assert len(answered) == len(group.model.requests) == len(places) - len(refused)
+    assert len(numbers) == len(group.model.requests) == len(places) - len(refused)
     # The cost of a call depends on the prompt, and the reservation is the minimum cost: at most a
     # fifth less. Two separate limits would allow twice as much.
     costs = [cost / 1e9 for (cost,) in await group.rows("usage", "cost_nusd") if cost]
-    assert len(costs) == len(answered) > 2
+    assert len(costs) == len(numbers) > 2
     assert 10 - 1.2 * max(costs) < sum(costs) < 10 * 1.25
     turns = await group.rows("turn", "worker", order="id DESC")
     assert len(set(turns[: len(places)])) == 2

@@ -107,8 +107,8 @@ class Worker(ScriptedProvider):
             lines = re.findall(r"MUST: [^\n\"\\]+", text_of_request(request))
             seen = [] if self.forgetful else list(dict.fromkeys(lines))
             return "\n".join(["They worked on it step by step.", *seen])
-        asked = next(message for message in reversed(request.messages) if message.role == "user")
-        number = int(re.findall(r"<round (\d+)>", text_of_message(asked))[-1])
+        result = next(message for message in reversed(request.messages) if message.role == "user")
+        number = int(re.findall(r"<round (\d+)>", text_of_message(result))[-1])
         if last.role == "user":
             call = ToolCall(f"c{number}", "look", {"n": number}, f'{{"n": {number}}}')
             return assistant("", (call,))

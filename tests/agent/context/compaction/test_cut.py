@@ -31,15 +31,15 @@ def test_as_many_rounds_stay_as_fit() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 200)
     assert cut is not None
-    kept = cut.remaining_messages(messages)
-    assert [message.text[:2] for message in kept if message.role == "user"] == [
+    result = cut.remaining_messages(messages)
+    assert [message.text[:2] for message in result if message.role == "user"] == [
         "q5",
         "q6",
         "q7",
         "q8",
         "q9",
     ]
-    assert sum(map(estimate, kept)) <= 200
+    assert sum(map(estimate, result)) <= 200
 
 
 def test_of_very_many_messages_half_stay_however_short_they_are() -> None:
@@ -53,8 +53,8 @@ def test_the_newest_three_rounds_stay_when_the_least_is_to_stay() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 10_000, keep_least=True)
     assert cut is not None
-    kept = cut.remaining_messages(messages)
-    assert [message.text[:2] for message in kept if message.role == "user"] == ["q7", "q8", "q9"]
+    result = cut.remaining_messages(messages)
+    assert [message.text[:2] for message in result if message.role == "user"] == ["q7", "q8", "q9"]
     assert cut.dropped_messages(messages) == messages[:14]
     assert cut.dropped_count == 14
 
@@ -73,11 +73,11 @@ def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     messages = [*talk(2), *work(30)]
     cut = choose_split_point(messages, 600)
     assert cut is not None
-    kept = cut.remaining_messages(messages)
-    assert kept[0].text == "the task"
-    assert len(kept) == 1 + 2 * 5
-    assert sum(map(estimate, kept)) <= 600
-    assert is_valid(kept)
+    result = cut.remaining_messages(messages)
+    assert result[0].text == "the task"
+    assert len(result) == 1 + 2 * 5
+    assert sum(map(estimate, result)) <= 600
+    assert is_valid(result)
     assert is_valid(cut.dropped_messages(messages))
 
 
@@ -105,10 +105,10 @@ def test_both_sides_of_a_cut_are_valid_and_nothing_is_lost(
     cut = choose_split_point(messages, goal)
     if cut is None:
         return
-    kept, leaving = cut.remaining_messages(messages), cut.dropped_messages(messages)
-    assert is_valid(kept)
+    result, leaving = cut.remaining_messages(messages), cut.dropped_messages(messages)
+    assert is_valid(result)
     assert is_valid(leaving)
-    assert kept[0].role == "user"
-    assert kept[-1] is messages[-1]
+    assert result[0].role == "user"
+    assert result[-1] is messages[-1]
     assert len(leaving) == cut.dropped_count > 0
-    assert sum(map(estimate, kept)) + sum(map(estimate, leaving)) == sum(map(estimate, messages))
+    assert sum(map(estimate, result)) + sum(map(estimate, leaving)) == sum(map(estimate, messages))

@@ -39,8 +39,8 @@ async def test_overflowing_session_is_summarised_once(history: History, tmp_path
     agent, model = scripted([reply] * 9, tmp_path, history=history, summaries=True)
     assert (await agent.run("and now?", session="s")).text == "fine"
     assert (await agent.run("go on", session="s")).text == "fine"
-    asked = [request for request in model.requests if is_summary_request(request)]
-    assert len(asked) == 1
+    requests = [request for request in model.requests if is_summary_request(request)]
+    assert len(requests) == 1
     first, second = model.requests[1:]
     assert second.messages[: len(first.messages)] == first.messages
     assert "They talked about numbers." in str(first.messages[0].content[0])

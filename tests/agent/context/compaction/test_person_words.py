@@ -22,26 +22,26 @@ def test_words_are_the_persons_alone() -> None:
 
 def test_a_long_paste_goes_before_a_sentence_between_two_of_them() -> None:
     text = f"See:\n{LOG}\n\nNever touch legacy/.\n\n{LOG}"
-    (kept,) = fit_words([text], 400)
-    assert "Never touch legacy/." in kept
-    assert words_tokens([kept]) <= 400
-    assert kept.startswith("See:\n12:00:00 worker 0")
+    (result,) = fit_words([text], 400)
+    assert "Never touch legacy/." in result
+    assert words_tokens([result]) <= 400
+    assert result.startswith("See:\n12:00:00 worker 0")
 
 
 def test_a_list_of_conditions_is_kept_item_by_item() -> None:
     items = "\n".join(f"- condition {n} holds for part {n} of it" for n in range(20))
-    (kept,) = fit_words([f"{LOG}\n\nPlease:\n{items}"], 500)
-    assert items in kept
+    (result,) = fit_words([f"{LOG}\n\nPlease:\n{items}"], 500)
+    assert items in result
 
 
 def test_of_too_many_messages_the_oldest_and_the_newest_stay() -> None:
     words = [f"message {n} has so many words" for n in range(1_000)]
-    kept = fit_words(words, 500)
-    assert kept[0] == words[0]
-    assert kept[-1] == words[-1]
-    assert kept.count(GAP) == 1
+    texts = fit_words(words, 500)
+    assert texts[0] == words[0]
+    assert texts[-1] == words[-1]
+    assert texts.count(GAP) == 1
     more = [f"later {n} has so many words" for n in range(1_000)]
-    again = fit_words([*kept, *more], 500)
+    again = fit_words([*texts, *more], 500)
     assert again[0] == words[0]
     assert again[-1] == more[-1]
     assert again.count(GAP) == 1
@@ -49,6 +49,6 @@ def test_of_too_many_messages_the_oldest_and_the_newest_stay() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=400), max_size=30), st.integers(60, 2_000))
 def test_words_never_take_more_than_their_room(words: list[str], limit: int) -> None:
-    kept = fit_words(words, limit)
-    assert words_tokens(kept) <= limit + 30
-    assert words_tokens(words) > limit or kept == tuple(words)
+    texts = fit_words(words, limit)
+    assert words_tokens(texts) <= limit + 30
+    assert words_tokens(words) > limit or texts == tuple(words)

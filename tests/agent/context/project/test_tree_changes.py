@@ -48,9 +48,9 @@ def apply(before: FolderTree, changes: list[str]) -> dict[str, str]:
         if kind == "-":
             is_gone = path.endswith("/")
             entries = {
-                one: size
-                for one, size in entries.items()
-                if one != path and not (is_gone and one.startswith(path))
+                result: size
+                for result, size in entries.items()
+                if result != path and not (is_gone and result.startswith(path))
             }
         else:
             entries |= tree_entries(path) if "/" not in path else {_plain(path): _size(path)}
@@ -125,21 +125,21 @@ def test_the_second_telling_is_short(tmp_path: Path) -> None:
 def test_only_the_last_word_on_a_folder_is_no_news(tmp_path: Path) -> None:
     make(tmp_path, {f"src/file_{n}.py": 3 for n in range(20)})
     project = ProjectContext(tmp_path)
-    told: list[Message] = []
+    messages: list[Message] = []
     for name in ("new.md", None, "new.md"):
         (tmp_path / "new.md").unlink(missing_ok=True)
         if name:
             make(tmp_path, {name: 2})
         news = project.news()
         assert news is not None
-        assert find_repeats(news.parts, told) == set()
-        told.append(Message("user", tuple(map(Context, news.parts))))
-        assert find_repeats(news.parts, told) == set(news.parts)
+        assert find_repeats(news.parts, messages) == set()
+        messages.append(Message("user", tuple(map(Context, news.parts))))
+        assert find_repeats(news.parts, messages) == set(news.parts)
     # A new client describes the whole folder again, because the earlier description is outdated.
     make(tmp_path, {"src/file_1.py": 9})
     whole = ProjectContext(tmp_path).news()
     assert whole is not None
-    assert find_repeats(whole.parts, told) == set()
+    assert find_repeats(whole.parts, messages) == set()
 
 
 async def test_library_turn_reports_tree_changes(tmp_path: Path) -> None:

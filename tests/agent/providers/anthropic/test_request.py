@@ -37,8 +37,8 @@ MARK = {"type": "ephemeral"}
 
 def body(*messages: Message, version: str = VERSION, **fields: Any) -> dict[str, Any]:
     request = ModelRequest(fields.pop("model", "claude-opus-5"), "sys", messages, **fields)
-    found: dict[str, Any] = json.loads(AnthropicRequestEncoder(version).body(request))
-    return found
+    document: dict[str, Any] = json.loads(AnthropicRequestEncoder(version).body(request))
+    return document
 
 
 def test_results_and_the_message_behind_them_are_one_message_of_the_user() -> None:
@@ -107,10 +107,10 @@ def test_newer_models_decide_themselves_how_long_to_think(model: str, adaptive: 
 
 
 def test_thinking_leaves_room_for_the_answer() -> None:
-    asked = {"model": "claude-haiku-4-5", "options": {"thinking": True}}
-    sent = body(user("hi"), max_tokens=4000, **asked)
+    result = {"model": "claude-haiku-4-5", "options": {"thinking": True}}
+    sent = body(user("hi"), max_tokens=4000, **result)
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"] == 4000
-    assert "thinking" not in body(user("hi"), max_tokens=500, **asked)
+    assert "thinking" not in body(user("hi"), max_tokens=500, **result)
 
 
 def test_thinking_can_be_forbidden_or_left_to_the_model() -> None:
@@ -166,8 +166,8 @@ async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
     model_server.script(
         ReplyScript(reasoning="hm, so", text="Look:", tool_calls=calls, usage=usage)
     )
-    asked = ModelRequest("claude-opus-5", "sys", (user("hi"),), (TOOL,))
-    reply = [event async for event in provider.stream(asked)][-1]
+    request = ModelRequest("claude-opus-5", "sys", (user("hi"),), (TOOL,))
+    reply = [event async for event in provider.stream(request)][-1]
     assert isinstance(reply, Reply)
     assert reply.message.content == (
         Thinking("hm, so", SIGNATURE),

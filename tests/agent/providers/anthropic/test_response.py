@@ -81,7 +81,7 @@ def test_thoughts_between_calls_keep_their_places() -> None:
         {"type": "tool_use", "id": "b", "name": "two", "input": {}},
         {"type": "tool_use", "id": "c", "name": "three", "input": {}},
     ]
-    events = [event for n, one in enumerate(sent) for event in block(n, one)]
+    events = [event for n, result in enumerate(sent) for event in block(n, result)]
     message = read(START, *events, end("tool_use"), STOP).message
     assert [call.id for call in message.tool_calls] == ["a", "b", "c"]
     stored = message_from_json(message_to_json(message))

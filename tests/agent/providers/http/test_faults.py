@@ -51,8 +51,8 @@ def test_any_body_gives_one_sentence(body: bytes) -> None:
 
 
 def test_keys_are_never_repeated() -> None:
-    said = "bad key gsk_secret-key-123 or sk-abc*****wxyz, header Bearer abcdef"
-    error = error_of(401, {"error": {"message": said}})
+    text = "bad key gsk_secret-key-123 or sk-abc*****wxyz, header Bearer abcdef"
+    error = error_of(401, {"error": {"message": text}})
     assert "secret-key" not in str(error)
     assert "wxyz" not in str(error)
     assert "abcdef" not in str(error)
@@ -62,8 +62,8 @@ def test_keys_are_never_repeated() -> None:
 def test_headers_that_hold_a_key_are_never_repeated() -> None:
     headers = {"X-Proxy-Token": "Bearer pr0xy-7Qx9f3", "X-Team": "blue-team"}
     place = Endpoint("openai", "https://proxy.example/v1", extra_headers=headers)
-    said = b'{"error": "no pr0xy-7Qx9f3 for blue-team"}'
-    assert f"no {MARK} for blue-team" in str(error_from_response(place, "m", 403, {}, said))
+    text = b'{"error": "no pr0xy-7Qx9f3 for blue-team"}'
+    assert f"no {MARK} for blue-team" in str(error_from_response(place, "m", 403, {}, text))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ QUOTA = "You exceeded your current quota, please check your plan and billing det
     ],
 )
 def test_temporary_limit_is_not_an_empty_account(error: object, wait_s: float | None) -> None:
-    found = error_of(429, [{"error": error}])
-    assert isinstance(found, RateLimited)
-    assert found.retry_after_s == wait_s
+    provider_error = error_of(429, [{"error": error}])
+    assert isinstance(provider_error, RateLimited)
+    assert provider_error.retry_after_s == wait_s
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> 
 
 
 def test_retry_after_may_be_a_date() -> None:
-    found = retry_after_s({"retry-after": formatdate(time.time() + 3600, usegmt=True)})
-    assert found is not None
-    assert 3000 < found <= 3600
+    result = retry_after_s({"retry-after": formatdate(time.time() + 3600, usegmt=True)})
+    assert result is not None
+    assert 3000 < result <= 3600
 
 
 @pytest.mark.parametrize(

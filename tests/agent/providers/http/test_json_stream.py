@@ -14,8 +14,8 @@ from agent.providers.http.json_stream import SseParser
 
 def read(*portions: bytes, **limits: int) -> list[dict[str, Any]]:
     reader = SseParser(**limits)
-    found = [item for portion in portions for item in reader.feed(portion)]
-    return found + ([] if reader.done else reader.close())
+    items = [item for portion in portions for item in reader.feed(portion)]
+    return items + ([] if reader.done else reader.close())
 
 
 OBJECTS = st.lists(st.dictionaries(st.text(), st.text() | st.integers() | st.none()), max_size=6)
@@ -58,8 +58,8 @@ def test_an_object_over_several_data_lines_is_one_object() -> None:
 def test_an_object_over_very_many_lines_is_read_in_linear_time() -> None:
     # Parsing again at every line would take minutes and exceed the suite's time limit.
     lines = b"data: 1,\n" * 300_000
-    (found,) = read(b'data: {"a": [\n' + lines + b"data: 1]}\n\n")
-    assert len(found["a"]) == 300_001
+    (result,) = read(b'data: {"a": [\n' + lines + b"data: 1]}\n\n")
+    assert len(result["a"]) == 300_001
 
 
 def test_an_empty_data_line_is_no_part_of_the_next_event() -> None:

@@ -20,8 +20,8 @@ CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
 
 
 def body(request: ModelRequest, dialect: Dialect | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(OpenAIRequestEncoder(dialect or Dialect()).body(request))
-    return found
+    document: dict[str, Any] = json.loads(OpenAIRequestEncoder(dialect or Dialect()).body(request))
+    return document
 
 
 def model_request(*messages: Message, **fields: Any) -> ModelRequest:

@@ -141,14 +141,14 @@ def test_nonsense_of_other_types_is_passed_over(chunk: dict[str, Any]) -> None:
 def test_a_call_cut_at_the_token_limit_has_no_arguments() -> None:
     length = {"choices": [{"delta": {}, "finish_reason": "length"}]}
     for raw in ("", '{"a": 1'):
-        found = build(call(index=0, id="a", name="exec", arguments=raw), length).message
-        assert found.tool_calls[0].arguments is None
+        message = build(call(index=0, id="a", name="exec", arguments=raw), length).message
+        assert message.tool_calls[0].arguments is None
 
 
 def test_lone_surrogates_in_arguments_are_replaced() -> None:
-    found = parse_tool_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
-    assert found.arguments == {"text": "😀 \ufffd"}
-    found.raw.encode()
+    result = parse_tool_call("a", "write", '{"text": "\\ud83d\\ude00 \\ud83d"}')
+    assert result.arguments == {"text": "😀 \ufffd"}
+    result.raw.encode()
 
 
 def test_made_up_ids_go_on_from_the_conversation() -> None:
@@ -160,9 +160,9 @@ def test_made_up_ids_go_on_from_the_conversation() -> None:
 @pytest.mark.parametrize("levels", [100, 400, 900])
 def test_arguments_nested_beyond_reason_are_unreadable_and_can_be_stored(levels: int) -> None:
     raw = '{"a":' + "[" * levels + "]" * levels + "}"
-    found = parse_tool_call("c", "exec", raw)
-    assert found.arguments is None
-    assert message_from_json(message_to_json(assistant("", (found,)))) == assistant("", (found,))
+    result = parse_tool_call("c", "exec", raw)
+    assert result.arguments is None
+    assert message_from_json(message_to_json(assistant("", (result,)))) == assistant("", (result,))
 
 
 def test_ordinary_nesting_is_read() -> None:

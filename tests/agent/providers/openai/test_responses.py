@@ -62,10 +62,10 @@ def result_of(call_id: str) -> Message:
 async def test_a_request_stores_nothing_and_asks_for_encrypted_reasoning(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
-    asked = ModelRequest(
+    request = ModelRequest(
         "fake", "Be brief.", (user("hi"),), TOOLS, 0.5, 100, {"thinking": True, "top_p": 1}
     )
-    await reply_of(provider, asked)
+    await reply_of(provider, request)
     body = model_server.requests[0].body
     assert body["store"] is False
     assert body["include"] == ["reasoning.encrypted_content"]
@@ -236,8 +236,8 @@ def test_thoughts_of_each_message_are_separated() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"}
     look, done = message_item("hm\n</think>\nI look."), message_item("ah\n</think>\nDone.")
     reply = built(completed(look, call, done))
-    said = [part.text for part in reply.message.content if isinstance(part, Text)]
-    assert said == ["I look.", "Done."]
+    texts = [part.text for part in reply.message.content if isinstance(part, Text)]
+    assert texts == ["I look.", "Done."]
 
 
 def test_closing_tag_is_text_where_the_server_tells_thinking_apart() -> None:
@@ -283,10 +283,10 @@ async def test_a_server_without_the_responses_api_is_asked_without_reasoning(
     choice: OpenAIApiChoice, model_server: ModelServer
 ) -> None:
     model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), "one", "two")
-    asked = ModelRequest("fake", "", (user("hi"),), TOOLS, options={"thinking": True})
-    events = await events_of(choice, asked)
+    model_request = ModelRequest("fake", "", (user("hi"),), TOOLS, options={"thinking": True})
+    events = await events_of(choice, model_request)
     assert isinstance(events[0], Notice)
-    assert (await reply_of(choice, asked)).message.text == "two"
+    assert (await reply_of(choice, model_request)).message.text == "two"
     bodies = [request.body for request in model_server.requests]
     assert ["input" in body for body in bodies] == [False, True, False, False]
     assert [body.get("reasoning_effort") for body in bodies[2:]] == ["none", "none"]

@@ -82,9 +82,9 @@ async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() ->
     text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert last_reply(events).message.text == "I look."
-    found = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
-    assert found is not None
-    assert [call.id for call in found.calls] == ["call_7", "call_8"]
+    calls = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
+    assert calls is not None
+    assert [call.id for call in calls.calls] == ["call_7", "call_8"]
 
 
 async def test_text_tools_are_announced_once() -> None:
@@ -120,8 +120,8 @@ async def test_a_model_that_has_called_natively_is_believed(
 
 @pytest.mark.parametrize("text", ["Hi there", "{ so to speak", "```py\nprint()", "[1] says", " "])
 def test_only_what_may_become_a_call_is_held_back(text: str) -> None:
-    held = DetectionBuffer()
-    assert "".join(map(held.add, text)) + held.release() == text
+    buffer = DetectionBuffer()
+    assert "".join(map(buffer.add, text)) + buffer.release() == text
     long = text + " and so on" * 5
-    held = DetectionBuffer()
-    assert "".join(map(held.add, long)) == long
+    buffer = DetectionBuffer()
+    assert "".join(map(buffer.add, long)) == long

@@ -31,9 +31,9 @@ TOOLS = (ToolSpec("read_file", "Read.", READ), ToolSpec("write_file", "Write.", 
 def read(*pieces: str) -> tuple[str, list[ParsedCall]]:
     """Return the text and the calls."""
     reader = TextToolParser()
-    found = [item for piece in pieces for item in reader.feed(piece)] + reader.end()
-    text = "".join(item for item in found if isinstance(item, str))
-    return text, [item for item in found if isinstance(item, ParsedCall)]
+    results = [item for piece in pieces for item in reader.feed(piece)] + reader.end()
+    text = "".join(item for item in results if isinstance(item, str))
+    return text, [item for item in results if isinstance(item, ParsedCall)]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_no_call_is_ever_shown(text: str) -> None:
 def test_wherever_a_reply_is_cut_nothing_of_a_call_is_shown(text: str) -> None:
     for end in range(len(text)):
         reader = TextToolParser()
-        found = [item for letter in text[:end] for item in reader.feed(letter)]
-        found += reader.end(cut=True)
-        shown = "".join(item for item in found if isinstance(item, str))
+        items = [item for letter in text[:end] for item in reader.feed(letter)]
+        items += reader.end(cut=True)
+        shown = "".join(item for item in items if isinstance(item, str))
         assert not set(shown) & set("<>{}"), (end, shown)
 
 
@@ -194,11 +194,11 @@ async def stream_reply(
 
 
 async def test_tools_are_described_in_text_only() -> None:
-    _, told = await stream_reply("hi", [user("hello")])
-    assert told.tools == ()
-    assert told.system.startswith("Be brief.\n\n")
-    assert "read_file" in told.system
-    assert '"path"' in told.system
+    _, result = await stream_reply("hi", [user("hello")])
+    assert result.tools == ()
+    assert result.system.startswith("Be brief.\n\n")
+    assert "read_file" in result.system
+    assert '"path"' in result.system
 
 
 async def test_results_go_back_as_text_and_sides_alternate() -> None:
@@ -213,14 +213,14 @@ async def test_results_go_back_as_text_and_sides_alternate() -> None:
         Message("tool", (Text("unreadable"),), (), "call_2", is_error=True),
         user("and now?", "[noon]"),
     ]
-    _, told = await stream_reply("hi", history)
-    assert [message.role for message in told.messages] == ["user", "assistant", "user"]
-    said = told.messages[1].text
-    assert read(said) == (
+    _, result = await stream_reply("hi", history)
+    assert [message.role for message in result.messages] == ["user", "assistant", "user"]
+    text = result.messages[1].text
+    assert read(text) == (
         "Looking.\n",
         [ParsedCall("read_file", '{"path": "<\\/tool>"}'), ParsedCall("write_file", "oops")],
     )
-    results = told.messages[2].text
+    results = result.messages[2].text
     assert results.count("</tool_result>") == 2
     assert '<tool_result name="write_file" error="true">' in results
     assert results.endswith("and now?")

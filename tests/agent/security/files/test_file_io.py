@@ -135,8 +135,8 @@ def test_a_file_that_a_command_keeps_locked_is_written_all_the_same(
     monkeypatch.setattr(file_io, "_LOCK_S", 0.05)
     file = tmp_path / "a.txt"
     file.write_text("old")
-    with file.open() as kept:
-        fcntl.flock(kept, fcntl.LOCK_EX)
+    with file.open() as wrapper:
+        fcntl.flock(wrapper, fcntl.LOCK_EX)
         with file_io.exclusive_file(file):
             file.write_text("new")
     assert file.read_text() == "new"

@@ -43,8 +43,8 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
         (tmp_path / path).write_text("x")
     (tmp_path / "z").symlink_to("b")
     with open_folder(tmp_path) as root:
-        found = [(member.path, member.is_done) for member in TreeWalk(root)]
-    assert found == [
+        results = [(member.path, member.is_done) for member in TreeWalk(root)]
+    assert results == [
         *(("a.txt", False), ("b", False), ("b/c", False), ("b/c/y.txt", False)),
         *(("b/c", True), ("b/x.txt", False), ("b", True), ("z", False)),
     ]

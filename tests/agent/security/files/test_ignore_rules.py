@@ -14,8 +14,8 @@ ROOT = Path("/w")
 
 def ignores(files: Mapping[str, str], start: str = ".") -> Ignores:
     """Return the rules; `files` maps each folder to its `.gitignore`."""
-    held = {ROOT / folder / ".gitignore": text.encode() for folder, text in files.items()}
-    return Ignores(ROOT, ROOT / start, held.get)
+    result = {ROOT / folder / ".gitignore": text.encode() for folder, text in files.items()}
+    return Ignores(ROOT, ROOT / start, result.get)
 
 
 def hidden(files: Mapping[str, str] | str, path: str, start: str = ".") -> bool:
@@ -101,10 +101,10 @@ def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
 )
 def test_no_pattern_of_a_stranger_holds_the_process_up(text: str) -> None:
     """Backtracking would exceed the suite's time limit by far."""
-    held = ignores({".": f"*.log\n{text}"})
-    assert held.hides(["x.log"])
-    assert not held.hides(["b" * 200 + ".py"])
-    held.hides(["a" * 200] * 10)
+    result = ignores({".": f"*.log\n{text}"})
+    assert result.hides(["x.log"])
+    assert not result.hides(["b" * 200 + ".py"])
+    result.hides(["a" * 200] * 10)
 
 
 NAMES = st.sampled_from(["a", "b", "ab", "b.c", "abc"])

@@ -169,9 +169,9 @@ def test_resolved_path_is_inside_the_root(
         (root / "a" / "up").symlink_to("../..")
     path = "/".join(pieces)
     try:
-        found = find(f"{root}/{path}" if absolute else path, root)
+        result = find(f"{root}/{path}" if absolute else path, root)
     except ToolError:
         return
-    assert found.is_relative_to(root)
-    assert Path(os.path.realpath(found)) == found
-    assert ".git" not in found.relative_to(root).parts
+    assert result.is_relative_to(root)
+    assert Path(os.path.realpath(result)) == result
+    assert ".git" not in result.relative_to(root).parts

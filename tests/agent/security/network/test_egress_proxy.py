@@ -53,48 +53,48 @@ class Way:
 async def way(**grant: Any) -> AsyncIterator[Way]:
     async with WebSite() as site:
         port = int(site.url.rpartition(":")[2])
-        found: list[tuple[str, bool, str]] = []
+        results: list[tuple[str, bool, str]] = []
 
         async def record(where: str, allowed: bool, reason: str) -> None:
-            found.append((where, allowed, reason))
+            results.append((where, allowed, reason))
 
-        given = {"hosts": HOSTS, "ports": (port,), "allow": lambda address: True, **grant}
-        async with EgressProxy.open(EgressGrant(**given), record) as proxy:
-            yield Way(site, proxy, *proxy.listener(), found)
+        result = {"hosts": HOSTS, "ports": (port,), "allow": lambda address: True, **grant}
+        async with EgressProxy.open(EgressGrant(**result), record) as proxy:
+            yield Way(site, proxy, *proxy.listener(), results)
 
 
 GET = "GET http://localhost:{port}/a HTTP/1.1\r\nHost: x\r\n"
 
 
 async def test_a_listed_host_is_reached_and_recorded() -> None:
-    async with way() as found:
-        found.site.page("/a", "hello")
+    async with way() as stream:
+        stream.site.page("/a", "hello")
         headers = "Host: evil.example\r\nAccept: */*\r\nProxy-Authorization: Basic eA==\r\n"
-        answer = await found.ask(
+        answer = await stream.ask(
             f"GET http://localhost:{{port}}/a?q=1#part HTTP/1.1\r\n{headers}"
             "Connection: x-mine, accept\r\nX-Mine: 1\r\n\r\n"
         )
         assert answer.startswith("HTTP/1.1 200 OK\r\n")
         assert answer.endswith("hello")
-        (visit,) = found.site.visits
+        (visit,) = stream.site.visits
         assert visit.path == "/a?q=1"
         sent = {name.lower(): value for name, value in visit.headers.items()}
-        assert sent == {"host": f"localhost:{found.port}", "connection": "close"}
-        (entry,) = found.record
-        assert entry[:2] == (f"localhost:{found.port}", True)
-        assert found.proxy.session.reached_hosts == {f"localhost:{found.port}"}
+        assert sent == {"host": f"localhost:{stream.port}", "connection": "close"}
+        (entry,) = stream.record
+        assert entry[:2] == (f"localhost:{stream.port}", True)
+        assert stream.proxy.session.reached_hosts == {f"localhost:{stream.port}"}
 
 
 async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
-    async with way() as found:
-        answer = await found.ask(
+    async with way() as stream:
+        answer = await stream.ask(
             "POST http://localhost:{port}/a HTTP/1.1\r\nContent-Length: 4\r\n"
             "Connection: content-length\r\n\r\nbody"
             "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
         )
         assert "404" in answer
-        assert [visit.path for visit in found.site.visits] == ["/a"]
-        sent = {name.lower(): value for name, value in found.site.visits[0].headers.items()}
+        assert [visit.path for visit in stream.site.visits] == ["/a"]
+        sent = {name.lower(): value for name, value in stream.site.visits[0].headers.items()}
         assert sent["content-length"] == "4"
 
 
@@ -106,8 +106,8 @@ async def test_a_tunnel_carries_bytes_both_ways_until_both_have_ended() -> None:
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, way(ports=(port,)) as found:
-        reader, writer = await found.dial()
+    async with server, way(ports=(port,)) as stream:
+        reader, writer = await stream.dial()
         writer.write(f"CONNECT localhost:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
         writer.write(b"x" * 300_000)
@@ -165,71 +165,71 @@ REFUSED = {
 
 
 async def test_request_to_an_unlisted_host_is_rejected_and_recorded() -> None:
-    async with way(hosts=("localhost",)) as found:
+    async with way(hosts=("localhost",)) as stream:
         for name, head in REFUSED.items():
-            before = len(found.record)
-            answer = await found.ask(head)
+            before = len(stream.record)
+            answer = await stream.ask(head)
             assert answer.startswith("HTTP/1.1 4"), f"{name}: {answer}"
-            assert [entry[1] for entry in found.record[before:]] == [False], name
-        assert found.site.visits == []
-        assert found.proxy.session.reached_hosts == set()
+            assert [entry[1] for entry in stream.record[before:]] == [False], name
+        assert stream.site.visits == []
+        assert stream.proxy.session.reached_hosts == set()
 
 
 async def test_a_private_address_behind_a_listed_name_is_refused() -> None:
-    async with way(allow=is_public) as found:
+    async with way(allow=is_public) as stream:
         for host in HOSTS:
-            assert "not a public address" in await found.ask(
+            assert "not a public address" in await stream.ask(
                 f"CONNECT {host}:{{port}} HTTP/1.1\r\n\r\n"
             )
-        assert found.site.visits == []
+        assert stream.site.visits == []
 
 
 async def test_nobody_gets_through_without_the_token() -> None:
-    async with way() as found:
-        for token in (b"", b"x" * 32, found.token[:-1] + bytes([found.token[-1] ^ 1])):
-            found.token, kept = token, found.token
-            await found.ask(GET + "Connection: close\r\n\r\n")
-            found.token = kept
-        assert found.site.visits == []
-        assert [entry[1] for entry in found.record] == [False] * 3
+    async with way() as stream:
+        for token in (b"", b"x" * 32, stream.token[:-1] + bytes([stream.token[-1] ^ 1])):
+            stream.token, result = token, stream.token
+            await stream.ask(GET + "Connection: close\r\n\r\n")
+            stream.token = result
+        assert stream.site.visits == []
+        assert [entry[1] for entry in stream.record] == [False] * 3
 
 
 async def test_slow_or_silent_connection_is_closed() -> None:
     limits = ProxyLimits(head_s=0.05, idle_s=0.05, linger_s=0.05)
-    async with way(limits=limits) as found:
-        found.site.slow("/slow")
-        assert "408" in await found.ask("GET http://localhost")
-        assert "200" in await found.ask("CONNECT localhost:{port} HTTP/1.1\r\n\r\n")
-        assert await found.ask("GET http://localhost:{port}/slow HTTP/1.1\r\n\r\n") == ""
+    async with way(limits=limits) as stream:
+        stream.site.slow("/slow")
+        assert "408" in await stream.ask("GET http://localhost")
+        assert "200" in await stream.ask("CONNECT localhost:{port} HTTP/1.1\r\n\r\n")
+        assert await stream.ask("GET http://localhost:{port}/slow HTTP/1.1\r\n\r\n") == ""
         await until(lambda: len(asyncio.all_tasks()) < 8)
 
 
 async def test_a_long_download_is_not_silence() -> None:
-    async with way(limits=ProxyLimits(idle_s=0.5)) as found:
-        found.site.drip("/drip", pause_s=0.02, count=50)
-        assert (await found.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
+    async with way(limits=ProxyLimits(idle_s=0.5)) as stream:
+        stream.site.drip("/drip", pause_s=0.02, count=50)
+        assert (await stream.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
             "."
         ) >= 50
 
 
 async def test_bytes_and_refusals_are_bounded() -> None:
-    async with way(limits=ProxyLimits(max_bytes=100_000, max_refusals=2)) as found:
-        found.site.big("/big", 5_000_000)
-        big = await found.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
+    async with way(limits=ProxyLimits(max_bytes=100_000, max_refusals=2)) as stream:
+        stream.site.big("/big", 5_000_000)
+        big = await stream.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
         assert len(big) <= 100_000
         for _ in range(5):
-            await found.ask(REFUSED["another host"])
-        refusals = [entry[2] for entry in found.record if not entry[1]]
+            await stream.ask(REFUSED["another host"])
+        refusals = [entry[2] for entry in stream.record if not entry[1]]
         assert len(refusals) == 2
         assert "nothing more is looked at" in refusals[-1]
 
 
 async def test_connections_are_counted() -> None:
-    async with way(limits=ProxyLimits(max_concurrent=1, max_connections=2)) as found:
-        found.site.page("/a", "hello")
-        assert all("hello" in answer for answer in await both(found))
+    async with way(limits=ProxyLimits(max_concurrent=1, max_connections=2)) as stream:
+        stream.site.page("/a", "hello")
+        assert all("hello" in answer for answer in await both(stream))
         with pytest.raises(ConnectionError):
-            await found.dial()
+            await stream.dial()
 
 
 async def both(found: Way) -> list[str]:
@@ -245,17 +245,17 @@ async def test_host_is_not_reached_if_the_record_fails() -> None:
         async with EgressProxy.open(
             EgressGrant(HOSTS, (port,), lambda address: True), record
         ) as proxy:
-            found = Way(site, proxy, *proxy.listener())
-            assert "503" in await found.ask(GET + "\r\n")
+            result = Way(site, proxy, *proxy.listener())
+            assert "503" in await result.ask(GET + "\r\n")
             assert site.visits == []
 
 
 async def test_nothing_is_left_of_it() -> None:
-    async with way() as found:
-        reader, writer = await found.dial()
-        writer.write(f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode())
+    async with way() as stream:
+        reader, writer = await stream.dial()
+        writer.write(f"CONNECT localhost:{stream.port} HTTP/1.1\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
-        idle, idle_writer = await found.dial()
+        idle, idle_writer = await stream.dial()
     for item in (reader, idle):
         try:
             assert await item.read() == b""
@@ -264,7 +264,7 @@ async def test_nothing_is_left_of_it() -> None:
     writer.close()
     idle_writer.close()
     with pytest.raises(ConnectionError):
-        await found.dial()
+        await stream.dial()
 
 
 def test_names_have_one_form() -> None:

@@ -16,7 +16,7 @@ _AT_ONCE = 64
 
 
 def main() -> None:
-    one, other = (os.fsencode(name) for name in sys.argv[1:3])
+    result, other = (os.fsencode(name) for name in sys.argv[1:3])
     wanted = int(sys.argv[3])
     rename = ctypes.CDLL(None, use_errno=True).renameat2
     cwd = -100
@@ -24,7 +24,7 @@ def main() -> None:
     count = 0
     while count < wanted or not select.select([sys.stdin], [], [], 0)[0]:
         for _ in range(_AT_ONCE):
-            if rename(cwd, one, cwd, other, _RENAME_EXCHANGE):
+            if rename(cwd, result, cwd, other, _RENAME_EXCHANGE):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         count += _AT_ONCE
     print(count)

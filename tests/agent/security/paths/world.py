@@ -102,12 +102,12 @@ def build(tmp: Path) -> None:
 
 def protected_state(tmp: Path) -> dict[str, tuple[object, ...]]:
     """Return all protected files with their content, and all names next to the workspace."""
-    found = {name: _state(tmp / name) for name in CLOSED}
-    found["."] = tuple(sorted(os.listdir(tmp)))
+    result = {name: _state(tmp / name) for name in CLOSED}
+    result["."] = tuple(sorted(os.listdir(tmp)))
     for path in (path for name in GUARDED for path in (tmp / name).rglob("*")):
         if not path.is_relative_to(tmp / OWN):
-            found[str(path.relative_to(tmp))] = _state(path)
-    return found
+            result[str(path.relative_to(tmp))] = _state(path)
+    return result
 
 
 def _state(path: Path) -> tuple[object, ...]:

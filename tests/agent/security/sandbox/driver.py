@@ -207,14 +207,14 @@ async def attempt(
         box = box.showing((bait.programs,))
     with box.prepare(job) as spawn:
         await run(spawn, BATCH_S, output.extend)
-    found = bait.traces(workspace, bytes(output))
+    traces = bait.traces(workspace, bytes(output))
     if read_only is not None and bait.files(workspace) != before:
-        found.append("the workspace was changed")
+        traces.append("the workspace was changed")
     if not output.endswith(b"all-done\n"):
-        found.append("unfinished")
+        traces.append("unfinished")
     if left := await _processes_left(mark):
-        found.append(f"processes were left: {left}")
-    return found
+        traces.append(f"processes were left: {left}")
+    return traces
 
 
 async def _processes_left(mark: str) -> list[str]:
@@ -262,10 +262,10 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
     for line in suspects:
         with ExitStack() as stack:
             bait = Bait(folder, stack)
-            found = await attempt(box, bait, [line], way_out(order), read_only=reads)
+            texts = await attempt(box, bait, [line], way_out(order), read_only=reads)
             # A line that runs alone may end its own shell.
-            if found := [trace for trace in found if trace != "unfinished"]:
-                guilty.append((line, found))
+            if texts := [trace for trace in texts if trace != "unfinished"]:
+                guilty.append((line, texts))
     return guilty
 
 

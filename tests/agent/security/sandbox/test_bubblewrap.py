@@ -66,8 +66,8 @@ async def test_workspace_has_the_same_path_as_outside(
     bwrap: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     (workspace / "in").write_text("given\n")
-    said = await run(bwrap, call, "pwd; cat in; echo made >out; chmod 700 out; id -un")
-    assert said == f"{workspace}\ngiven\nkore\n[exit code 0]"
+    process = await run(bwrap, call, "pwd; cat in; echo made >out; chmod 700 out; id -un")
+    assert process == f"{workspace}\ngiven\nkore\n[exit code 0]"
     assert (workspace / "out").read_text() == "made\n"
     assert (workspace / "out").stat().st_mode & 0o777 == 0o700
 
@@ -87,8 +87,8 @@ async def test_marks_cannot_be_removed_or_forged(
     for path, name, mark in places:
         for target in (f"{str(path)!r}", f"os.open({str(path)!r}, os.O_RDONLY)"):
             text = f"import os; p, n = {target}, {name!r}; {done}"
-            said = await run(bwrap, call, f"python3 -c {shlex.quote(text)}")
-            assert "not supported" in said
+            process = await run(bwrap, call, f"python3 -c {shlex.quote(text)}")
+            assert "not supported" in process
         # Kore itself marks recently changed files again.
         assert os.getxattr(path, name) in (mark, b"2")
 
@@ -98,9 +98,9 @@ async def test_set_id_files_and_outside_sockets_are_blocked(
 ) -> None:
     (workspace / "f").write_text("x")
     code = "import os; os.open('g', os.O_CREAT | os.O_WRONLY, 0o6755); os.mknod('h', 0o104755)"
-    said = await run(bwrap, call, f'chmod 6755 f; chmod u+s f; python3 -c "{code}"; ls -l')
+    process = await run(bwrap, call, f'chmod 6755 f; chmod u+s f; python3 -c "{code}"; ls -l')
     assert [path.name for path in workspace.iterdir() if path.stat().st_mode & 0o6000] == []
-    assert "Operation not permitted" in said
+    assert "Operation not permitted" in process
     with socket.socket(socket.AF_UNIX) as door:
         opened = os.open(workspace, os.O_PATH)
         door.bind(f"/proc/self/fd/{opened}/door")
@@ -121,8 +121,10 @@ async def test_kernel_files_are_not_writable(bwrap: Bubblewrap, call: CallContex
     files = (
         "/proc/sys/kernel/core_pattern /proc/sys/vm/swappiness /proc/sysrq-trigger /proc/self/comm"
     )
-    said = await run(bwrap, call, f"for f in {files}; do (: >>$f) && echo opened $f; done; ls /sys")
-    assert "opened" not in said
+    process = await run(
+        bwrap, call, f"for f in {files}; do (: >>$f) && echo opened $f; done; ls /sys"
+    )
+    assert "opened" not in process
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
@@ -160,8 +162,8 @@ async def test_additional_folder_of_root_is_readable(bwrap: Bubblewrap, call: Ca
         folder = Path(name)
         (folder / "f").write_text("given")
         box = replace(bwrap, readable_folders=(folder,))
-        said = await run(box, call, f"cat {folder}/f; echo x >{folder}/g")
-        assert said.startswith("given")
+        process = await run(box, call, f"cat {folder}/f; echo x >{folder}/g")
+        assert process.startswith("given")
         assert [path.name for path in folder.iterdir()] == ["f"]
 
 
@@ -170,12 +172,12 @@ async def test_environment_is_not_inherited(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
     monkeypatch.setenv("PATH", f"/root/bin:/usr/games:{Path(sys.executable).parent}")
-    said = await run(
+    process = await run(
         bwrap, call, "env; tr '\\0' '\\n' </proc/1/environ; ls /proc | grep -c '^[0-9]'"
     )
-    assert "canary" not in said
-    assert "PATH=/usr/games:/usr/local/sbin:" in said
-    assert "/root" not in said.split("PATH=")[1].split("\n")[0]
+    assert "canary" not in process
+    assert "PATH=/usr/games:/usr/local/sbin:" in process
+    assert "/root" not in process.split("PATH=")[1].split("\n")[0]
 
 
 async def test_blocked_paths_are_hidden_and_git_is_readable(
@@ -185,13 +187,13 @@ async def test_blocked_paths_are_hidden_and_git_is_readable(
     (workspace / ".git" / "HEAD").write_text("ref: x\n")
     (workspace / ".env").write_text("TOKEN=canary\n")
     (workspace / "AGENT.md").write_text("be good\n")
-    said = await run(
+    process = await run(
         bwrap, call,
         "cat .env .git/HEAD AGENT.md; echo x >.git/hooks/post-commit; echo x >AGENT.md;"
         "mv .git g; mv .env e; rm -rf .git .env; echo TOKEN >.env",
     )  # fmt: skip
-    assert "canary" not in said
-    assert "ref: x\nbe good\n" in said
+    assert "canary" not in process
+    assert "ref: x\nbe good\n" in process
     assert (workspace / ".env").read_text() == "TOKEN=canary\n"
     assert list((workspace / ".git" / "hooks").iterdir()) == []
     assert (workspace / "AGENT.md").read_text() == "be good\n"
@@ -247,15 +249,15 @@ async def test_files_and_memory_are_limited(
 ) -> None:
     await run(bwrap, call, "head -c 3000000 /dev/zero >big; head -c 3000000 /dev/zero >/tmp/big")
     assert (workspace / "big").stat().st_size <= 1_000_000
-    said = await run(bwrap, call, "/usr/bin/perl -e '$x = \"x\" x 900_000_000; print length $x'")
-    assert "900000000" not in said
+    process = await run(bwrap, call, "/usr/bin/perl -e '$x = \"x\" x 900_000_000; print length $x'")
+    assert "900000000" not in process
 
 
 async def test_processor_time_is_limited(bwrap: Bubblewrap, call: CallContext) -> None:
-    said = await run(bwrap, call, "ulimit -t; sh -c 'while :; do :; done'; echo $?")
-    assert said.startswith("2\n")
+    process = await run(bwrap, call, "ulimit -t; sh -c 'while :; do :; done'; echo $?")
+    assert process.startswith("2\n")
     # SIGKILL, because the soft limit equals the hard one.
-    assert "137" in said
+    assert "137" in process
 
 
 async def test_no_process_survives_end_timeout_or_cancellation(
@@ -366,8 +368,8 @@ async def test_control_group_limits_the_total_memory_of_a_command(
         pytest.skip("no control group that counts memory can be made here")
     # Two processes within the limit of a single process, and a file in memory.
     take = "python3 -c 'd = bytearray(60_000_000); d[::4096] = b\"x\" * len(d[::4096]); input()'"
-    held = replace(bwrap, limits=replace(bwrap.limits, session_bytes=80_000_000))
+    bubblewrap = replace(bwrap, limits=replace(bwrap.limits, session_bytes=80_000_000))
     line = f"mkfifo gate; {take} <>gate & {take} <>gate & wait %1; echo $?; wait %2; echo $?"
-    said = await run(held, call, line, exec_timeout_s=5)
+    process = await run(bubblewrap, call, line, exec_timeout_s=5)
     # The kernel chooses which part it kills: the shell or one of the two.
-    assert "the kernel killed at least part of it" in said
+    assert "the kernel killed at least part of it" in process

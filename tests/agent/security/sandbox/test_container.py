@@ -54,10 +54,10 @@ def docker_calls(docker: Path) -> list[list[str]]:
 
 
 def tool(docker: Path, **more: float) -> Exec:
-    held = ContainerSandbox(
+    sandbox = ContainerSandbox(
         str(docker), "image", Limits(processes=7, file_bytes=1000, memory_bytes=2000)
     )
-    return Exec(replace(ToolSettings(), sandbox=held, **more))  # type: ignore[arg-type]
+    return Exec(replace(ToolSettings(), sandbox=sandbox, **more))  # type: ignore[arg-type]
 
 
 def pairs(words: list[str]) -> set[tuple[str, str]]:
@@ -66,8 +66,8 @@ def pairs(words: list[str]) -> set[tuple[str, str]]:
 
 async def test_command_gets_only_its_workspace(docker: Path, call: CallContext) -> None:
     (call.workspace / ".git" / "hooks").mkdir(parents=True)
-    said = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
-    assert "said" in said.for_model
+    process = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
+    assert "said" in process.for_model
     (words,) = docker_calls(docker)
     image = words.index("image")
     assert words[image + 1 : image + 3] == ["/bin/sh", "-c"]
@@ -89,8 +89,8 @@ async def test_command_gets_only_its_workspace(docker: Path, call: CallContext) 
 
 
 async def test_container_is_killed_by_name_after_a_timeout(docker: Path, call: CallContext) -> None:
-    said = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
-    assert said.is_error
+    process = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
+    assert process.is_error
     async with asyncio.timeout(20):
         while len(docker_calls(docker)) < 2:
             await asyncio.sleep(0.01)

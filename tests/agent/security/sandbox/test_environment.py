@@ -24,9 +24,9 @@ async def test_toolchain_runs_and_its_login_is_hidden(tmp_path: Path) -> None:
     output = bytearray()
     with box.prepare(SandboxCommand(line, workspace, workspace)) as spawn:
         await run(spawn, 20, output.extend)
-    said = output.decode()
-    assert "versionbin\n" in said
-    assert "Read-only file system" in said
+    text = output.decode()
+    assert "versionbin\n" in text
+    assert "Read-only file system" in text
 
 
 def test_home_without_toolchains_has_none(tmp_path: Path) -> None:

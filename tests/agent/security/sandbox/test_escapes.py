@@ -145,7 +145,7 @@ exit 3
 def test_ordinary_work_succeeds_under_landlock(place: Path, abi: int) -> None:
     if kernel_abi() < 6:
         pytest.skip("this kernel's Landlock cannot scope signals")
-    code, said, _ = drive(place, USERS[-1], name="landlock", abi=abi, lines=[WORK], listen=True)
+    code, result, _ = drive(place, USERS[-1], name="landlock", abi=abi, lines=[WORK], listen=True)
     stamp = "978307200"
     wanted = f"""751 {stamp}
 751
@@ -156,7 +156,7 @@ out
 timed-out
 751
 """
-    assert (_KILLED.sub("", said), code) == (wanted, 3)
+    assert (_KILLED.sub("", result), code) == (wanted, 3)
 
 
 WATCHES = """python3 -c "

@@ -80,9 +80,9 @@ async def test_programs_reach_the_proxy_under_landlock(place: Path) -> None:
         lines = PYTHON.replace("{proxy}", str(proxy[0])).replace("{site}", port)
         curl = f"curl -sS http://localhost:{port}/a; curl -sSp http://localhost:{port}/a; env"
         order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": [lines + curl]}
-        code, said, left = await asyncio.to_thread(drive, place, USERS[-1], **order)
-        assert said.startswith("hello\n" * 4 + "hellohello"), said
-        assert proxy[1] not in said
+        code, result, left = await asyncio.to_thread(drive, place, USERS[-1], **order)
+        assert result.startswith("hello\n" * 4 + "hellohello"), result
+        assert proxy[1] not in result
         assert (code, left) == (0, [])
         assert len(site.visits) == 6
 

@@ -191,5 +191,5 @@ def test_a_folder_laid_out_as_a_bare_repository_is_not_trusted(workspace: Path) 
 
 def test_nine_in_ten_harmless_commands_need_no_question(workspace: Path) -> None:
     lines = HARMLESS.read_text("utf-8").splitlines()
-    asked = [line for line in lines if line and kind_of(line, workspace) == "unknown"]
-    assert len(asked) < len(lines) / 10, "\n".join(asked)
+    texts = [line for line in lines if line and kind_of(line, workspace) == "unknown"]
+    assert len(texts) < len(lines) / 10, "\n".join(texts)

@@ -37,8 +37,8 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
     ],
 )
 def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
-    found = prefix_of(line, tmp_path, tmp_path)
-    assert (found and str(found)) == prefix
+    command_prefix = prefix_of(line, tmp_path, tmp_path)
+    assert (command_prefix and str(command_prefix)) == prefix
 
 
 @pytest.mark.parametrize(

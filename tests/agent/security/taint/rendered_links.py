@@ -29,24 +29,24 @@ def targets_of_links(markdown: str) -> list[str]:
 def pictures_of(markdown: str) -> list[str]:
     """Return the addresses of pictures, which a screen loads without a click."""
     pages = (renderer.render(markdown) for renderer in (_careless(), _strict()))
-    found = [address for page in pages for address in _PICTURE.findall(page)]
-    return found + _SIMPLE_PICTURE.findall(_CODE.sub("x", markdown))
+    addresses = [address for page in pages for address in _PICTURE.findall(page)]
+    return addresses + _SIMPLE_PICTURE.findall(_CODE.sub("x", markdown))
 
 
 def targets_of_html(html: str) -> list[str]:
     """Return all external addresses in a page."""
-    found: list[str] = []
+    texts: list[str] = []
 
     class Targets(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             for name, value in attrs:
                 if name == "style":
-                    found.extend(_STYLE_ADDRESS.findall(value or ""))
+                    texts.extend(_STYLE_ADDRESS.findall(value or ""))
                 elif name not in _INERT:
-                    found.append(value or "")
+                    texts.append(value or "")
 
     Targets().feed(html)
-    return list(filter(_is_elsewhere, found))
+    return list(filter(_is_elsewhere, texts))
 
 
 def strict_targets(markdown: str) -> list[str]:
@@ -87,8 +87,8 @@ _SIMPLE = (
 def simple_targets(markdown: str) -> list[str]:
     """Return the targets by a renderer that searches for brackets and tags outside of code."""
     text = _CODE.sub("x", markdown)
-    found = [target for pattern in _SIMPLE for target in pattern.findall(text)]
-    return list(filter(_is_elsewhere, found))
+    targets = [target for pattern in _SIMPLE for target in pattern.findall(text)]
+    return list(filter(_is_elsewhere, targets))
 
 
 RENDERERS: Sequence[Callable[[str], list[str]]] = (

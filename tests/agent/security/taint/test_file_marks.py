@@ -440,8 +440,8 @@ def test_file_has_its_mark_before_its_content(
 
     def look() -> None:
         while not is_over.is_set():
-            with suppress(FileNotFoundError), path.open("rb") as found:
-                if found.read() and "user.kore.untrusted" not in os.listxattr(found.fileno()):
+            with suppress(FileNotFoundError), path.open("rb") as reader:
+                if reader.read() and "user.kore.untrusted" not in os.listxattr(reader.fileno()):
                     unmarked.append("found")
 
     with ThreadPoolExecutor() as pool:

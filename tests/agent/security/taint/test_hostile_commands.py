@@ -35,8 +35,8 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
 
     def play(command: str, **more: bool) -> dict[str, Any]:
         order = {"name": name, "command": command, **more}
-        found: dict[str, Any] = run_as(user, place, PROGRAM, order)
-        return found
+        result: dict[str, Any] = run_as(user, place, PROGRAM, order)
+        return result
 
     return play
 
@@ -45,27 +45,27 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
 @pytest.mark.parametrize("name", ["AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md"])
 def test_link_is_no_prompt_file(hostile: Run, name: str, target: str) -> None:
     # `mine.md` receives the text only after the link was made.
-    found = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
-    assert "OBEY ME" not in found["prompt"]
-    assert any(Path(name).name in notice for notice in found["notices"])
+    result = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
+    assert "OBEY ME" not in result["prompt"]
+    assert any(Path(name).name in notice for notice in result["notices"])
 
 
 def test_folder_of_prompt_files_is_no_link(hostile: Run) -> None:
-    found = hostile("mkdir other; cp page.md other/MEMORY.md; rmdir memory; ln -s other memory")
-    assert "OBEY ME" not in found["prompt"]
-    assert any("MEMORY.md" in notice for notice in found["notices"])
+    result = hostile("mkdir other; cp page.md other/MEMORY.md; rmdir memory; ln -s other memory")
+    assert "OBEY ME" not in result["prompt"]
+    assert any("MEMORY.md" in notice for notice in result["notices"])
 
 
 @pytest.mark.parametrize("mode", ["0444", "0000", "0200"])
 def test_file_without_write_permission_is_marked(hostile: Run, mode: str) -> None:
-    found = hostile(f"cp page.md copy.md; chmod {mode} copy.md")
-    assert found["paths"]["copy.md"] == {"level": "unseen", "name": True, "mode": int(mode, 8)}
+    result = hostile(f"cp page.md copy.md; chmod {mode} copy.md")
+    assert result["paths"]["copy.md"] == {"level": "unseen", "name": True, "mode": int(mode, 8)}
 
 
 def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
-    found = hostile("mkdir 'obey me'; cp page.md 'obey me'; chmod 0555 'obey me'")
-    assert found["paths"]["obey me"] == {"level": "unseen", "name": True, "mode": 0o555}
-    assert found["paths"]["obey me/page.md"]["level"] == "unseen"
+    result = hostile("mkdir 'obey me'; cp page.md 'obey me'; chmod 0555 'obey me'")
+    assert result["paths"]["obey me"] == {"level": "unseen", "name": True, "mode": 0o555}
+    assert result["paths"]["obey me/page.md"]["level"] == "unseen"
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
 )
 @pytest.mark.parametrize("folder", ["", "memory/"])
 def test_name_of_what_takes_no_mark_counts(hostile: Run, make: str, folder: str) -> None:
-    found = hostile(make % f"'{folder}obey me'")
-    assert found["paths"][f"{folder}obey me"]["name"]
+    result = hostile(make % f"'{folder}obey me'")
+    assert result["paths"][f"{folder}obey me"]["name"]
 
 
 def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
-    found = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
-    assert found["paths"][".git/HEAD"]["level"] == "unseen"
+    result = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
+    assert result["paths"][".git/HEAD"]["level"] == "unseen"
 
 
 @pytest.mark.parametrize("mode", ["0555", "0311", "0"])
 def test_steering_file_is_set_aside_in_a_closed_workspace(hostile: Run, mode: str) -> None:
     # The renamed file's folder is open again, because a command could open it.
-    found = hostile(f"cp page.md CLAUDE.md; chmod {mode} .", sets_aside=True)
-    assert "CLAUDE.md.set-aside" in found["paths"]
-    assert "CLAUDE.md" not in found["paths"]
-    assert found["paths"]["CLAUDE.md.set-aside"]["level"] == "unseen"
+    result = hostile(f"cp page.md CLAUDE.md; chmod {mode} .", sets_aside=True)
+    assert "CLAUDE.md.set-aside" in result["paths"]
+    assert "CLAUDE.md" not in result["paths"]
+    assert result["paths"]["CLAUDE.md.set-aside"]["level"] == "unseen"

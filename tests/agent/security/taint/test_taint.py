@@ -97,13 +97,13 @@ def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
 
 
 def test_remembering_asks_once_strangers_were_heard() -> None:
-    asked = exfiltration_objection(
+    decision = exfiltration_objection(
         ToolRequest(
             "remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED, traits=Remember.traits
         )
     )
-    assert asked is not None
-    assert asked.verdict == "ask"
+    assert decision is not None
+    assert decision.verdict == "ask"
 
 
 async def test_an_address_that_the_person_wrote_may_leave() -> None:

@@ -65,16 +65,16 @@ async def test_a_question_ends_the_turn_with_its_words(tmp_path: Path) -> None:
     )
     assert [m.role for m in result.messages] == ["assistant", "tool", "assistant"]
     assert len(model.requests) == 1
-    said = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
-    assert said == result.text
+    text = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
+    assert text == result.text
 
 
 async def test_the_answer_finds_the_question_in_the_conversation(tmp_path: Path) -> None:
     planned = calls(call("ask_user", questions=[COLOURS]))
     agent, model = scripted([planned, "Blue it is."], tmp_path)
-    asked = user("paint it")
-    _, first = await run_turn(agent, task(agent, [asked]))
-    _, second = await run_turn(agent, task(agent, [asked, *first.messages, user("2")]))
+    message = user("paint it")
+    _, first = await run_turn(agent, task(agent, [message]))
+    _, second = await run_turn(agent, task(agent, [message, *first.messages, user("2")]))
     assert (second.text, second.signal) == ("Blue it is.", None)
     assert [m.text for m in model.requests[1].messages][-2:] == [first.text, "2"]
 

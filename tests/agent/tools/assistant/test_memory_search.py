@@ -72,27 +72,27 @@ async def test_case_accents_and_signs_do_not_matter(
 
 
 async def test_conversations_come_behind_with_their_taint(call: CallContext, memory: Path) -> None:
-    asked: list[tuple[str, int]] = []
+    results: list[tuple[str, int]] = []
 
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
-        asked.append((words, most))
+        results.append((words, most))
         return [MemoryHit("2026-01-01, the person in session s9", "tea?", UNTRUSTED)]
 
     with_past = replace(call, environment=replace(call.environment, recall=recall))
     result = await MemorySearch(ToolSettings()).run({"query": "five", "count": 3}, with_past)
     assert result.for_model.split("\n")[1] == "- 2026-01-01, the person in session s9: tea?"
-    assert (asked, result.taint) == ([("five", 3)], UNTRUSTED)
+    assert (results, result.taint) == ([("five", 3)], UNTRUSTED)
 
 
 async def test_failed_source_is_noted_next_to_the_hits(call: CallContext, memory: Path) -> None:
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
         raise KoreError("messages cannot be searched")
 
-    told = await search_text(
+    text = await search_text(
         replace(call, environment=replace(call.environment, recall=recall)), "five"
     )
-    assert "tea at five" in told
-    assert told.endswith("(messages cannot be searched)")
+    assert "tea at five" in text
+    assert text.endswith("(messages cannot be searched)")
 
 
 async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory: Path) -> None:
@@ -119,10 +119,10 @@ async def test_another_persons_lines_cannot_be_opened(guest: CallContext, memory
 
 
 async def test_a_message_that_was_found_can_be_read_around(call: CallContext, memory: Path) -> None:
-    asked: list[tuple[str, int]] = []
+    results: list[tuple[str, int]] = []
 
     async def around(session: str, n: int) -> Sequence[MemoryHit]:
-        asked.append((session, n))
+        results.append((session, n))
         if session != "20260101_101010":
             return []
         return [MemoryHit(f"{session}:{k}, 2026-01-01, you", f"{k}?", UNTRUSTED) for k in (3, 4)]
@@ -134,7 +134,7 @@ async def test_a_message_that_was_found_can_be_read_around(call: CallContext, me
     # Text that only looks like an id is searched for.
     (memory / "plans.md").write_text("the server is at localhost:8080\n")
     assert "the server is" in await search_text(with_past, "localhost:8080")
-    assert asked == [("20260101_101010", 4), ("localhost", 8080)]
+    assert results == [("20260101_101010", 4), ("localhost", 8080)]
 
 
 @pytest.mark.parametrize("query", ["", " ", "?!"])

@@ -175,8 +175,8 @@ async def test_a_summary_is_another_agents_work(tmp_path: Path) -> None:
     agent = kore.Agent(model, workspace=tmp_path, tools=[Summarize(ToolSettings())])
     result = await agent.run("?")
     assert "It is on Tuesday." in answer_to_call(result)
-    asked = json.dumps([message.text for message in model.requests[1].messages])
-    assert "What matters: dates." in asked
+    text = json.dumps([message.text for message in model.requests[1].messages])
+    assert "What matters: dates." in text
     # The document is not part of the conversation that requested the summary.
     assert "on Tuesday.\\n1" not in json.dumps([m.text for m in model.requests[-1].messages])
     assert len(model.requests[-1].messages) == 3

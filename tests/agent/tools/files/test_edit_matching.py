@@ -65,9 +65,9 @@ def test_similar_text_is_where_most_of_the_lines_are() -> None:
     wanted = "def two():\n    first = 1\n    second = 3\n    return one\n"
     with pytest.raises(ToolError) as caught:
         change(text, wanted, "y")
-    told = str(caught.value).split("\n")
-    assert told[0].endswith("Similar text is at line 3:")
-    assert told[1:] == [
+    texts = str(caught.value).split("\n")
+    assert texts[0].endswith("Similar text is at line 3:")
+    assert texts[1:] == [
         "3\tdef two():",
         "4\t    first = 1",
         "5\t    second = 2",

@@ -96,11 +96,11 @@ async def test_patch_that_does_not_apply_changes_nothing(
     (workspace / "a.txt").write_text("one\n")
     (workspace / "taken.txt").write_text("x\n")
     tool = ApplyPatch(ToolSettings())
-    given = patch("*** Add File: first.txt", "+x", *lines) if lines[:1] != ["nonsense"] else None
-    given = given if lines and given else patch(*lines)
+    result = patch("*** Add File: first.txt", "+x", *lines) if lines[:1] != ["nonsense"] else None
+    result = result if lines and result else patch(*lines)
     for act in (tool.plan, tool.run):
         with pytest.raises(ToolError, match=words):
-            await act(given, call)
+            await act(result, call)
     assert not (workspace / "first.txt").exists()
     assert (workspace / "a.txt").read_text() == "one\n"
 

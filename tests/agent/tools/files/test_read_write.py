@@ -17,8 +17,8 @@ async def read(
     call: CallContext, path: str, start: int | None = None, end: int | None = None
 ) -> str:
     args = {"path": path, "line_start": start, "line_end": end}
-    given = {name: value for name, value in args.items() if value is not None}
-    return (await ReadFile(ToolSettings()).run(given, call)).for_model
+    result = {name: value for name, value in args.items() if value is not None}
+    return (await ReadFile(ToolSettings()).run(result, call)).for_model
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ async def test_other_people_s_memory_is_hidden_in_any_spelling(
 async def test_a_guest_reads_a_kept_output_by_its_name_and_cannot_look_for_others(
     guest: CallContext, call: CallContext, workspace: Path
 ) -> None:
-    kept = spill_folder(workspace) / "20250101-000000-abc.txt"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("long")
-    assert "long" in await read(guest, str(kept))
+    result = spill_folder(workspace) / "20250101-000000-abc.txt"
+    result.parent.mkdir(parents=True)
+    result.write_text("long")
+    assert "long" in await read(guest, str(result))
     tool = ListDir(ToolSettings())
     assert ".kore" not in (await tool.run({"depth": 5}, guest)).for_model
     for path in (".kore", ".kore/spill"):

@@ -74,12 +74,12 @@ def test_fallback_finds_the_lines_that_ripgrep_finds(
     lines = [line for line in LINES if line.isascii()] if re.search(r"\\[bB]", pattern) else LINES
     # RE2 rejects some patterns of ripgrep, and the reverse; patterns valid in both match the same.
     try:
-        found = by_ourselves(pattern, ignore_case=ignore_case)
+        ourselves = by_ourselves(pattern, ignore_case=ignore_case)
     except BadPattern:
         return
     expected = by_ripgrep(pattern, file, ignore_case=ignore_case)
     if expected is not None:
-        assert {item for item in found if item in lines} == {
+        assert {item for item in ourselves if item in lines} == {
             item for item in expected if item in lines
         }
 

@@ -33,25 +33,29 @@ def test_all_are_written_and_one_undo_takes_them_back(scene: Scene) -> None:
 
 
 def test_write_set_is_all_or_nothing(scene: Scene) -> None:
-    one, two, stone = (scene.root / name for name in ("a.txt", "b.txt", "stone"))
-    one.write_text("one\n")
+    result, two, stone = (scene.root / name for name in ("a.txt", "b.txt", "stone"))
+    result.write_text("one\n")
     stone.write_text("no folder")
-    drafts = [Draft(one, "one\n", "1\n"), Draft(two, None, "2\n"), Draft(stone / "c", None, "3\n")]
+    drafts = [
+        Draft(result, "one\n", "1\n"),
+        Draft(two, None, "2\n"),
+        Draft(stone / "c", None, "3\n"),
+    ]
     with pytest.raises(ToolError):
         write_set(drafts, scene.context())
-    assert one.read_text() == "one\n"
+    assert result.read_text() == "one\n"
     assert not two.exists()
 
 
 @pytest.mark.parametrize("text", ["changed\n", None])
 def test_file_changed_since_the_draft_is_not_overwritten(scene: Scene, text: str | None) -> None:
-    one, two = scene.root / "a.txt", scene.root / "b.txt"
-    one.write_text("one\n")
+    result, two = scene.root / "a.txt", scene.root / "b.txt"
+    result.write_text("one\n")
     if text is not None:
         two.write_text(text)
     with pytest.raises(ToolError, match=r"b\.txt"):
-        write_set([Draft(one, "one\n", "1\n"), Draft(two, "two\n", "2\n")], scene.context())
-    assert one.read_text() == "one\n"
+        write_set([Draft(result, "one\n", "1\n"), Draft(two, "two\n", "2\n")], scene.context())
+    assert result.read_text() == "one\n"
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
@@ -67,10 +71,10 @@ def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: in
             time.sleep(random.uniform(0, 0.2))
             process.kill()
         scene = Scene(folder / "workspace", folder / "undo")
-        written = {path: path.read_text() for path in scene.root.rglob("*.txt")}
-        assert len(written) == COUNT
-        newest = max(map(int, written.values()))
-        assert set(map(int, written.values())) <= {newest, newest - 1}
+        result = {path: path.read_text() for path in scene.root.rglob("*.txt")}
+        assert len(result) == COUNT
+        newest = max(map(int, result.values()))
+        assert set(map(int, result.values())) <= {newest, newest - 1}
         scene.undo()
         after = {path.read_text() for path in scene.root.rglob("*.txt")}
         # Undo reverts only the interrupted round.

@@ -48,27 +48,27 @@ class Shell:
         self.call = call
 
     async def start(self, command: str, **args: Any) -> ToolResult:
-        given = {"command": command, "background": True, **args}
-        plan = await self.exec.plan(given, self.call)
-        return await self.exec.run(given, replace(self.call, read_only=plan.read_only))
+        result = {"command": command, "background": True, **args}
+        plan = await self.exec.plan(result, self.call)
+        return await self.exec.run(result, replace(self.call, read_only=plan.read_only))
 
     async def __call__(self, action: str, **args: Any) -> ToolResult:
         return await self.process.run({"action": action, **args}, self.call)
 
     async def hear(self, wanted: str, **args: Any) -> str:
         """Return the output up to and including this text."""
-        said = ""
+        text = ""
         async with asyncio.timeout(30):
-            while wanted not in said:
-                said += (await self("output", wait_s=5, **args)).for_model
-        return said
+            while wanted not in text:
+                text += (await self("output", wait_s=5, **args)).for_model
+        return text
 
 
 @pytest.fixture
 async def shell(call: CallContext) -> AsyncIterator[Shell]:
-    found = Shell(call)
-    yield found
-    await found.exec.aclose()
+    result = Shell(call)
+    yield result
+    await result.exec.aclose()
 
 
 @pytest.fixture(params=[Unconfined, installed_bubblewrap], ids=["none", "bwrap"])
@@ -76,9 +76,9 @@ async def background_shell(
     request: pytest.FixtureRequest, call: CallContext
 ) -> AsyncIterator[tuple[Shell, Callable[[], Sandbox]]]:
     """Return the tools for each sandbox, and a function that creates the sandbox."""
-    found = Shell(call, request.param())
-    yield found, request.param
-    await found.exec.aclose()
+    result = Shell(call, request.param())
+    yield result, request.param
+    await result.exec.aclose()
 
 
 async def test_background_output_is_returned_once(
@@ -89,9 +89,9 @@ async def test_background_output_is_returned_once(
     assert begun.for_model.startswith("one\n[process 1: running for ")
     assert not begun.is_error
     (workspace / "go").touch()
-    said = await shell.hear("exit code")
-    assert said.startswith("two\n")
-    assert said.endswith("[process 1: exit code 3]")
+    text = await shell.hear("exit code")
+    assert text.startswith("two\n")
+    assert text.endswith("[process 1: exit code 3]")
     assert (await shell("output", id=1)).for_model == "[process 1: exit code 3]"
 
 
@@ -100,14 +100,14 @@ async def test_killed_process_is_no_longer_reported_as_running(
 ) -> None:
     await shell.start("sleep 600")
     assert shell.processes.request_kill("s1", "1")
-    (told,) = shell.processes.facts("s1")
-    assert told == "background process 1 (sleep 600): being ended"
+    (result,) = shell.processes.facts("s1")
+    assert result == "background process 1 (sleep 600): being ended"
     await shell.processes.kill(shell.processes.get("s1", 1))
     # A repeated transaction gets the same answer, although the process has ended.
     assert shell.processes.request_kill("s1", "1")
     assert not shell.processes.request_kill("s2", "1")
-    (told,) = shell.processes.facts("s1")
-    assert told == "background process 1 (sleep 600): killed"
+    (result,) = shell.processes.facts("s1")
+    assert result == "background process 1 (sleep 600): killed"
 
 
 async def test_process_that_ends_immediately_returns_its_result(shell: Shell) -> None:
@@ -122,11 +122,11 @@ async def test_it_reads_what_it_is_given(
     shell, _ = background_shell
     await shell.start("while read -r line; do echo got $line; done; echo end")
     assert (await shell("input", text="Zürich\n")).for_model.startswith("got Zürich\n")
-    said = (await shell("input", id=1, text="last\n\x04")).for_model
-    if "exit code" not in said:
-        said += await shell.hear("exit code")
-    assert said.startswith("got last\n")
-    assert said.endswith("[process 1: exit code 0]")
+    text = (await shell("input", id=1, text="last\n\x04")).for_model
+    if "exit code" not in text:
+        text += await shell.hear("exit code")
+    assert text.startswith("got last\n")
+    assert text.endswith("[process 1: exit code 0]")
     with pytest.raises(ToolError, match="no longer accepts input"):
         await shell("input", id=1, text="more")
 
@@ -279,9 +279,9 @@ async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> 
     async with asyncio.timeout(30):
         while shell.processes.of("s1")[0].unread_bytes < 580_000:
             await asyncio.sleep(0.01)
-    said = (await shell("output")).for_model
-    assert "bytes were not looked at in time]" in said
-    assert len(said.encode()) < 31_000
+    text = (await shell("output")).for_model
+    assert "bytes were not looked at in time]" in text
+    assert len(text.encode()) < 31_000
 
 
 async def test_a_time_out_ends_it(shell: Shell) -> None:
@@ -325,8 +325,8 @@ async def test_background_processes_are_listed_in_the_next_turn(workspace: Path)
     await agent.toolbox.get("exec").run(call, context(workspace, "s"))
     await agent.run("hello", session="s")
     await agent.aclose()
-    [asked, _] = await history.load("s")
-    assert "background process 1 (sleep 60): running" in str(asked.content)
+    [result, _] = await history.load("s")
+    assert "background process 1 (sleep 60): running" in str(result.content)
 
 
 def context(workspace: Path, session: str) -> CallContext:

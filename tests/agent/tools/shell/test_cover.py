@@ -142,8 +142,12 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
     write(tmp_path / "outside" / ".env")
     (call.workspace / "link").symlink_to(tmp_path / "outside")
     (call.workspace / "loop").symlink_to(call.workspace)
-    found = mount_restrictions(ToolSettings(), call)
-    assert (found.forbidden_paths, found.masked_paths, found.read_only_paths) == ((), (), ())
+    restrictions = mount_restrictions(ToolSettings(), call)
+    assert (
+        restrictions.forbidden_paths,
+        restrictions.masked_paths,
+        restrictions.read_only_paths,
+    ) == ((), (), ())
 
 
 async def test_a_flood_of_files_uncovers_nothing(
@@ -159,8 +163,8 @@ async def test_a_flood_of_files_uncovers_nothing(
         await tool.run({"command": "cat services/api/.env; touch services/api/.git/hooks/x"}, call)
     assert not (workspace / "services" / "api" / ".git" / "hooks" / "x").exists()
     # Without protected paths there is nothing to search for.
-    said = await Exec(ToolSettings()).run({"command": "echo done"}, call)
-    assert said.for_model.startswith("done")
+    process = await Exec(ToolSettings()).run({"command": "echo done"}, call)
+    assert process.for_model.startswith("done")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="goes on as another user for a while")
@@ -172,13 +176,13 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
         closed.chmod(0)
         os.seteuid(65534)
         try:
-            found = mount_restrictions(
+            restrictions = mount_restrictions(
                 ToolSettings(), replace(call, environment=replace(call.environment, workspace=root))
             )
         finally:
             os.seteuid(0)
         # A command could open the folder again.
-        assert found.masked_paths == (closed,)
+        assert restrictions.masked_paths == (closed,)
 
 
 async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
@@ -195,13 +199,13 @@ async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
     assert (workspace / "services" / "api" / "ordinary").exists()
     write(workspace / "memory" / "MEMORY.md", "secret\n")
     line = "cat services/api/.env memory/MEMORY.md; ls services/api; echo done"
-    said = (
+    text = (
         await tool.run(
             {"command": line}, replace(call, environment=replace(call.environment, owner=False))
         )
     ).for_model
-    assert "secret" not in said
-    assert "done" in said
+    assert "secret" not in text
+    assert "done" in text
 
 
 async def test_no_hook_is_planted_in_a_repository_of_another_name(
@@ -234,9 +238,9 @@ async def test_covered_link_protects_its_target(
         (workspace / name).symlink_to(target)
     tool = Exec(replace(ToolSettings(), sandbox=box))
     line = "for f in editor/tasks.json dotfiles/bashrc skills/a.md; do echo x >>$f; done"
-    said = await tool.run({"command": f"{line}; cat kept/env/a; touch d/new; echo done"}, call)
-    assert "secret" not in said.for_model
-    assert "done" in said.for_model
+    process = await tool.run({"command": f"{line}; cat kept/env/a; touch d/new; echo done"}, call)
+    assert "secret" not in process.for_model
+    assert "done" in process.for_model
     for name in ("editor/tasks.json", "dotfiles/bashrc", "shared/skills/a.md"):
         assert (workspace / name).read_text() == "secret\n"
     assert (workspace / "d" / "new").exists()

@@ -43,26 +43,26 @@ async def planned(scene: Scene, command: str, **args: object) -> Deletion | None
 
 
 async def test_deletion_plan_lists_what_undo_cannot_restore(scene: Scene) -> None:
-    found = await planned(scene, "rm -rf .git secret.env a.txt")
-    assert found is not None
-    assert dict(found.lost) == {"git": (".git/",), "ignored": ("secret.env",)}
-    assert found.restorable == ("a.txt",)
+    deletion = await planned(scene, "rm -rf .git secret.env a.txt")
+    assert deletion is not None
+    assert dict(deletion.lost) == {"git": (".git/",), "ignored": ("secret.env",)}
+    assert deletion.restorable == ("a.txt",)
     assert await planned(scene, "rm a.txt") == Deletion(restorable=("a.txt",))
     assert await planned(scene, "ls") is None
     assert await planned(scene, "echo x > a.txt") is None
 
 
 async def test_background_command_is_not_recorded(scene: Scene) -> None:
-    found = await planned(scene, "rm a.txt", background=True)
-    assert found is not None
-    assert dict(found.lost) == {"unrecorded": ("a.txt",)}
+    deletion = await planned(scene, "rm a.txt", background=True)
+    assert deletion is not None
+    assert dict(deletion.lost) == {"unrecorded": ("a.txt",)}
 
 
 async def test_command_outside_the_sandbox_reaches_what_is_outside(scene: Scene) -> None:
     outside = scene.root.parent / "other.txt"
-    found = await planned(scene, f"rm {outside}", outside=True, reason="it is mine")
-    assert found is not None
-    assert dict(found.lost) == {"outside": (str(outside),)}
+    deletion = await planned(scene, f"rm {outside}", outside=True, reason="it is mine")
+    assert deletion is not None
+    assert dict(deletion.lost) == {"outside": (str(outside),)}
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_repository_that_is_not_named_is_put_back(scene: Scene, command: str) ->
 
 async def test_command_that_could_delete_unprotected_history_asks(scene: Scene) -> None:
     (scene.root / ".git" / "refs" / ("a/" * 45)).mkdir(parents=True)
-    found = await planned(scene, "python3 work.py")
-    assert found is not None
-    assert found.is_final
-    assert dict(found.lost) == {"unprotected": (".git",)}
+    deletion = await planned(scene, "python3 work.py")
+    assert deletion is not None
+    assert deletion.is_final
+    assert dict(deletion.lost) == {"unprotected": (".git",)}
     assert await planned(scene, "git log") is None
     result = await asyncio.to_thread(scene.call, "exec", command="echo x > new.txt")
     assert "history of the repository .git was not protected" in result.for_model
@@ -106,10 +106,10 @@ def test_clone_in_a_folder_of_the_build_goes_with_it(scene: Scene) -> None:
 )
 async def test_move_of_a_repository_asks_like_its_deletion(scene: Scene, command: str) -> None:
     (scene.root / "build").mkdir()
-    found = await planned(scene, command)
-    assert found is not None
-    assert found.is_final
-    assert dict(found.lost) == {"git": (".git/",)}
+    deletion = await planned(scene, command)
+    assert deletion is not None
+    assert deletion.is_final
+    assert dict(deletion.lost) == {"git": (".git/",)}
     assert await planned(scene, "mv a.txt .gitignore build") is None
     assert await planned(scene, "mv a.txt .git/info") is None
 

@@ -69,8 +69,8 @@ class Commands:
     ) -> str:
         standing = PrincipalContext(of, mode, is_confined=self._is_confined)
         runner = ToolRunner(self._registry, Permissions(RolePolicy(standing)), timeout_s=60)
-        asked = replace(self._call, call=ToolCall("c", name, arguments, "{}"))
-        return (await runner.run(asked, _start)).for_model
+        context = replace(self._call, call=ToolCall("c", name, arguments, "{}"))
+        return (await runner.run(context, _start)).for_model
 
 
 async def _start() -> None:
@@ -97,8 +97,8 @@ async def test_denied_editing_holds_for_commands(
         await commands.run(role(tools), command=command)
     assert contents(files) == before
     assert not (files / "new").exists()
-    said = await commands.run(role(tools), command="cp other old")
-    assert "may not change files" in said
+    process = await commands.run(role(tools), command="cp other old")
+    assert "may not change files" in process
     write = "python3 -c \"import os; open(os.environ['TMPDIR'] + '/x', 'w')\""
     assert await commands.run(role(tools), command=write) == "[exit code 0]"
     await commands.tool.aclose()
@@ -129,10 +129,12 @@ async def test_a_background_command_is_held_to_it_as_well(
     box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, box), contents(files)
-    said = await commands.run(role(FROZEN[0]), command="cp other old; sleep 0.1", background=True)
+    process = await commands.run(
+        role(FROZEN[0]), command="cp other old; sleep 0.1", background=True
+    )
     await commands.run(role(FROZEN[0]), "process", action="list", wait_s=1)
     await commands.tool.aclose()
-    assert contents(files) == before, said
+    assert contents(files) == before, process
 
 
 async def test_input_reaches_no_process_that_may_write(
@@ -142,8 +144,8 @@ async def test_input_reaches_no_process_that_may_write(
     await commands.run(role(FREE[0]), mode="auto", command="sh", background=True)
     args = {"action": "input", "id": 1, "text": "cp other old\n"}
     for tools in FROZEN:
-        said = await commands.run(role(tools), "process", mode="auto", **args)
-        assert "may change files" in said
+        text = await commands.run(role(tools), "process", mode="auto", **args)
+        assert "may change files" in text
     process = ProcessTool(ToolSettings(), commands.tool.processes)
     with pytest.raises(ToolError, match="may change files"):
         await process.plan(args, replace(call, may_write=False))
@@ -158,8 +160,8 @@ async def test_without_a_sandbox_such_a_command_asks(
     commands, before = Commands(call, None), contents(files)
     for tools in FROZEN:
         for command in WRITING[1:]:
-            said = await commands.run(role(tools), mode=mode, command=command)
-            assert "Not allowed" in said
+            process = await commands.run(role(tools), mode=mode, command=command)
+            assert "Not allowed" in process
     assert contents(files) == before
     standing = PrincipalContext(role(FROZEN[0]), "auto")
     plan = await commands.tool.plan({"command": "cp other old"}, call)

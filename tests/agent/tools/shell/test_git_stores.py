@@ -94,8 +94,8 @@ PLANTED = {
 async def test_files_that_git_would_run_are_set_aside(
     box: Bubblewrap, exposed: CallContext, repository: Path, line: str
 ) -> None:
-    said = await run_exec(box, exposed, line)
-    assert "set-aside" in said, said
+    text = await run_exec(box, exposed, line)
+    assert "set-aside" in text, text
     for folder in (repository, repository / "sub", repository / "bare"):
         if folder.is_dir():
             owners_git_status(folder)
@@ -107,7 +107,7 @@ async def test_ordinary_new_repositories_stay(
     box: Bubblewrap, exposed: CallContext, repository: Path
 ) -> None:
     line = "git init -q sub && git worktree add -q tree"
-    said = await run_exec(box, exposed, line)
-    assert "set-aside" not in said, said
+    text = await run_exec(box, exposed, line)
+    assert "set-aside" not in text, text
     assert (repository / "sub" / ".git" / "config").exists()
     assert (repository / "tree" / ".git").exists()

@@ -447,8 +447,8 @@ async def test_an_allowed_command_is_one_that_a_person_was_asked_about(
     if answer.scope == "network":
         args["network"] = "example.org"
     owned = replace(call, environment=replace(call.environment, owner=True))
-    asked = replace(owned, call=ToolCall("c", "exec", args, "{}"))
-    assert "exit code 0" in (await runner.run(asked, _start)).for_model
+    context = replace(owned, call=ToolCall("c", "exec", args, "{}"))
+    assert "exit code 0" in (await runner.run(context, _start)).for_model
     assert (await confinement_of(tool, call) == empty) is is_allowed
     await tool.aclose()
 

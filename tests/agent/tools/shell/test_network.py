@@ -36,25 +36,27 @@ async def test_granted_host_is_reachable_only_for_this_command(
         reach = {"ports": (port,), "allow": lambda address: True}
         commands = SandboxedCommands(replace(ToolSettings(), sandbox=box), reach)
         fetch = f"unset no_proxy NO_PROXY; curl -sS http://localhost:{port}/a"
-        said: list[bytes] = []
+        results: list[bytes] = []
         line = CommandLine(fetch, call.workspace, call, network=("localhost",))
-        assert (await commands.run(line, 30, said.append)).has_reached_host
-        assert b"".join(said) == b"hello"
-        said.clear()
-        refused = await commands.run(replace(line, network=("site.test",)), 30, said.append)
-        assert b"localhost is none of the hosts" in b"".join(said)
+        assert (await commands.run(line, 30, results.append)).has_reached_host
+        assert b"".join(results) == b"hello"
+        results.clear()
+        refused = await commands.run(replace(line, network=("site.test",)), 30, results.append)
+        assert b"localhost is none of the hosts" in b"".join(results)
         assert refused.refusals
-        said.clear()
-        assert not (await commands.run(replace(line, network=()), 30, said.append)).has_reached_host
+        results.clear()
+        assert not (
+            await commands.run(replace(line, network=()), 30, results.append)
+        ).has_reached_host
         assert [visit.path for visit in site.visits] == ["/a"]
 
 
 async def test_the_plan_names_the_hosts_that_are_new(box: Bubblewrap, call: CallContext) -> None:
     exec_ = tool(box, "*.known.test")
-    asked = await plan(exec_, call, "A.known.test, SITE.test  site.test")
-    assert asked.network == (HOST,)
-    assert asked.hosts == ("*.known.test", "a.known.test", HOST)
-    assert not asked.read_only
+    effect_plan = await plan(exec_, call, "A.known.test, SITE.test  site.test")
+    assert effect_plan.network == (HOST,)
+    assert effect_plan.hosts == ("*.known.test", "a.known.test", HOST)
+    assert not effect_plan.read_only
     assert (await plan(exec_, call, "a.known.test")).network == ()
     assert (await tool(box).plan({"command": "ls"}, call)).network == ()
     # Without a sandbox a command can reach every host anyway.
@@ -106,7 +108,7 @@ async def test_the_network_asks_in_every_mode(
     call: CallContext,
     tmp_path: Path,
 ) -> None:
-    asked = await plan(tool(box), call, HOST, command)
+    effect_plan = await plan(tool(box), call, HOST, command)
     request = ToolRequest(
         "exec",
         "unsafe",
@@ -114,8 +116,8 @@ async def test_the_network_asks_in_every_mode(
         call.workspace,
         command=command,
         folder=call.workspace,
-        hosts=asked.hosts,
-        network=asked.network,
+        hosts=effect_plan.hosts,
+        network=effect_plan.network,
     )
     context = PrincipalContext(built_in_roles()["build"], mode, is_confined=True)
     decision = RolePolicy(context).decide(request)

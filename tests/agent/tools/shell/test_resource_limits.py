@@ -37,9 +37,9 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
     first = asyncio.create_task(tool.run({"command": taking(120_000_000, small)}, call))
     assert await runs(small)
     # Each command alone is within the limit.
-    said = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
-    assert "used more than 300 MB of memory together" in said
-    assert "security.exec_session_memory_mb" in said
+    text = (await tool.run({"command": taking(250_000_000, large)}, call)).for_model
+    assert "used more than 300 MB of memory together" in text
+    assert "security.exec_session_memory_mb" in text
     assert await has_ended(large)
     assert processes(small)
     first.cancel()
@@ -52,8 +52,8 @@ async def test_another_session_has_its_own_memory(call: CallContext) -> None:
     other = replace(call, environment=replace(call.environment, session="another"))
     first = asyncio.create_task(tool.run({"command": taking(200_000_000, lasts)}, other))
     assert await runs(lasts)
-    said = (await tool.run({"command": taking(200_000_000, "sleep 1.5")}, call)).for_model
-    assert said == "[exit code 0]"
+    text = (await tool.run({"command": taking(200_000_000, "sleep 1.5")}, call)).for_model
+    assert text == "[exit code 0]"
     assert not first.done()
     first.cancel()
     await asyncio.wait({first})
@@ -62,16 +62,16 @@ async def test_another_session_has_its_own_memory(call: CallContext) -> None:
 async def test_memory_that_a_fork_shares_counts_once(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
     code = f"import os, time; {_TAKE % 120_000_000}; [os.fork() for _ in range(2)]; time.sleep(1.5)"
-    said = (await tool.run({"command": f'{sys.executable} -c "{code}"'}, call)).for_model
-    assert said == "[exit code 0]"
+    text = (await tool.run({"command": f'{sys.executable} -c "{code}"'}, call)).for_model
+    assert text == "[exit code 0]"
 
 
 async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace: Path) -> None:
     tool = exec_within(disk_bytes=20_000_000)
     pieces = "n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n; done"
-    said = (await tool.run({"command": pieces}, call)).for_model
-    assert "it wrote more than 20 MB to the workspace" in said
-    assert "security.exec_disk_mb" in said
+    text = (await tool.run({"command": pieces}, call)).for_model
+    assert "it wrote more than 20 MB to the workspace" in text
+    assert "security.exec_disk_mb" in text
     assert len(os.listdir(workspace)) > 4
 
 
@@ -82,8 +82,8 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
     code = "import os; [(os.mkdir('n' * 50), os.chdir('n' * 50)) for _ in range(120)]; os.system"
     fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
     try:
-        said = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
-        assert "it wrote more than 20 MB to the workspace" in said.for_model
+        process = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
+        assert "it wrote more than 20 MB to the workspace" in process.for_model
     finally:
         remove(workspace / ("n" * 50))
 
@@ -91,17 +91,17 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
 async def test_closed_folder_hides_nothing_that_was_written(call: CallContext) -> None:
     """Root can read every folder; for other users Kore opens the folder to measure it."""
     fill = "mkdir box; chmod 0311 box; head -c 60000000 /dev/urandom >box/f; sync box/f; sleep 5"
-    said = (await exec_within(disk_bytes=20_000_000).run({"command": fill}, call)).for_model
-    assert "it wrote more than 20 MB to the workspace" in said
+    text = (await exec_within(disk_bytes=20_000_000).run({"command": fill}, call)).for_model
+    assert "it wrote more than 20 MB to the workspace" in text
 
 
 async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
     tool = exec_within(free_bytes=2**60)
     # A deleted open file uses space as well.
     hidden = "exec 3>f; rm f; head -c 60000000 /dev/urandom >&3; sync; sleep 100"
-    said = (await tool.run({"command": hidden}, call)).for_model
-    assert "of disk space is free" in said
-    assert "security.exec_disk_free_mb" in said
+    text = (await tool.run({"command": hidden}, call)).for_model
+    assert "of disk space is free" in text
+    assert "security.exec_disk_free_mb" in text
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ async def test_on_a_full_disk_a_command_can_still_make_room(
         while looks < 4 and not running.done():
             await asyncio.sleep(0.01)
     (workspace / "done").touch()
-    said = (await running).for_model
-    assert ("of disk space is free" in said) is is_ended
-    assert (said == "[exit code 0]") is not is_ended
+    text = (await running).for_model
+    assert ("of disk space is free" in text) is is_ended
+    assert (text == "[exit code 0]") is not is_ended
 
 
 async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> None:
@@ -158,5 +158,5 @@ async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
     while not (workspace / "begun").exists():
         await asyncio.sleep(0.01)
     monkeypatch.undo()
-    said = (await running).for_model
-    assert "it wrote more than 20 MB to the workspace" in said
+    text = (await running).for_model
+    assert "it wrote more than 20 MB to the workspace" in text

@@ -13,7 +13,7 @@ def test_the_newest_bytes_are_kept_and_the_lost_ones_counted(
         ring.feed(piece)
     whole = b"".join(pieces)
     position = min(position, len(whole))
-    found, lost = ring.since(position)
+    result, lost = ring.since(position)
     assert ring.total_bytes == len(whole)
-    assert found == whole[position + lost :]
+    assert result == whole[position + lost :]
     assert lost == max(0, len(whole) - limit - position)

@@ -40,8 +40,8 @@ async def test_tmp_lasts_as_long_as_the_conversation(
     await tool.aclose()
     # Kore restarts.
     tool = new_exec(box, tmp_path / "tmp")
-    said = await run_exec(tool, call, "cat /tmp/note; git config --global user.name")
-    assert said.startswith("kept\nAda\n")
+    text = await run_exec(tool, call, "cat /tmp/note; git config --global user.name")
+    assert text.startswith("kept\nAda\n")
     await tool.end(call.session)
     assert "No such file" in await run_exec(tool, call, "cat /tmp/note")
     await tool.aclose()
@@ -61,8 +61,8 @@ async def test_a_server_in_the_background_is_reached_by_its_conversation_alone(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool = new_exec(box)
-    said = await run_exec(tool, call, SERVER, background=True)
-    assert "Other commands of this conversation can reach its ports" in said
+    text = await run_exec(tool, call, SERVER, background=True)
+    assert "Other commands of this conversation can reach its ports" in text
     assert (await run_exec(tool, call, f"{ASK} {URL}")).startswith("200")
     assert (await run_exec(tool, call, f"{ASK} {URL}", background=True)).startswith("200")
     once = "curl -s -o /dev/null -w '%{http_code}' " + URL
@@ -110,9 +110,9 @@ async def test_write_outside_the_workspace_fails(
     """The write must not end in a sandbox folder that looks like the real one."""
     tool = new_exec(box)
     for folder in [*workspace.parents][:-2]:
-        said = await run_exec(tool, call, f"echo x > {folder}/vanished")
+        text = await run_exec(tool, call, f"echo x > {folder}/vanished")
         shared = str(folder) in ("/tmp", "/dev/shm")
-        assert said.endswith("[exit code 0]") == shared, said
+        assert text.endswith("[exit code 0]") == shared, text
     await tool.aclose()
     assert not any((folder / "vanished").exists() for folder in workspace.parents)
 
@@ -125,6 +125,6 @@ async def test_a_link_in_tmp_leads_nowhere(
     tool = new_exec(box)
     plant = f"rm -rf /tmp/home; ln -s {tmp_path}/secret /tmp/home; ln -s {tmp_path}/secret /tmp/shm"
     await run_exec(tool, call, plant)
-    said = await run_exec(tool, call, "echo x > /tmp/home/y; echo x > /dev/shm/z; ls -l /tmp/")
+    text = await run_exec(tool, call, "echo x > /tmp/home/y; echo x > /dev/shm/z; ls -l /tmp/")
     await tool.aclose()
-    assert list((tmp_path / "secret").iterdir()) == [], said
+    assert list((tmp_path / "secret").iterdir()) == [], text

@@ -83,20 +83,20 @@ def _of_extra(entity: Entity) -> Iterator[str]:
         yield f"language {language!r}"
     if entity.type == "text_link":
         url = str(entity.extra.get("url", ""))
-        found = urlsplit(url)
-        host = found.hostname or ""
+        results = urlsplit(url)
+        host = results.hostname or ""
         if len(url) > MAX_URL or any(char.isspace() for char in url):
             yield f"address {url!r:.80}"
-        elif found.scheme.lower() in ("http", "https", "ftp"):
+        elif results.scheme.lower() in ("http", "https", "ftp"):
             if "." not in host and ":" not in host:
                 yield f"an address without a domain: {url!r:.80}"
-        elif found.scheme.lower() not in ("tg", "ton", "tonsite"):
+        elif results.scheme.lower() not in ("tg", "ton", "tonsite"):
             yield f"an address that nothing opens: {url!r:.80}"
 
 
 def _of_nesting(entities: tuple[Entity, ...]) -> Iterator[str]:
-    for one, other in combinations(entities, 2):
-        outer, inner = sorted((one, other), key=lambda e: (e.offset, -e.length))
+    for result, other in combinations(entities, 2):
+        outer, inner = sorted((result, other), key=lambda e: (e.offset, -e.length))
         end = outer.offset + outer.length
         if inner.offset >= end:
             continue

@@ -62,9 +62,9 @@ def signs(text: str) -> Counter[str]:
 def test_every_message_is_valid(name: str) -> None:
     parts = render(answer(name))
     assert parts
-    assert {n: found for n, part in enumerate(parts) if (found := problems(part))} == {}
+    assert {n: texts for n, part in enumerate(parts) if (texts := problems(part))} == {}
     assert {
-        n: found for n, part in enumerate(parts) if (found := problems(mark_repeat(part)))
+        n: texts for n, part in enumerate(parts) if (texts := problems(mark_repeat(part)))
     } == {}
 
 
@@ -73,11 +73,11 @@ def test_no_text_is_lost(name: str) -> None:
     markdown = answer(name)
     seen = "\n".join(visible_texts(render(markdown)))
     assert not signs(escape_invisible(markdown)) - signs(seen)
-    wanted, found = words(markdown), words(seen)
+    wanted, result = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
         # Text that fills a message without a space is cut anywhere, so compare its characters.
-        wanted, found = letter_counts(wanted), letter_counts(found)
-    assert wanted - found == Counter(LOST.get(name, {}))
+        wanted, result = letter_counts(wanted), letter_counts(result)
+    assert wanted - result == Counter(LOST.get(name, {}))
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -45,12 +45,12 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) 
             setup.model.script(ReplyScript(tool_calls=(edit,)), "So be it.")
             assert await setup.ask(connection, session, words("change it")) == "end_turn"
             assert (setup.project / "a.py").read_text() == text
-        (asked, options) = editor.questions[-1]
-        assert "+total = 2" in str(asked.content)
+        (result, options) = editor.questions[-1]
+        assert "+total = 2" in str(result.content)
         assert options == ["once", "session", "always", "deny"]
         # The question, the call and its result refer to the same call.
         states = editor.calls()
-        assert {one for one, _ in states} == {asked.tool_call_id}
+        assert {outcome for outcome, _ in states} == {result.tool_call_id}
         assert [state for _, state in states] == ["pending", "in_progress", "completed"]
         changes = [
             part
@@ -89,10 +89,10 @@ async def test_a_turn_is_cancelled_and_the_next_one_runs(setup: EditorSetup) -> 
         setup.model.script(ReplyScript(tool_calls=(Call("exec", {"command": command}),)))
         started = asyncio.Event()
         editor.on_update = lambda update: started.set() if editor.calls() else None
-        asked = asyncio.create_task(setup.ask(connection, session, words("wait")))
+        task = asyncio.create_task(setup.ask(connection, session, words("wait")))
         await asyncio.wait_for(started.wait(), 60)
         await connection.cancel(session_id=session)
-        assert await asyncio.wait_for(asked, 60) == "cancelled"
+        assert await asyncio.wait_for(task, 60) == "cancelled"
         assert editor.unended_calls() == []
         setup.model.script("Here I am.")
         assert await setup.ask(connection, session, words("and now?")) == "end_turn"
@@ -170,13 +170,13 @@ async def test_a_killed_agent_has_lost_nothing(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         setup.model.script(ReplyScript(text="Never seen.", waits_at=1))
-        asked = asyncio.create_task(setup.ask(connection, session, words("do it")))
+        task = asyncio.create_task(setup.ask(connection, session, words("do it")))
         async with asyncio.timeout(60):
             while not setup.model.requests:
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         with pytest.raises(Exception, match=r".*"):
-            await asked
+            await task
     setup.model.script("Done after all.", "And this.")
     async with setup.open() as (_, connection, _process):
         await connection.load_session(cwd=str(setup.project), session_id=session, mcp_servers=[])
@@ -194,7 +194,7 @@ async def test_prompt_continues_after_a_starting_gateway_takes_over(
         setup.model.script(ReplyScript(tool_calls=(wait,)), "It has gone.")
         started = asyncio.Event()
         editor.on_update = lambda update: started.set() if editor.calls() else None
-        asked = asyncio.create_task(setup.ask(connection, session, words("wait for it")))
+        task = asyncio.create_task(setup.ask(connection, session, words("wait for it")))
         await asyncio.wait_for(started.wait(), 60)
         gateway = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "gateway"),
@@ -205,7 +205,7 @@ async def test_prompt_continues_after_a_starting_gateway_takes_over(
             assert gateway.stderr is not None
             assert b"asking for the data" in await gateway.stderr.readline()
             (setup.project / "go").touch()
-            assert await asyncio.wait_for(asked, 60) == "end_turn"
+            assert await asyncio.wait_for(task, 60) == "end_turn"
             assert editor.text().endswith("It has gone.")
             setup.model.script("In the gateway.")
             assert await setup.ask(connection, session, words("where are you?")) == "end_turn"

@@ -120,13 +120,13 @@ async def test_a_password_is_not_asked_for_in_an_editor(setup: EditorSetup) -> N
 async def test_a_turn_is_cancelled_while_the_editor_asks(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
-        asked = asyncio.Event()
-        editor.wait_at_question = asked
+        event = asyncio.Event()
+        editor.wait_at_question = event
         setup.model.script(
             ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),)), "Never."
         )
         prompt = asyncio.create_task(setup.ask(connection, session, words("make it")))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(event.wait(), 60)
         await connection.cancel(session_id=session)
         assert await asyncio.wait_for(prompt, 60) == "cancelled"
         assert editor.unended_calls() == []

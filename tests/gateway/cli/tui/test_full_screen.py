@@ -28,8 +28,8 @@ from tests.gateway.parts import running
 
 
 def call(name: str, **arguments: object) -> Message:
-    one = ToolCall("call_1", name, arguments, json.dumps(arguments))
-    return Message("assistant", (Text("I try it."),), (one,))
+    result = ToolCall("call_1", name, arguments, json.dumps(arguments))
+    return Message("assistant", (Text("I try it."),), (result,))
 
 
 async def open_question(screens: Screens) -> ApprovalPanel:

@@ -49,8 +49,8 @@ CHINESE = """## 一个例子
 
 
 def call(name: str, **arguments: object) -> Message:
-    one = ToolCall("call_1", name, arguments, json.dumps(arguments))
-    return Message("assistant", (Text("I look."),), (one,))
+    result = ToolCall("call_1", name, arguments, json.dumps(arguments))
+    return Message("assistant", (Text("I look."),), (result,))
 
 
 @pytest.fixture

@@ -48,9 +48,9 @@ async def test_an_entry_has_the_fields_of_the_design_and_a_hash_anyone_can_check
     ]
     assert first["prev_hash"] == GENESIS
     assert second["prev_hash"] == first["hash"]
-    told = second.pop("hash")
+    result = second.pop("hash")
     body = json.dumps(second, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert sha256(body.encode()).hexdigest() == told
+    assert sha256(body.encode()).hexdigest() == result
 
 
 async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None
         async with open_log(tmp_path, limit_bytes=1_500) as log:
             await write(log, 7)
     assert len(numbered_files(tmp_path)) > 2
-    found = list(entries(tmp_path))
-    assert len(found) == 21
-    assert all(a["hash"] == b["prev_hash"] for a, b in pairwise(found))
+    rows = list(entries(tmp_path))
+    assert len(rows) == 21
+    assert all(a["hash"] == b["prev_hash"] for a, b in pairwise(rows))
     assert verify(tmp_path).faults == []
 
 
@@ -82,8 +82,8 @@ async def test_only_so_many_full_files_are_kept_and_the_rest_is_still_whole(tmp_
 
 
 def cut_middle(folder: Path) -> None:
-    kept = lines(folder)
-    (folder / CURRENT).write_bytes(b"".join(kept[:2] + kept[3:]))
+    results = lines(folder)
+    (folder / CURRENT).write_bytes(b"".join(results[:2] + results[3:]))
 
 
 def cut_end(folder: Path) -> None:
@@ -98,43 +98,43 @@ def edit(folder: Path) -> None:
 def edit_and_hash_anew(folder: Path) -> None:
     from gateway.ops.audit.trail import chain_line
 
-    kept = lines(folder)
-    changed = json.loads(kept[2]) | {"allowed": False}
-    kept[2], _ = chain_line(changed, changed["prev_hash"])
-    (folder / CURRENT).write_bytes(b"".join(kept))
+    results = lines(folder)
+    changed = json.loads(results[2]) | {"allowed": False}
+    results[2], _ = chain_line(changed, changed["prev_hash"])
+    (folder / CURRENT).write_bytes(b"".join(results))
 
 
 def hide_a_second_key(folder: Path) -> None:
-    kept = lines(folder)
-    kept[2] = kept[2].replace(b'"allowed":true', b'"allowed":false,"allowed":true')
-    (folder / CURRENT).write_bytes(b"".join(kept))
+    results = lines(folder)
+    results[2] = results[2].replace(b'"allowed":true', b'"allowed":false,"allowed":true')
+    (folder / CURRENT).write_bytes(b"".join(results))
 
 
 def reorder(folder: Path) -> None:
-    kept = lines(folder)
-    kept[1], kept[2] = kept[2], kept[1]
-    (folder / CURRENT).write_bytes(b"".join(kept))
+    results = lines(folder)
+    results[1], results[2] = results[2], results[1]
+    (folder / CURRENT).write_bytes(b"".join(results))
 
 
 def repeat(folder: Path) -> None:
-    kept = lines(folder)
-    (folder / CURRENT).write_bytes(b"".join([*kept[:2], kept[1], *kept[2:]]))
+    results = lines(folder)
+    (folder / CURRENT).write_bytes(b"".join([*results[:2], results[1], *results[2:]]))
 
 
 def insert_garbage(folder: Path) -> None:
-    kept = lines(folder)
-    (folder / CURRENT).write_bytes(b"".join([*kept[:2], b"hello\n", *kept[2:]]))
+    results = lines(folder)
+    (folder / CURRENT).write_bytes(b"".join([*results[:2], b"hello\n", *results[2:]]))
 
 
 def chain_anew_from_the_middle(folder: Path) -> None:
     """Recompute the hash chain from an edited entry on, except for the head."""
     from gateway.ops.audit.trail import chain_line
 
-    kept, previous = lines(folder)[:2], json.loads(lines(folder)[1])["hash"]
+    result, previous = lines(folder)[:2], json.loads(lines(folder)[1])["hash"]
     for line in lines(folder)[2:]:
         made, previous = chain_line(json.loads(line) | {"role": "plan"}, previous)
-        kept.append(made)
-    (folder / CURRENT).write_bytes(b"".join(kept))
+        result.append(made)
+    (folder / CURRENT).write_bytes(b"".join(result))
 
 
 def cut_end_inside_a_line(folder: Path) -> None:
@@ -252,13 +252,13 @@ async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_t
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
-        written = b"0"
+        text = b"0"
         for _ in range(3 + 7 * round_):
-            written = await process.stdout.readline()
+            text = await process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         rest = (await process.stdout.read()).split()
         await process.wait()
-        promised += int(rest[-1] if rest else written)
+        promised += int(rest[-1] if rest else text)
     report = verify(tmp_path)
     assert report.faults == []
     head = json.loads((tmp_path / HEAD).read_text())
@@ -285,8 +285,8 @@ async def test_a_summary_keeps_what_was_reached_and_no_contents(tmp_path: Path) 
     params = {"path": "a.txt", "command": "x" * 500, "content": "SECRET TEXT", "depth": 3}
     async with open_log(tmp_path) as log:
         await log.record(entry(params={**params, "edits": [{"old_string": "SECRET TEXT"}]}))
-    (kept,) = entries(tmp_path)
-    assert kept["params"] == {
+    (result,) = entries(tmp_path)
+    assert result["params"] == {
         "path": "a.txt",
         "command": "x" * 200 + "…",
         "content": "(11 characters)",
@@ -303,8 +303,8 @@ async def test_full_keeps_all_but_secrets(tmp_path: Path) -> None:
     async with open_log(tmp_path, level=lambda: "full", clean=clean) as log:
         await log.record(entry(params=params, reason="asked about sk-123"))
     assert b"sk-123" not in (tmp_path / CURRENT).read_bytes()
-    (kept,) = entries(tmp_path)
-    assert kept["params"] == {"content": "key ***", "list": ["***", {"deep": "***"}], "***": 1.5}
+    (result,) = entries(tmp_path)
+    assert result["params"] == {"content": "key ***", "list": ["***", {"deep": "***"}], "***": 1.5}
 
 
 async def test_none_writes_nothing(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ async def test_a_level_may_change_while_kore_runs(tmp_path: Path) -> None:
         for level in list(levels):
             levels[0] = level
             await log.record(entry(params={"content": level}))
-    kept = [item["params"]["content"] for item in entries(tmp_path)]
-    assert kept == ["full", "(7 characters)"]
+    contents = [item["params"]["content"] for item in entries(tmp_path)]
+    assert contents == ["full", "(7 characters)"]
     assert verify(tmp_path).faults == []
 
 
@@ -334,10 +334,15 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
     async with open_log(tmp_path, level=lambda: "full") as log:
         wanted = [entry("1"), *(entry(params=item) for item in odd), entry("2"), entry("3")]
         # Entries that arrive during the first write wait and are written together.
-        came = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
-    assert [type(item) for item in came] == [type(None), AuditError, AuditError, *[type(None)] * 2]
-    kept = [item["params"]["path"] for item in entries(tmp_path)]
-    assert kept == ["notes/1.md", "notes/2.md", "notes/3.md"]
+        results = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
+    assert [type(item) for item in results] == [
+        type(None),
+        AuditError,
+        AuditError,
+        *[type(None)] * 2,
+    ]
+    paths = [item["params"]["path"] for item in entries(tmp_path)]
+    assert paths == ["notes/1.md", "notes/2.md", "notes/3.md"]
     assert verify(tmp_path).faults == []
 
 

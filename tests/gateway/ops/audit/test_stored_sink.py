@@ -125,8 +125,8 @@ async def test_notes_and_entries_keep_their_order(store: OpenStore, tmp_path: Pa
 
 def put_many(tx: Transaction, number: int) -> None:
     for n in range(number):
-        one = entry(str(n))
-        audit_outbox.put_entry(tx, one, json.dumps(fields_of(one)))
+        audit_entry = entry(str(n))
+        audit_outbox.put_entry(tx, audit_entry, json.dumps(fields_of(audit_entry)))
 
 
 async def test_thousands_go_over_in_batches(store: OpenStore, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from tests.gateway.cli.kore import kore
 
 
 def mend(home: DataDir) -> list[str]:
-    said = []
+    results = []
     for remedy in find_repairs(home, home.config, home.workspace):
         remedy.act()
-        said.append(remedy.sentence)
-    return said
+        results.append(remedy.sentence)
+    return results
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: DataDir) ->
     text = '{\n  "agnet": {"model": "offline/echo"},\n  "http": {"prot": 1, "port": 2},'
     home.config.write_text(text + '\n  "telegram": {"enabeld": false, "zzz": 1}\n}\n')
     home.config.chmod(0o600)
-    said = mend(home)
-    assert len(said) == 2
+    texts = mend(home)
+    assert len(texts) == 2
     assert json.loads(home.config.read_text()) == {
         "agent": {"model": "offline/echo"},
         "http": {"prot": 1, "port": 2},

@@ -25,15 +25,15 @@ WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "conten
 
 
 def case(folder: Path, **more: Any) -> Path:
-    told = {"name": "one", "task": "go", "checks": [{"file": "a.txt", "equals": "new"}], **more}
+    result = {"name": "one", "task": "go", "checks": [{"file": "a.txt", "equals": "new"}], **more}
     file = folder / "one.json"
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(result))
     return file
 
 
 def runs(ran: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(ran.stdout)["runs"]
-    return found
+    entries: list[dict[str, Any]] = json.loads(ran.stdout)["runs"]
+    return entries
 
 
 @pytest.mark.timeout(300)
@@ -99,9 +99,9 @@ def test_a_case_that_does_not_hold_says_why(
         environ=LOOSE,
     )
     assert ran.returncode == 1
-    (one,) = runs(ran)
-    assert not one["passed"]
-    assert fault in " ".join(one["faults"])
+    (result,) = runs(ran)
+    assert not result["passed"]
+    assert fault in " ".join(result["faults"])
 
 
 def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_path: Path) -> None:
@@ -218,11 +218,11 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
     # A case that changes a repository has a command that fails on the unchanged repository.
     changes = [run for run in runs(ran) if run["kind"] not in (None, "answer")]
     assert len(changes) >= 24
-    told = [
+    entries = [
         change for change in changes if any("` ended with" in fault for fault in change["faults"])
     ]
     assert [
-        change["case"] for change in changes if change not in told and not change["skipped"]
+        change["case"] for change in changes if change not in entries and not change["skipped"]
     ] == []
 
 
@@ -243,8 +243,8 @@ async def test_a_case_that_ships_is_played_by_a_model_over_a_socket(
     words = ("eval", "--model", "big", "--json", place)
     ran = await asyncio.to_thread(kore, *words, home=home, environ=LOOSE)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    (one,) = runs(ran)
-    assert (one["steps"], one["kind"]) == (2, "answer")
+    (result,) = runs(ran)
+    assert (result["steps"], result["kind"]) == (2, "answer")
     assert "choosing.md" in json.dumps(model_server.requests[1].body)
     assert json.loads(ran.stdout)["totals"]["tokens"] > 1000
 

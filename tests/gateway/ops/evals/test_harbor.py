@@ -120,8 +120,8 @@ async def test_a_run_in_a_container_leaves_a_trajectory(
     document = await trial.run()
     check_rules(document)
     assert (trial.task / "out.txt").read_text() == "hi\n"
-    asked, first, second, last = document["steps"]
-    assert (asked["source"], asked["message"]) == ("user", INSTRUCTION)
+    result, first, second, last = document["steps"]
+    assert (result["source"], result["message"]) == ("user", INSTRUCTION)
     assert (first["message"], first["reasoning_content"]) == ("Let me look.", "First look.")
     assert [call["function_name"] for call in first["tool_calls"]] == ["list_dir", "read_file"]
     failed = first["observation"]["results"][1]
@@ -145,9 +145,9 @@ async def test_a_run_in_a_container_leaves_a_trajectory(
 async def test_an_agent_that_was_sent_out_has_a_trajectory_of_its_own(
     tmp_path: Path, harbor: SimpleNamespace, model_server: ModelServer
 ) -> None:
-    errand = {"description": "look", "prompt": "List it.", "subagent_type": "explore"}
+    result = {"description": "look", "prompt": "List it.", "subagent_type": "explore"}
     model_server.script(
-        ReplyScript(tool_calls=(Call("task", errand),)),
+        ReplyScript(tool_calls=(Call("task", result),)),
         ReplyScript(tool_calls=(Call("list_dir", {"path": "."}),)),
         ReplyScript(text="There are none."),
         ReplyScript(text="No files."),

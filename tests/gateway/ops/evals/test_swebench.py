@@ -94,15 +94,15 @@ async def test_instances_become_predictions_that_apply(
     idle = benchmark.instance("acme__tokenbucket-2", "HEAD", "Nothing to do.")
     out = await benchmark.run([fixed, idle], "-j", "2", "--", "--max-iter", "5")
     assert "acme__tokenbucket-2: 0 changed lines" in out
-    found = {item["instance_id"]: item for item in benchmark.read()}
-    assert found.keys() == {"acme__tokenbucket-1", "acme__tokenbucket-2"}
-    assert {item["model_name_or_path"] for item in found.values()} == {"kore-fake"}
-    assert found["acme__tokenbucket-2"]["model_patch"] == ""
+    result = {item["instance_id"]: item for item in benchmark.read()}
+    assert result.keys() == {"acme__tokenbucket-1", "acme__tokenbucket-2"}
+    assert {item["model_name_or_path"] for item in result.values()} == {"kore-fake"}
+    assert result["acme__tokenbucket-2"]["model_patch"] == ""
     # The patch applies to its base commit, new files included.
     tree = tmp_path / "tree"
     git(tmp_path, "clone", "-q", str(benchmark.origin), str(tree))
     git(tree, "reset", "-q", "--hard", fixed["base_commit"])
-    (tmp_path / "patch").write_text(found["acme__tokenbucket-1"]["model_patch"])
+    (tmp_path / "patch").write_text(result["acme__tokenbucket-1"]["model_patch"])
     git(tree, "apply", "--index", str(tmp_path / "patch"))
     assert git(tree, "diff", "--cached", "--name-only").splitlines() == [
         "NEWS.md",
@@ -112,8 +112,8 @@ async def test_instances_become_predictions_that_apply(
     assert (tree / "NEWS.md").read_text() == "Fixed: überlauf\n"
     # The model saw a history of this one commit.
     assert (tree / "log.txt").read_text().strip() == "1"
-    asked = json.dumps(model_server.requests[0].body)
-    assert "Nobody can be asked" in asked
+    text = json.dumps(model_server.requests[0].body)
+    assert "Nobody can be asked" in text
     log = (tmp_path / "logs" / "acme__tokenbucket-1.jsonl").read_text()
     assert '"type":"done"' in log
 
@@ -124,10 +124,10 @@ async def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, model_server: Mo
     benchmark = Benchmark(tmp_path, model_server)
     first = benchmark.instance("a", "HEAD", "Nothing to do.")
     await benchmark.run([first])
-    asked = len(model_server.requests)
+    count = len(model_server.requests)
     await benchmark.run([first, benchmark.instance("b", "HEAD", "Nothing to do.")])
     assert [item["instance_id"] for item in benchmark.read()] == ["a", "b"]
-    assert len(model_server.requests) == 2 * asked
+    assert len(model_server.requests) == 2 * count
 
 
 @pytest.mark.slow
@@ -141,8 +141,8 @@ async def test_changes_before_the_timeout_are_in_the_patch(
     benchmark = Benchmark(tmp_path, model_server)
     instance = benchmark.instance("a", "HEAD", "The bucket has an overflow.")
     await benchmark.run([instance], "--timeout-s", "8")
-    (one,) = benchmark.read()
-    assert "min(self.burst" in one["model_patch"]
+    (result,) = benchmark.read()
+    assert "min(self.burst" in result["model_patch"]
 
 
 @pytest.mark.programs("git")

@@ -77,15 +77,15 @@ async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> No
         reply = await ask(client, messages, tools=[BOOK], temperature=0, tool_choice="auto")
         choice = reply.choices[0]
         assert (choice.finish_reason, choice.message.content) == ("tool_calls", "One moment.")
-        one, two = choice.message.tool_calls
+        result, two = choice.message.tool_calls
         # The name from the benchmark, and a number where the model wrote text.
-        assert (one.function.name, two.function.name) == ("flights.book", "flights.book")
-        assert json.loads(one.function.arguments) == {"id": "A1", "seats": 2}
+        assert (result.function.name, two.function.name) == ("flights.book", "flights.book")
+        assert json.loads(result.function.arguments) == {"id": "A1", "seats": 2}
         assert reply.usage.prompt_tokens > 0
         messages.append(choice.message.model_dump(exclude_none=True))
         messages += [
             {"role": "tool", "tool_call_id": call.id, "content": f"booked {n}"}
-            for n, call in enumerate((one, two))
+            for n, call in enumerate((result, two))
         ]
         reply = await ask(client, messages, tools=[BOOK], temperature=0)
         assert reply.choices[0].message.content == "Both are booked."

@@ -78,12 +78,12 @@ async def test_a_session_by_header_by_user_and_by_what_was_said(server: Served) 
         ann = await session_of(messages=says("one"), user="ann")
         assert await session_of(messages=says("two"), user="ann") == ann
         assert await session_of(messages=says("one"), user="bob") not in (first, ann)
-        said: list[Any] = [*says("three")]
-        third = await session_of(messages=said)
-        said += [{"role": "assistant", "content": "re: three"}, *says("four")]
-        assert await session_of(messages=said) == third
+        results: list[Any] = [*says("three")]
+        third = await session_of(messages=results)
+        results += [{"role": "assistant", "content": "re: three"}, *says("four")]
+        assert await session_of(messages=results) == third
         # A repeated request starts another conversation, whose history the client supplies.
-        fork = await session_of(messages=said)
+        fork = await session_of(messages=results)
     assert fork not in (first, ann, third)
     _, messages = await server.call("load_messages", session=fork)
     assert "assistant: re: three" in messages[0]["content"][0]["text"]
@@ -259,15 +259,15 @@ async def test_a_system_message_that_comes_once_belongs_to_the_whole_conversatio
 ) -> None:
     """Gradio 5's `load_chat` sends it with the first request only."""
     system: Any = {"role": "system", "content": "You are brief."}
-    said: list[Any] = [system, *says("one")]
+    results: list[Any] = [system, *says("one")]
     sessions = []
     async with client_of(server) as client:
         for text in ("two", "three"):
             raw = await client.chat.completions.with_raw_response.create(
-                model="kore", messages=said
+                model="kore", messages=results
             )
             sessions.append(raw.headers["X-Kore-Session"])
             answer = raw.parse().choices[0].message.content
-            said = [item for item in said if item is not system]
-            said += [{"role": "assistant", "content": answer}, *says(text)]
+            results = [item for item in results if item is not system]
+            results += [{"role": "assistant", "content": answer}, *says(text)]
     assert len(set(sessions)) == 1

@@ -70,13 +70,13 @@ async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: 
     model.script(
         ReplyScript(tool_calls=(Call("weather", {"place": "Rome"}),)), ReplyScript("sunny")
     )
-    asked: dict[str, Any] = {"model": "stand-in", "tools": [WEATHER], "tool_choice": "auto"}
+    mapping: dict[str, Any] = {"model": "stand-in", "tools": [WEATHER], "tool_choice": "auto"}
     async with client_of(server) as client:
         if is_stream:
-            async with client.chat.completions.stream(messages=says("?"), **asked) as stream:
+            async with client.chat.completions.stream(messages=says("?"), **mapping) as stream:
                 first = await stream.get_final_completion()
         else:
-            first = await client.chat.completions.create(messages=says("?"), **asked)
+            first = await client.chat.completions.create(messages=says("?"), **mapping)
         assert first.choices[0].finish_reason == "tool_calls"
         (call,) = first.choices[0].message.tool_calls or ()
         assert call.type == "function"
@@ -85,7 +85,7 @@ async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: 
             '{"place":"Rome"}',
         )
         result: Any = {"role": "tool", "tool_call_id": call.id, "content": "25 degrees"}
-        said: Any = {
+        outcome: Any = {
             "role": "assistant",
             "content": None,
             "tool_calls": [
@@ -96,7 +96,9 @@ async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: 
                 }
             ],
         }
-        second = await client.chat.completions.create(messages=[*says("?"), said, result], **asked)
+        second = await client.chat.completions.create(
+            messages=[*says("?"), outcome, result], **mapping
+        )
     assert second.choices[0].message.content == "sunny"
     sent = model.requests[1].body
     assert sent["messages"][-1] == {

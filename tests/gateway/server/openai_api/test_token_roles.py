@@ -204,16 +204,16 @@ async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) ->
             response = await other.responses.create(model="kore", input="private too")
         for name in (session, session[:4], session[:-1], "", "%", "*"):
             with suppress(openai.NotFoundError):
-                _, found = await say(client, "hi", extra_headers={"X-Kore-Session": name})
+                _, result = await say(client, "hi", extra_headers={"X-Kore-Session": name})
                 assert name == ""
-                assert found != session
+                assert result != session
         with pytest.raises(openai.NotFoundError):
             await client.responses.create(
                 model="kore", input="go on", previous_response_id=response.id
             )
-        answer, found = await say(client, "mine", user="ann", extra_headers=key)
+        answer, result = await say(client, "mine", user="ann", extra_headers=key)
         assert answer == "re: mine"
-        assert found != session
+        assert result != session
 
 
 async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: Path) -> None:
@@ -226,9 +226,9 @@ async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: P
             _, session = await say(owner, "private", user="ann", extra_headers=key)
         server.tokens.revoke("chat")
         async with api_client(server, "chat") as client:
-            answer, found = await say(client, "mine", user="ann", extra_headers=key)
+            answer, result = await say(client, "mine", user="ann", extra_headers=key)
     assert answer == "re: mine"
-    assert found != session
+    assert result != session
 
 
 @pytest.mark.parametrize("model", ["kore/build", "kore/plan", "default", "openai/gpt-5"])

@@ -117,11 +117,11 @@ def test_a_damaged_file_is_not_used(
 
 
 def test_a_file_in_the_place_of_another_is_not_used(store: FileStore, place: Place) -> None:
-    one, other = store.put(b"one one"), store.put(b"another")
+    result, other = store.put(b"one one"), store.put(b"another")
     theirs = place.stored(store.name_of(other))
-    place.replace(store.name_of(one), lambda _: theirs)
+    place.replace(store.name_of(result), lambda _: theirs)
     with pytest.raises(StoredFileDamaged):
-        read(store, one)
+        read(store, result)
 
 
 def test_a_file_that_was_cut_is_whole_once_it_is_put_in_again(

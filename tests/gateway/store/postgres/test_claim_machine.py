@@ -93,13 +93,11 @@ class ClaimMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "workers"):
             return
-        ((parts, answered),) = self.scene.rows(
-            "SELECT count(*), count(DISTINCT turn_id) FROM outbox"
-        )
-        assert parts == answered
+        ((parts, result),) = self.scene.rows("SELECT count(*), count(DISTINCT turn_id) FROM outbox")
+        assert parts == result
         for worker in self.workers:
             self.scene.do(self.scene.owner, worker_table.end, worker.worker)
-        for worker in [*self.workers, *(one for one, _ in self.dead)]:
+        for worker in [*self.workers, *(outcome for outcome, _ in self.dead)]:
             self.scene.end(worker)
 
     def front(self, work: Any, *args: Any, **more: Any) -> Any:
@@ -171,7 +169,9 @@ class ClaimMachine(RuleBasedStateMachine):
             for call in turn.under_way:
                 if EFFECTS[call.name] == "unsafe":
                     self.unknown.add(self._step(turn, call))
-        self.unreleased = {lane: one for lane, one in self.unreleased.items() if one is not worker}
+        self.unreleased = {
+            lane: result for lane, result in self.unreleased.items() if result is not worker
+        }
         self.dead.append((worker, left))
         if len(self.workers) < 2:
             self.workers.append(self.scene.join())
@@ -467,9 +467,9 @@ class ClaimMachine(RuleBasedStateMachine):
         )
         for lane in self.lanes:
             rows = [(seq, turn) for of, seq, turn in stored if of == lane]
-            taken = [turn for _, turn in rows if turn is not None]
+            results = [turn for _, turn in rows if turn is not None]
             # Waiting messages follow those already taken, and turns are in order.
-            assert [turn for _, turn in rows[: len(taken)]] == taken == sorted(taken)
+            assert [turn for _, turn in rows[: len(results)]] == results == sorted(results)
             for seq, turn in rows:
                 assert self.answered.get(seq, turn) == turn
 

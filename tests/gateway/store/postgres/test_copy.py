@@ -47,8 +47,8 @@ async def talk(folder: Path, *texts: str, cipher: Cipher | None = None) -> list[
 def test_both_engines_have_the_same_tables(tmp_path: Path) -> None:
     sqlite = whole_database(f"sqlite:///{tmp_path}/a.db")
     postgres = whole_database(postgres_server.create_database())
-    with sqlite.opened(None) as one, postgres.opened(None) as other:
-        assert sqlite.tables(one) == postgres.tables(other)
+    with sqlite.opened(None) as stream, postgres.opened(None) as other:
+        assert sqlite.tables(stream) == postgres.tables(other)
 
 
 @pytest.mark.parametrize("cipher", [None, KEY], ids=["plain", "sealed"])
@@ -106,8 +106,8 @@ def test_the_number_of_a_deleted_delivery_is_not_given_again(tmp_path: Path) -> 
     for source, target in ((sqlite, there), (there, back)):
         copy_store(source, target, None)
         assert [rows_of(item, None)["outbox"] for item in (source, target)] == [[], []]
-    with there.opened(None) as one, back.opened(None) as other:
-        assert (put_delivery(one, "four"), put_delivery(other, "four")) == (4, 4)
+    with there.opened(None) as stream, back.opened(None) as other:
+        assert (put_delivery(stream, "four"), put_delivery(other, "four")) == (4, 4)
 
 
 def put_delivery(tx: Transaction, delivery: str) -> int:
@@ -139,8 +139,8 @@ def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
     refused = kore(*words, home=home, environ=empty)
     assert refused.returncode != 0
     assert "is not empty" in refused.stderr
-    found = kore("sessions", "search", "again", home=home, environ=empty)
-    assert "again" in found.stdout, found.stderr
+    process = kore("sessions", "search", "again", home=home, environ=empty)
+    assert "again" in process.stdout, process.stderr
 
 
 def test_connection_error_does_not_show_the_password(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def test_schema_may_have_a_name_that_needs_quotes(tmp_path: Path) -> None:
         )
     await open_now(address, tmp_path).close()
     with closing(connect(address)) as server:
-        found = server.execute(
+        results = server.execute(
             "SELECT 1 FROM pg_tables WHERE schemaname = 'My-Kore' AND tablename = 'inbox'"
         ).fetchall()
-    assert len(found) == 1
+    assert len(results) == 1

@@ -31,17 +31,17 @@ def test_a_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
         assert api_answers.keep(tx, ANSWER, ME, 7)
         assert not api_answers.keep(tx, replace(ANSWER, answer={"text": "other"}), ME, 8)
         assert not api_answers.keep(tx, replace(ANSWER, id="resp_3"), ME, 8)
-        given = api_answers.begin(tx, REQUEST, ME, 9)
-        assert given is not None
-        assert (given.is_given, given.answer) == (True, {"text": "secret words"})
+        answer = api_answers.begin(tx, REQUEST, ME, 9)
+        assert answer is not None
+        assert (answer.is_given, answer.answer) == (True, {"text": "secret words"})
 
 
 def test_a_conversation_is_found_by_its_own_token_until_it_is_too_old(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
         assert api_answers.keep(tx, replace(ANSWER, key=""), ME, 5)
-        found = api_answers.find(tx, "one@1", "resp_1", 6)
-        assert found is not None
-        assert found.conversation == (user("a secret"),)
+        answer = api_answers.find(tx, "one@1", "resp_1", 6)
+        assert answer is not None
+        assert answer.conversation == (user("a secret"),)
         assert api_answers.find(tx, "two@1", "resp_1", 6) is None
         late = 6 + api_answers.KEEP_S
         assert api_answers.find(tx, "one@1", "resp_1", late) is None

@@ -89,8 +89,8 @@ class Scene:
         file_changes.end(tx, UndoResult("undo", self.session, (), "undone"))
         audit_outbox.put_entry(tx, ENTRY, dumps(asdict(ENTRY)))
         api_answers.begin(tx, REQUEST, "api:one", 5.0)
-        given = ApiAnswer("token", "resp_1", 5.0, "key", answer={}, conversation=(user("hi"),))
-        api_answers.keep(tx, given, "api:one", 6.0)
+        answer = ApiAnswer("token", "resp_1", 5.0, "key", answer={}, conversation=(user("hi"),))
+        api_answers.keep(tx, answer, "api:one", 6.0)
         self._summarize()
         sessions.save_memory(tx, self.session, "MEMORY.md", "- a note")
         tx.run(

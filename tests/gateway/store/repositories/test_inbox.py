@@ -63,9 +63,9 @@ def claim(db: Transaction, lane: str = LANE) -> TurnClaim | CommandClaim | Sessi
 
 
 def claim_turn(db: Transaction, lane: str = LANE) -> TurnClaim:
-    found = claim(db, lane)
-    assert isinstance(found, TurnClaim)
-    return found
+    turn_claim = claim(db, lane)
+    assert isinstance(turn_claim, TurnClaim)
+    return turn_claim
 
 
 def texts(found: TurnClaim) -> list[str]:
@@ -125,9 +125,9 @@ def test_the_last_of_several_edits_counts(db: Transaction) -> None:
     first, second = edit(original, "two", 1), edit(original, "three", 2)
     take(db, original, first, second)
     take(db, original, first, second)
-    found = claim_turn(db)
-    assert texts(found) == ["three"]
-    finish(db, found)
+    turn_claim = claim_turn(db)
+    assert texts(turn_claim) == ["three"]
+    finish(db, turn_claim)
     assert claim(db) is None
 
 
@@ -136,9 +136,9 @@ def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Transaction) -> N
     take(db, original)
     finish(db, claim_turn(db))
     assert take(db, edit(original, "two", 1)) == {LANE}
-    found = claim_turn(db)
-    assert texts(found) == ["two"]
-    assert "edited after it was first sent" in str(build_user_message(found.messages).content)
+    turn_claim = claim_turn(db)
+    assert texts(turn_claim) == ["two"]
+    assert "edited after it was first sent" in str(build_user_message(turn_claim.messages).content)
 
 
 def test_an_edit_that_changes_nothing_is_not_answered(db: Transaction) -> None:

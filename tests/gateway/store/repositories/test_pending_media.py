@@ -22,8 +22,8 @@ def accept(db: Transaction, *messages: InboundMessage, now: float = 1.0) -> set[
 
 def waiting(db: Transaction, message: InboundMessage) -> list[str]:
     """Return the texts of the next claim and of the messages that join it."""
-    found = inbox.waiting_rows(db, message.session_key, together=True)
-    return [one.content for _, one in found]
+    rows = inbox.waiting_rows(db, message.session_key, together=True)
+    return [result.content for _, result in rows]
 
 
 def there(media: Media) -> Media:

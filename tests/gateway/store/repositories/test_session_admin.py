@@ -76,9 +76,9 @@ def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Transaction) -> N
     sessions.append_messages(db, made, None, more, 3.0)
 
     def excerpts(first: int, last: int) -> list[list[str]]:
-        found = session_admin.preview(db, made, first, last)
-        assert found.info.messages == 7
-        return [[said.text for said in part] for part in (found.beginning, found.end)]
+        preview = session_admin.preview(db, made, first, last)
+        assert preview.info.messages == 7
+        return [[said.text for said in part] for part in (preview.beginning, preview.end)]
 
     assert excerpts(1, 2) == [["one"], ["four", "five"]]
     assert excerpts(3, 3) == [["one", "two", "three"], ["four", "five"]]

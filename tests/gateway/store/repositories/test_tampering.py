@@ -179,8 +179,8 @@ def test_members_are_read_as_they_were_approved(each: Transaction) -> None:
     members.add_member(each, OWNER, owner=True, approved_by="cli:0", now=1.0)
     members.add_member(each, EVE, owner=False, approved_by="telegram:1", now=2.0)
     members.add_member(each, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0)
-    found = {member.person.name: member.owner for member in members.members(each)}
-    assert found == {"Eve": False, "Anne": True}
+    result = {member.person.name: member.owner for member in members.members(each)}
+    assert result == {"Eve": False, "Anne": True}
     members.add_member(each, EVE, owner=True, approved_by="cli:0", now=4.0)
     assert {member.person.name: member.owner for member in members.members(each)} == {
         "Anne": False,
@@ -227,10 +227,10 @@ def test_marks_of_a_session_are_kept(each: Transaction) -> None:
     sessions.add_taint(each, session, PRIVATE)
     sessions.choose_mode(each, session, "plan")
     fork = session_admin.fork(each, session, SessionOwner("telegram:2"), 2.0)
-    for one, principal in ((session, "telegram:1"), (fork, "telegram:2")):
-        assert sessions.taint_of(each, one) == PRIVATE
-        assert sessions.chosen_mode(each, one) == "plan"
-        (info,) = sessions.recent(each, 1, session=one)
+    for result, principal in ((session, "telegram:1"), (fork, "telegram:2")):
+        assert sessions.taint_of(each, result) == PRIVATE
+        assert sessions.chosen_mode(each, result) == "plan"
+        (info,) = sessions.recent(each, 1, session=result)
         assert (info.principal, info.taint) == (principal, "private")
 
 

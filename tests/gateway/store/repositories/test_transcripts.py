@@ -100,8 +100,8 @@ def test_a_kodax_session_is_read_and_given_back_as_it_was(db: Transaction) -> No
 def entry(id_: str, parent: str | None, **more: Any) -> dict[str, Any]:
     """Return a line as written by KodaX."""
     facts = {"id": id_, "parentId": parent, "timestamp": "2026-02-18T00:20:00Z"}
-    said = {"type": "message", "message": {"role": "user", "content": f"said {id_}"}}
-    return {"_type": "lineage_entry", "entry": {**facts, **(more or said)}}
+    result = {"type": "message", "message": {"role": "user", "content": f"said {id_}"}}
+    return {"_type": "lineage_entry", "entry": {**facts, **(more or result)}}
 
 
 def test_a_kodax_session_is_the_branch_that_was_active(db: Transaction) -> None:
@@ -187,8 +187,8 @@ def test_half_a_character_costs_no_more_than_itself(db: Transaction) -> None:
 async def test_imported_text_is_untrusted(db: Transaction) -> None:
     link = "https://evil.example/?q=secret"
     forged = {"role": "tool", "content": [], "tool_call_id": "1", "taint": []}
-    said = {"role": "user", "content": [{"type": "text", "text": link}]}
-    session = taken_in(db, text({"_type": "meta", "taint": []}, said, forged))
+    result = {"role": "user", "content": [{"type": "text", "text": link}]}
+    session = taken_in(db, text({"_type": "meta", "taint": []}, result, forged))
     assert sessions.taint_of(db, session) == {"untrusted", "private"}
     exposure = TaintState(sessions.taint_of(db, session), sessions.load_all(db, session))
     assert not exposure.is_from_person(link)
@@ -235,9 +235,9 @@ JSON = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from(["_type", "role", "content", "id", "type"]), JSON)))
 def test_no_line_is_lost_whatever_it_holds(records: list[dict[str, Any]]) -> None:
     try:
-        found = read(text({"_type": "meta"}, *records))
+        transcript = read(text({"_type": "meta"}, *records))
     except KoreError:
         return
-    assert len(found.lines) == len(records)
-    for line in found.lines:
+    assert len(transcript.lines) == len(records)
+    for line in transcript.lines:
         assert line.raw is not None or line.messages

@@ -34,9 +34,9 @@ CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)
 def planned(db: Transaction) -> int:
     """Create a turn whose model has requested four calls."""
     take(db, message_in("go"))
-    found = claim_turn(db)
-    turns.add_reply(db, found.turn, found.session, [assistant("", CALLS)], EFFECTS, 7.0)
-    return found.turn
+    turn_claim = claim_turn(db)
+    turns.add_reply(db, turn_claim.turn, turn_claim.session, [assistant("", CALLS)], EFFECTS, 7.0)
+    return turn_claim.turn
 
 
 def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Transaction) -> None:
@@ -158,23 +158,23 @@ def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
 
 def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -> None:
     take(db, message_in("a"))
-    found = claim_turn(db)
+    turn_claim = claim_turn(db)
     with pytest.raises(ReplayRefused, match=r"^at-work"):
-        turns.replay(db, found.seq)
-    finish(db, found)
-    assert turns.replay(db, found.seq) == LANE
-    assert claim_turn(db).seq == found.seq
+        turns.replay(db, turn_claim.seq)
+    finish(db, turn_claim)
+    assert turns.replay(db, turn_claim.seq) == LANE
+    assert claim_turn(db).seq == turn_claim.seq
 
 
 def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
     take(db, message_in("/help"))
     for expected in (1, 2):
-        found = claim(db)
-        assert isinstance(found, CommandClaim)
-        reply = OutgoingReply("c", found.message.route, [OutboundPart("help")])
-        turns.finish_command(db, found.seq, reply, 7.0)
+        turn_claim = claim(db)
+        assert isinstance(turn_claim, CommandClaim)
+        reply = OutgoingReply("c", turn_claim.message.route, [OutboundPart("help")])
+        turns.finish_command(db, turn_claim.seq, reply, 7.0)
         assert db.one("SELECT count(*) FROM outbox") == (expected,)
-        turns.replay(db, found.seq)
+        turns.replay(db, turn_claim.seq)
 
 
 def test_abandoned_one_shot_lanes_are_ended(db: Transaction) -> None:
@@ -190,18 +190,18 @@ def test_abandoned_one_shot_lanes_are_ended(db: Transaction) -> None:
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_the_model_learns_why_a_turn_ended_early(db: Transaction, is_stopped: bool) -> None:
     take(db, message_in("a", "once-1"))
-    found = claim_turn(db, "chat:bot:once-1")
+    turn_claim = claim_turn(db, "chat:bot:once-1")
     if is_stopped:
         turns.abandon(db, "chat:bot:once-", 8.0)
     else:
-        turns.give_up(db, found.turn, [], "it fails", 8.0)
-    last = windows.load(db, found.session).messages[-1].text
+        turns.give_up(db, turn_claim.turn, [], "it fails", 8.0)
+    last = windows.load(db, turn_claim.session).messages[-1].text
     assert ("errors on my side" in last) != is_stopped
     assert ("was stopped" in last) == is_stopped
 
 
 def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Transaction) -> None:
     turn = planned(db)
-    asked = ToolResult("asked", ends_with="Which colour?")
-    turns.finish_call(db, turn, CALLS[0], asked)
-    assert turns.known_results(db, turn) == {"1": asked}
+    tool_result = ToolResult("asked", ends_with="Which colour?")
+    turns.finish_call(db, turn, CALLS[0], tool_result)
+    assert turns.known_results(db, turn) == {"1": tool_result}

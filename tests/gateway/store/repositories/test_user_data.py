@@ -47,8 +47,8 @@ def test_person_with_only_a_job_is_erased(tmp_path: Path) -> None:
         " catch_up, created_at) VALUES ('m', 'reminder', 'tea', 'cli:0', 'cli', 'local', 'main',"
         " 'at 1795338000', 'UTC', 'once', 0)"
     )
-    found = erasure.traces(tx, "cli:0")
-    assert (found.has_data, found.jobs) == (True, 1)
+    traces = erasure.traces(tx, "cli:0")
+    assert (traces.has_data, traces.jobs) == (True, 1)
     erasure.erase(tx, "cli:0", 0)
     assert not erasure.traces(tx, "cli:0").has_data
     tx.close()

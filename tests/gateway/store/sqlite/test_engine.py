@@ -208,10 +208,10 @@ def test_an_empty_file_gets_every_table(tmp_path: Path) -> None:
 async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: SqliteStore) -> None:
     await database.transact(lambda c: [note(c, f"{n:05}" + "x" * 500) for n in range(2000)])
     backup = asyncio.create_task(database.backup(tmp_path / "copy.db"))
-    written = 0
+    result = 0
     while not backup.done():
-        await database.transact(note, f"during {written}")
-        written += 1
+        await database.transact(note, f"during {result}")
+        result += 1
     size = await backup
     target = tmp_path / "copy.db"
     assert target.stat().st_size == size
@@ -220,7 +220,7 @@ async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: Sq
     copy = open_transaction(target, check=True)
     assert len([text for text in notes(copy) if not text.startswith("during")]) == 2000
     copy.close()
-    assert len(await database.transact(notes)) == 2000 + written
+    assert len(await database.transact(notes)) == 2000 + result
 
 
 async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:

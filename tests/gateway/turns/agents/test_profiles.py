@@ -9,8 +9,8 @@ from gateway.turns.agents.profiles import PURPOSES, summary_of
 def test_built_in_agent_summaries_are_translated(
     tmp_path: Path,
 ) -> None:
-    found = SubagentCatalog(CatalogPaths(tmp_path, tmp_path, ())).load(tmp_path).values()
-    own = [item for item in found if item.source == BUILT_IN]
+    values = SubagentCatalog(CatalogPaths(tmp_path, tmp_path, ())).load(tmp_path).values()
+    own = [item for item in values if item.source == BUILT_IN]
     assert sorted(map(summary_of, own)) == sorted(PURPOSES)
     with use_locale("zh-Hant"):
         assert all("。" in summary_of(item) for item in own)

@@ -55,9 +55,9 @@ async def peoples_sessions(parts: Parts) -> list[str]:
 
 async def wait_for_answers(parts: Parts, count: int = 1) -> list[str]:
     async with asyncio.timeout(30):
-        while len(found := await answers(parts)) < count:
+        while len(texts := await answers(parts)) < count:
             await asyncio.sleep(0.005)
-    return found
+    return texts
 
 
 async def until_delivered(watcher: Subscription) -> AsyncIterator[WatchEvent]:
@@ -287,9 +287,9 @@ async def test_failed_subagent_offers_no_replay(
                 await wait_for_answers(parts)
             await parts.until_stored("turn", lane=like("task:%"), attempts=attempt, is_claimed=1)
     async with running(tmp_path, EchoProvider()) as parts:
-        told = (await wait_for_answers(parts, 2))[1]
-        assert "⚠️ I gave up on this message after several failed attempts" in told
-        assert "kore replay" not in told
+        text = (await wait_for_answers(parts, 2))[1]
+        assert "⚠️ I gave up on this message after several failed attempts" in text
+        assert "kore replay" not in text
 
 
 async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -> None:
@@ -300,10 +300,10 @@ async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -
         await parts.bus.submit(console_message("/new"))
         await parts.bus.submit(console_message("meet"))
         await wait_for_answers(parts, 3)
-        ((asked,),) = await parts.stored("task", "caller")
-        told = [text for text in await answers(parts, asked) if "number 1" in text]
-        assert len(told) == 2
-        assert len([id for id in await peoples_sessions(parts) if id != asked]) == 1
+        ((result,),) = await parts.stored("task", "caller")
+        texts = [text for text in await answers(parts, result) if "number 1" in text]
+        assert len(texts) == 2
+        assert len([id for id in await peoples_sessions(parts) if id != result]) == 1
 
 
 async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
@@ -361,8 +361,8 @@ async def test_background_work_lives_through_a_crash_and_is_told_once(tmp_path: 
         await wait_for_answers(parts)
         await parts.until_stored("turn", lane=like("task:%"), state="running")
     async with running(tmp_path, EchoProvider()) as parts:
-        told = await wait_for_answers(parts, 2)
-        assert "number 1" in told[1]
+        texts = await wait_for_answers(parts, 2)
+        assert "number 1" in texts[1]
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("anything else"))
         assert len(await wait_for_answers(parts, 3)) == 3
@@ -408,15 +408,15 @@ async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         with parts.events.watch(LANE) as seen:
             await parts.bus.submit(console_message(task(tool("list_dir"), "explore")))
-            told = []
+            results = []
             async for event in seen:
                 if isinstance(event, FromAgent):
-                    told.append(event)
+                    results.append(event)
                 if isinstance(event, Done):
                     break
-        kinds = [event.event["type"] for event in told]
+        kinds = [event.event["type"] for event in results]
         assert kinds == ["session_start", "tool_start", "tool_result", "done"]
-        assert {(event.agent, event.number) for event in told} == {("explore", "1")}
+        assert {(event.agent, event.number) for event in results} == {("explore", "1")}
 
 
 async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> None:
@@ -426,9 +426,11 @@ async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> No
         with parts.events.watch(LANE) as seen:
             await parts.bus.submit(console_message("go"))
             assert await wait_for_answers(parts) == ["it broke"]
-            told = [event async for event in until_delivered(seen) if isinstance(event, FromAgent)]
-        assert told[-1].number == "1"
-        assert told[-1].event["type"] == "error"
+            events = [
+                event async for event in until_delivered(seen) if isinstance(event, FromAgent)
+            ]
+        assert events[-1].number == "1"
+        assert events[-1].event["type"] == "error"
         assert await states(parts) == ["failed"]
 
 
@@ -511,8 +513,8 @@ async def test_project_context_is_not_passed_to_subagents(
 ) -> None:
     shown = {"text": "the tree of the project", "taint": ["private"], "evicted": 0}
     async with running(tmp_path, EchoProvider()) as parts:
-        asked = console_message(task("hello", background=True), options={"project": shown})
-        await parts.bus.submit(asked)
+        message = console_message(task("hello", background=True), options={"project": shown})
+        await parts.bus.submit(message)
         await wait_for_answers(parts, 2)
         rows = await parts.stored("message", "content", role="user", order="created_at, n")
         assert ["the tree" in content for (content,) in rows] == [True, False, False]
@@ -581,8 +583,8 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
         await wait_until(lambda: parts.bus.lanes == 0)
         assert "hello you" not in model.texts
     async with running(tmp_path, model) as parts:
-        told = await wait_for_answers(parts, 1 + background)
-        assert "hello you" in told[-1]
+        texts = await wait_for_answers(parts, 1 + background)
+        assert "hello you" in texts[-1]
         assert await states(parts) == ["done"]
         assert model.texts.count("hello you") == 1
 
@@ -607,8 +609,8 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
         assert len(await answers(parts)) == background
     for restarts in range(2):
         async with running(tmp_path, model) as parts:
-            told = await wait_for_answers(parts, 1 + background + restarts)
-            assert sum("hello you" in text for text in told) == 1
+            texts = await wait_for_answers(parts, 1 + background + restarts)
+            assert sum("hello you" in text for text in texts) == 1
             await parts.bus.submit(console_message("next"))
             await wait_for_answers(parts, 2 + background + restarts)
     assert model.texts.count("hello you") == 1
@@ -624,8 +626,8 @@ async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
             await parts.bus.submit(console_message(f"/stop {number}"))
             await parts.until_stored("task", id=int(number), state="stopped")
             assert (await states(parts))[0] == state
-        (_, told) = await wait_for_answers(parts, 2)
-        assert "Stopped before it began." in told
+        (_, result) = await wait_for_answers(parts, 2)
+        assert "Stopped before it began." in result
         assert await parts.count("inbox", event_id="report:1") == 0
 
 

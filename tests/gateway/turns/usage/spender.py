@@ -75,7 +75,7 @@ async def spend(usage: StoreUsageMeter, tasks: int, calls: int) -> tuple[int, in
         return allowed, warned
 
     results = await asyncio.gather(*(run() for _ in range(tasks)))
-    return sum(one for one, _ in results), sum(one for _, one in results)
+    return sum(result for result, _ in results), sum(result for _, result in results)
 
 
 async def main(address: str, tasks: int, calls: int) -> None:

@@ -236,13 +236,13 @@ async def test_the_owner_is_told_once_when_the_day_is_used_up(
         for n, text in enumerate(("a", "b", "c"), start=1):
             await accept_messages(parts, chat_message(text))
             await parts.platform.answers("1", n + 1)
-        warning, one, *refused = parts.platform.texts("1")
-        assert sorted((one, warning[:2])) == ["one", "⚠️"]
+        warning, result, *refused = parts.platform.texts("1")
+        assert sorted((result, warning[:2])) == ["one", "⚠️"]
         assert all("for all chats today is reached" in text for text in refused)
-        told = await parts.platform.answers("42", 2)
-        assert told[1].startswith("⚠️ The limit of $0.1000 for all chats today is reached")
-        assert "`limits.cost_per_day_usd`" in told[1]
-        assert len(told) == 2
+        answers = await parts.platform.answers("42", 2)
+        assert answers[1].startswith("⚠️ The limit of $0.1000 for all chats today is reached")
+        assert "`limits.cost_per_day_usd`" in answers[1]
+        assert len(answers) == 2
         assert len(model_server.requests) == 2
 
 
@@ -319,8 +319,8 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
             await accept_messages(parts, chat_message("again"))
             await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
             parts.events.close()
-            heard = [e.text async for e in seen if isinstance(e, events.Notice)]
-        assert [text for text in heard if "price of openai/fake is unknown" in text] == heard[:1]
+            texts = [e.text async for e in seen if isinstance(e, events.Notice)]
+        assert [text for text in texts if "price of openai/fake is unknown" in text] == texts[:1]
         assert await parts.stored("usage", "cost_nusd", distinct=True) == [(None,)]
 
 
@@ -361,8 +361,8 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
         await accept_messages(parts, chat_message("c", **owner))
         await parts.platform.answers("42", 1)
         await accept_messages(parts, chat_message("/cost", **owner))
-        told = (await parts.platform.answers("42", 2))[-1]
-        assert told.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
+        text = (await parts.platform.answers("42", 2))[-1]
+        assert text.splitlines()[-1] == "All chats today: $0.8000, 800,000 tokens in, 0 out"
         # Not in a chat with other readers
         await accept_messages(
             parts, chat_message("/cost", chat="1", sender=Sender("42"), private=False)
@@ -380,9 +380,9 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
         await accept_messages(parts, chat_message("a"))
         await parts.platform.answers("1", 1)
         await accept_messages(parts, chat_message("/cost"))
-        told = (await parts.platform.answers("1", 2))[-1]
-        assert "Last answer: cost unknown, 100,000 tokens in" in told
-        assert "$" not in told
+        text = (await parts.platform.answers("1", 2))[-1]
+        assert "Last answer: cost unknown, 100,000 tokens in" in text
+        assert "$" not in text
         status = await parts.service.status()
         assert status["spent_today"]["cost_usd"] is None
 

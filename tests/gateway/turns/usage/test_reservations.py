@@ -43,28 +43,28 @@ async def test_calls_side_by_side_spend_the_limit_and_no_more(usage: StoreUsageM
 
 
 async def test_a_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> None:
-    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
-    await one.before(DOLLAR)
+    (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await result.before(DOLLAR)
     with pytest.raises(LimitReached):
         await other.before(CENT)
-    await one.after(CENT)
+    await result.after(CENT)
     await other.before(CENT)
 
 
 async def test_a_turn_s_next_call_takes_the_place_of_its_last(usage: StoreUsageMeter) -> None:
-    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
-    await one.before(DOLLAR)
-    await one.before(CENT)
+    (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await result.before(DOLLAR)
+    await result.before(CENT)
     await other.before(CENT)
     with pytest.raises(LimitReached):
-        await one.before(DOLLAR)
+        await result.before(DOLLAR)
     # A rejected call leaves no reservation either.
     await other.before(DOLLAR)
 
 
 async def test_a_call_that_broke_off_leaves_nothing(usage: StoreUsageMeter) -> None:
-    (one, payer), (other, _) = await turn_meter(usage), await turn_meter(usage)
-    await one.before(DOLLAR)
+    (result, payer), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await result.before(DOLLAR)
     await usage.reservations.release(payer.by)
     await usage.reservations.release(payer.by)
     await other.before(DOLLAR)
@@ -72,15 +72,15 @@ async def test_a_call_that_broke_off_leaves_nothing(usage: StoreUsageMeter) -> N
 
 async def test_a_reservation_counts_for_its_own_chat_only(usage: StoreUsageMeter) -> None:
     usage.limits = LimitsSection(cost_per_session_usd=1.0)
-    (one, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
-    await one.before(DOLLAR)
+    (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await result.before(DOLLAR)
     await other.before(DOLLAR)
 
 
 async def test_without_a_limit_on_money_nothing_is_stored(usage: StoreUsageMeter) -> None:
     usage.limits = LimitsSection(tokens_per_turn=10)
-    one, _ = await turn_meter(usage)
-    await one.before(DOLLAR)
+    result, _ = await turn_meter(usage)
+    await result.before(DOLLAR)
     assert await usage.database.transact(count, "usage_reservation") == 0
 
 

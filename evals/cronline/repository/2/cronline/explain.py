@@ -6,5 +6,5 @@ from cronline.fields import FIELDS
 def explain(line):
     """What each field that is not * says."""
     parts = line.split()
-    said = [f"{field.name} {part}" for part, field in zip(parts, FIELDS) if part != "*"]
-    return ", ".join(said) or "every minute"
+    result = [f"{field.name} {part}" for part, field in zip(parts, FIELDS) if part != "*"]
+    return ", ".join(result) or "every minute"

@@ -16,9 +16,9 @@ class LoadTest(unittest.TestCase):
         return path
 
     def test_layers(self):
-        one = self.file("a.json", json.dumps({"db": {"host": "a", "port": 1}}))
+        file = self.file("a.json", json.dumps({"db": {"host": "a", "port": 1}}))
         two = self.file("b.ini", "[db]\nhost = b\n")
-        settings = load({"db": {"name": "x"}}, [one, two])
+        settings = load({"db": {"name": "x"}}, [file, two])
         self.assertEqual(
             [settings["db.host"], settings["db.port"], settings["db.name"]], ["b", 1, "x"]
         )

@@ -31,14 +31,14 @@ def names(menu: dict[str, Any]) -> set[str]:
 
 async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
     menus = await menu_calls(bot_api, InMemoryChannelState(), owner=str(OWNER))
-    found = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
-    assert len(found) == len(menus) == 6
-    assert "pair" not in names(found["default", None])
-    assert "resume" not in names(found["all_group_chats", None])
-    assert {"new", "stop", "help"} <= names(found["all_group_chats", None])
-    assert names(found["chat", None]) == set(COMMANDS)
-    assert found["chat", None]["scope"]["chat_id"] == OWNER
-    english, chinese = (found["default", tag]["commands"][0] for tag in (None, "zh"))
+    result = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
+    assert len(result) == len(menus) == 6
+    assert "pair" not in names(result["default", None])
+    assert "resume" not in names(result["all_group_chats", None])
+    assert {"new", "stop", "help"} <= names(result["all_group_chats", None])
+    assert names(result["chat", None]) == set(COMMANDS)
+    assert result["chat", None]["scope"]["chat_id"] == OWNER
+    english, chinese = (result["default", tag]["commands"][0] for tag in (None, "zh"))
     assert english == {"command": "new", "description": "Start a new conversation"}
     assert not chinese["description"].isascii()
 

@@ -22,8 +22,8 @@ MEGABYTE = 2**20
 
 
 def sent(api: BotApi, data: bytes) -> Media:
-    found = api.files.field("document", data, "a.bin", None)
-    return Media("document", remote=found["file_id"], unique=found["file_unique_id"])
+    result = api.files.field("document", data, "a.bin", None)
+    return Media("document", remote=result["file_id"], unique=result["file_unique_id"])
 
 
 async def fetch(channel: TelegramChannel, media: Media, limit: int = 100 * MEGABYTE) -> bytes:

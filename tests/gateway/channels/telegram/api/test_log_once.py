@@ -50,8 +50,8 @@ def test_recovery_is_logged_once(log: pytest.LogCaptureFixture) -> None:
     troubles.over("polls")
     troubles.say("name", "refused")
     troubles.say("polls", "no connection")
-    told = [message.removeprefix("telegram: ") for message in log.messages]
-    assert told == ["no connection", "refused", "polls again", "no connection"]
+    texts = [message.removeprefix("telegram: ") for message in log.messages]
+    assert texts == ["no connection", "refused", "polls again", "no connection"]
 
 
 def test_only_so_many_are_remembered() -> None:

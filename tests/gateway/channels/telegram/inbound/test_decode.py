@@ -209,8 +209,8 @@ def test_a_command_for_another_bot_is_not_ours_in_private_either() -> None:
 
 @pytest.mark.parametrize("kind", ["photo", "voice", "document", "sticker", "location"])
 def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
-    found = {"file_id": "x"}
-    assert content(message(None) | {kind: [found] if kind == "photo" else found}) == f"[{kind}]"
+    result = {"file_id": "x"}
+    assert content(message(None) | {kind: [result] if kind == "photo" else result}) == f"[{kind}]"
 
 
 def test_caption_follows_the_medium() -> None:
@@ -329,10 +329,14 @@ def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> No
 def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
     moves = ChatIdAliases({"-7": "-1007"})
     here = DecodeContext(BOT, "42", ChatSettingsIndex(moves={"telegram": moves}))
-    said = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
-    assert said is not None
-    assert (said.chat_id, said.event_id, said.message_id) == ("-7", "-1007:5", "-1007/5")
-    assert said.session_key == "telegram:42:-7"
+    inbound_message = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
+    assert inbound_message is not None
+    assert (inbound_message.chat_id, inbound_message.event_id, inbound_message.message_id) == (
+        "-7",
+        "-1007:5",
+        "-1007/5",
+    )
+    assert inbound_message.session_key == "telegram:42:-7"
 
 
 @pytest.mark.parametrize(
@@ -364,9 +368,9 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
         body = message(text, chat=chat, **fields)
         return decode({"update_id": 1, "message": body}, here, 0.0)
 
-    said = decode_message("lunch?")
-    assert said is not None
-    assert (said.content, said.kind) == ("lunch?", "overheard")
+    inbound_message = decode_message("lunch?")
+    assert inbound_message is not None
+    assert (inbound_message.content, inbound_message.kind) == ("lunch?", "overheard")
     assert decode_message("lunch?", -8) is None
     assert decode_message("/eat@OtherBot") is None
     addressed = decode_message("@KoreBot lunch?")
@@ -387,8 +391,8 @@ def test_a_broken_move_is_no_move(chat: Any) -> None:
 
 def change(chat: Any, before: str, after: Any, **more: Any) -> dict[str, Any]:
     new = after if isinstance(after, dict) else {"status": after}
-    told = {"chat": chat, "from": ADA, "old_chat_member": {"status": before}}
-    return {"update_id": 9, "my_chat_member": {**told, "new_chat_member": new, **more}}
+    result = {"chat": chat, "from": ADA, "old_chat_member": {"status": before}}
+    return {"update_id": 9, "my_chat_member": {**result, "new_chat_member": new, **more}}
 
 
 @pytest.mark.parametrize(
@@ -405,10 +409,10 @@ def test_the_bots_place_in_a_chat_is_read(
     before: str, after: Any, present: bool, was: bool
 ) -> None:
     group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
-    found = membership_change(change(group, before, after), HERE)
-    assert found is not None
-    assert (found.is_present, found.was_present, found.is_private) == (present, was, False)
-    assert (found.title, found.actor) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
+    result = membership_change(change(group, before, after), HERE)
+    assert result is not None
+    assert (result.is_present, result.was_present, result.is_private) == (present, was, False)
+    assert (result.title, result.actor) == ("'Ops\\nteam' (-7)", "'Ada L' (9)")
     assert read(message("x")) is not None
 
 
@@ -419,9 +423,9 @@ def test_nobody_left_the_group_that_became_a_supergroup() -> None:
     old = {"id": -7, "type": "group", "title": "Ops"}
     new = {"id": -1007, "type": "supergroup", "title": "Ops"}
     assert membership_change(change(old, "member", "left"), here) is None
-    found = membership_change(change(new, "member", "left"), here)
-    assert found is not None
-    assert found.route.chat_id == "-7"
+    result = membership_change(change(new, "member", "left"), here)
+    assert result is not None
+    assert result.route.chat_id == "-7"
 
 
 @pytest.mark.parametrize("broken", [1, {}, {"chat": {"id": 1}}])

@@ -29,9 +29,9 @@ async def test_nothing_is_confirmed_before_accept_has_returned(
 ) -> None:
     confirmed: list[int] = []
     store.before_return = lambda: confirmed.append(bot_api.confirmed_offset)
-    said = await bot_api.user_says(7, "one")
+    message = await bot_api.user_says(7, "one")
     async with running():
-        await bot_api.wait_for(lambda: bot_api.confirmed_offset == said.update_id + 1)
+        await bot_api.wait_for(lambda: bot_api.confirmed_offset == message.update_id + 1)
     assert confirmed == [0]
 
 
@@ -200,14 +200,14 @@ async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
 
 
 async def test_poll_recovery_is_reported_once(bot_api: BotApi, running: Running) -> None:
-    told: list[int] = []
+    numbers: list[int] = []
     bot_api.fail("getUpdates", faults.status(502), times=2)
     async with running() as channel:
-        channel.when_reachable(lambda: told.append(bot_api.polls_done))
+        channel.when_reachable(lambda: numbers.append(bot_api.polls_done))
         await bot_api.wait_for(lambda: bot_api.polls_done >= 2)
-        assert len(told) == 1
+        assert len(numbers) == 1
         bot_api.fail("getUpdates", faults.reset, times=2)
-        await bot_api.wait_for(lambda: len(told) == 2)
+        await bot_api.wait_for(lambda: len(numbers) == 2)
 
 
 async def test_storage_failures_do_not_increase_the_delay(
@@ -267,9 +267,9 @@ async def test_repeated_poll_failure_and_recovery_are_logged_once(
     await bot_api.user_says(7, "one")
     async with running():
         await bot_api.wait_for(lambda: not bot_api.pending_updates)
-    told = [record for record in caplog.records if record.getMessage().startswith("telegram: ")]
-    assert sum(record.levelname == "WARNING" for record in told) == 1
-    assert sum("polls come through again" in record.getMessage() for record in told) == 1
+    records = [record for record in caplog.records if record.getMessage().startswith("telegram: ")]
+    assert sum(record.levelname == "WARNING" for record in records) == 1
+    assert sum("polls come through again" in record.getMessage() for record in records) == 1
 
 
 async def test_that_a_trouble_is_over_shows_without_any_news(

@@ -113,7 +113,7 @@ def test_nulls_that_a_server_adds_everywhere_change_nothing(name: str) -> None:
         if isinstance(value, list):
             return [padded(item) for item in value]
         if isinstance(value, dict):
-            return dict.fromkeys(EMPTY) | {key: padded(one) for key, one in value.items()}
+            return dict.fromkeys(EMPTY) | {key: padded(result) for key, result in value.items()}
         return value
 
     assert read(padded(UPDATES[name])) == read(UPDATES[name])
@@ -161,8 +161,8 @@ def test_stored_update_is_decoded_alone_or_in_a_response() -> None:
 
 @pytest.mark.parametrize("field", ["some_future_kind", "giveaway", "invoice", "gift"])
 def test_private_message_of_unknown_kind_is_reported(field: str) -> None:
-    (found,) = read({"message": message(**{field: {"x": 1}})}).messages
-    assert (found.unknown, found.content) == (True, "")
+    (result,) = read({"message": message(**{field: {"x": 1}})}).messages
+    assert (result.unknown, result.content) == (True, "")
     (empty,) = read({"message": message()}).messages
     assert empty.unknown
     assert not read({"edited_message": message(**{field: {"x": 1}})}).messages

@@ -203,8 +203,8 @@ async def test_rejected_token_is_reported_once_and_retried(
 
 
 async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) -> None:
-    said = "Bad Request: bad webhook: HTTPS url must be provided"
-    bot_api.fail("setWebhook", status(400, description=said))
+    text = "Bad Request: bad webhook: HTTPS url must be provided"
+    bot_api.fail("setWebhook", status(400, description=text))
     settings = replace(QUICK, base_url=bot_api.url, webhook_url="http://proxy.example")
     channel = TelegramChannel(settings, gate=RateLimiter(None))
     with pytest.raises(ConfigError, match=r"telegram\.webhook_url.*HTTPS url"):

@@ -56,8 +56,8 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
 
 def test_an_argument_cannot_look_like_another() -> None:
     forged = {"command": "make", "reason": "x\noutside: false", "outside": True}
-    asked = replace(ASKED, request=replace(ASKED.request, arguments=forged, command="make"))
-    assert "make\nreason: x\n    outside: false\noutside: true\n" in render_approval(asked).text
+    prompt = replace(ASKED, request=replace(ASKED.request, arguments=forged, command="make"))
+    assert "make\nreason: x\n    outside: false\noutside: true\n" in render_approval(prompt).text
 
 
 def test_reason_for_accepting_errors_follows_the_diff() -> None:
@@ -69,8 +69,8 @@ def test_reason_for_accepting_errors_follows_the_diff() -> None:
 
 def test_a_prefix_has_a_button_of_its_own() -> None:
     prefix = CommandPrefix(("git", "push"))
-    asked = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
-    buttons = render_approval(asked).buttons
+    prompt = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
+    buttons = render_approval(prompt).buttons
     assert [button.label for button in buttons][-2:] == [
         "Always allow git push * (any arguments)",
         "Deny",

@@ -221,8 +221,8 @@ def test_the_headings_of_a_very_long_answer_stand_below_its_file() -> None:
     section = "## Part {n}: `x` ##\n\n" + "word " * 900 + f"\n\n{fence}\n\n"
     markdown = "# A **long** tale\n\n" + "".join(section.format(n=n) for n in range(9))
     *_, rest = as_file_if_long(markdown, render(markdown), 4)
-    told, *headings = rest.text.splitlines()
-    assert "This file has the full text." in told
+    result, *headings = rest.text.splitlines()
+    assert "This file has the full text." in result
     assert headings == ["• A long tale", *(f"• Part {n}: x" for n in range(9))]
     many = "".join(f"# {'🐱' * 90}\n\n{'word ' * 100}\n\n" for _ in range(60))
     *_, rest = as_file_if_long(many, render(many), 4)

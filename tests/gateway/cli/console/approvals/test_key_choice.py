@@ -35,19 +35,19 @@ QUESTION = with_view(ApprovalAsked("n", REQUEST))
     ],
 )
 async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
-    given: list[Answer] = []
-    choice = KeyChoice(lambda item: given.append(item.answer))
+    result: list[Answer] = []
+    choice = KeyChoice(lambda item: result.append(item.answer))
     choice.choices = choices_for(QUESTION)
     for key in keys:
         if not choice.press(key):
             choice.arm()
     await asyncio.sleep(ALONE_S * 1.5)  # the time within which no other key may follow
-    assert given == answers
+    assert result == answers
 
 
 async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> None:
-    given: list[Answer] = []
-    choice = KeyChoice(lambda item: given.append(item.answer))
+    answers: list[Answer] = []
+    choice = KeyChoice(lambda item: answers.append(item.answer))
     choice.choices = choices_for(QUESTION)
     choice.arm()
     assert not choice.press("y")
@@ -57,12 +57,12 @@ async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> N
     assert choice.take_back() == "a"
     assert choice.take_back() == ""
     await asyncio.sleep(ALONE_S * 1.5)
-    assert given == []
+    assert answers == []
 
 
 async def test_key_without_a_choice_is_no_answer() -> None:
-    given: list[Answer] = []
-    choice = KeyChoice(lambda item: given.append(item.answer))
+    answers: list[Answer] = []
+    choice = KeyChoice(lambda item: answers.append(item.answer))
     choice.choices = choices_for(
         with_view(replace(QUESTION, request=replace(REQUEST, rule="hook-ask")))
     )
@@ -70,13 +70,13 @@ async def test_key_without_a_choice_is_no_answer() -> None:
     assert not choice.press("a")
     assert choice.press("y")
     assert choice.press("\r")
-    assert given == ["once"]
+    assert answers == ["once"]
 
 
 def test_a_prefix_is_offered_by_its_name() -> None:
     request = replace(REQUEST, prefix=CommandPrefix(("git", "commit")))
-    asked = with_view(replace(QUESTION, request=request))
-    assert "[p] Always allow git commit * (any arguments)" in choices_text(asked)
+    approval = with_view(replace(QUESTION, request=request))
+    assert "[p] Always allow git commit * (any arguments)" in choices_text(approval)
     assert "[p]" not in choices_text(QUESTION)
-    (prefix,) = (item for item in choices_for(asked) if item.key == "p")
+    (prefix,) = (item for item in choices_for(approval) if item.key == "p")
     assert (prefix.answer, prefix.scope) == ("always", "prefix")

@@ -48,8 +48,8 @@ def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> 
         ("fix", "mend it"),
         ("git:commit", "Commit all"),
     ]
-    found = [customs.find(name) for name in ("fix", "project:fix", "user:fix", "fixes")]
-    assert [item and (item.body, item.is_trusted) for item in found] == [
+    commands = [customs.find(name) for name in ("fix", "project:fix", "user:fix", "fixes")]
+    assert [item and (item.body, item.is_trusted) for item in commands] == [
         ("mine", True),
         ("theirs", False),
         ("mine", True),
@@ -61,8 +61,8 @@ def test_summary_separates_description_and_argument_hint(tmp_path: Path) -> None
     mine = shelf(tmp_path, "mine", project=False, trusted=True)
     head = "---\ndescription: Greet someone.\nargument-hint: NAME [WORDS]\n---\nhi"
     (mine.folder / "greet.md").write_text(head)
-    (one,) = CustomCommands([mine]).all()
-    assert one.summary == "Greet someone: NAME [WORDS]"
+    (result,) = CustomCommands([mine]).all()
+    assert result.summary == "Greet someone: NAME [WORDS]"
 
 
 def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:

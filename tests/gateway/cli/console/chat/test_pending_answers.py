@@ -73,7 +73,7 @@ def test_queued_message_is_shown_when_its_turn_begins() -> None:
     assert awaited.queued_count == 3
     # A question ended the task of the first turn, so the turn starts again.
     assert awaited.follow(begin) == ""
-    told = awaited.follow(done)
+    output = awaited.follow(done)
     awaited.settle(delivery(first.event_id))
-    assert [told, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
+    assert [output, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
     assert awaited.follow(begin) == "three"

@@ -313,13 +313,13 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
     owner: MemoryService, home: Path
 ) -> None:
     session = await owner.bind_session("", None)
-    said = [
+    messages = [
         user("long ago"),
         assistant("so it was"),
         user("東京\x1b[2J\u202e"),
         assistant("**you**"),
     ]
-    owner.sessions_by_id[session].messages += said
+    owner.sessions_by_id[session].messages += messages
     async with kore_agent(home, "-r", session) as terminal:
         await terminal.see(f"Session {session}, 4 messages")
         await terminal.see("› 東京\\u{1b}[2J\\u{202e}")

@@ -98,9 +98,9 @@ async def test_context_of_a_rejected_message_is_sent_with_the_next(tmp_path: Pat
                 await stage.submit("hello again")
                 await stage.submit("and again")
                 await stage.until_idle()
-    told, later = (message.options for message in service.submitted)
-    assert told.run == ({"text": "$ ls"},)
-    assert "apples" in told.project["text"]
+    result, later = (message.options for message in service.submitted)
+    assert result.run == ({"text": "$ ls"},)
+    assert "apples" in result.project["text"]
     assert later.to_json().keys() == {"mode"}
 
 

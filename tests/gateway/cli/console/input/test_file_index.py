@@ -16,9 +16,9 @@ async def files(tmp_path: Path) -> AsyncIterator[FileIndex]:
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "noise.log").write_text("x")
     (tmp_path / ".env").write_text("KEY=1")
-    found = FileIndex(tmp_path, (".env",))
-    yield found
-    await found.close()
+    index = FileIndex(tmp_path, (".env",))
+    yield index
+    await index.close()
 
 
 async def test_a_name_that_begins_with_the_letters_comes_first(files: FileIndex) -> None:

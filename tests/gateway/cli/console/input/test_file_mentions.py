@@ -41,11 +41,11 @@ def test_files_are_named_at_the_beginning_of_a_word(
 
 
 def test_pictures_blocked_and_binary_files_are_distinguished(folder: Path) -> None:
-    found = find_mentions("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
-    assert [path.name for path in found.pictures] == ["shot.PNG"]
-    assert [path.name for path in found.blocked] == [".env"]
-    assert [path.name for path in found.binary] == ["blob.bin", "huge.png"]
-    assert found.files == []
+    mentions = find_mentions("@shot.PNG @.env @blob.bin @huge.png", folder, (".env",))
+    assert [path.name for path in mentions.pictures] == ["shot.PNG"]
+    assert [path.name for path in mentions.blocked] == [".env"]
+    assert [path.name for path in mentions.binary] == ["blob.bin", "huge.png"]
+    assert mentions.files == []
 
 
 def test_a_link_to_a_blocked_file_is_blocked(folder: Path) -> None:

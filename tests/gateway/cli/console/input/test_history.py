@@ -21,8 +21,8 @@ def test_of_a_long_file_the_newer_half_stays(tmp_path: Path) -> None:
     for n in range(3):
         history.store_string(f"{n} " + "x" * 400_000)
     history.store_string("newest")
-    kept = [line[:6] for line in history.load_history_strings()]
-    assert kept == ["newest", "2 xxxx"]
+    texts = [line[:6] for line in history.load_history_strings()]
+    assert texts == ["newest", "2 xxxx"]
     assert file.stat().st_mode & 0o777 == 0o600
 
 

@@ -9,10 +9,10 @@ def test_a_short_paste_stays_as_it_is() -> None:
 
 def test_two_long_pastes_keep_apart_and_the_same_one_keeps_its_words() -> None:
     pastes = Pastes()
-    one, two = "a\n" * 20, "b\n" * 20
-    assert (pastes.fold(one), pastes.fold(two)) == ("[pasted 20 lines]", "[pasted 20 lines, 2]")
-    assert pastes.fold(one) == "[pasted 20 lines]"
-    assert pastes.whole("x [pasted 20 lines, 2] y [pasted 20 lines]") == f"x {two} y {one}"
+    result, two = "a\n" * 20, "b\n" * 20
+    assert (pastes.fold(result), pastes.fold(two)) == ("[pasted 20 lines]", "[pasted 20 lines, 2]")
+    assert pastes.fold(result) == "[pasted 20 lines]"
+    assert pastes.whole("x [pasted 20 lines, 2] y [pasted 20 lines]") == f"x {two} y {result}"
 
 
 def test_a_long_line_is_counted_in_characters() -> None:

@@ -122,12 +122,12 @@ def test_chinese_text_wraps_without_breaking_at_blanks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "31")
-    said = "使用 kore agent 命令可以开始**一段对话**，然后（也许）。"
-    lines = rendered_turn(events.TextDelta(f"{said}\n\n- {said}")).split("\n")
+    text = "使用 kore agent 命令可以开始**一段对话**，然后（也许）。"
+    lines = rendered_turn(events.TextDelta(f"{text}\n\n- {text}")).split("\n")
     assert lines[0] == "使用 kore agent 命令可以开始一"
     assert lines[1] == "段对话，然后（也许）。"
     out = io.StringIO()
-    Screen(out).print(Text(said.replace("*", ""), "dim"))
+    Screen(out).print(Text(text.replace("*", ""), "dim"))
     assert out.getvalue().split("\n")[:2] == lines[:2]
     assert lines[3:5] == [" • 使用 kore agent 命令可以开", "   始一段对话，然后（也许）。"]
 

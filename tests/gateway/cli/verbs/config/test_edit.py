@@ -101,9 +101,9 @@ def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> N
     assert [result.returncode for result in results] == [0] * len(results)
     assert "canary" not in "".join(result.stdout + result.stderr for result in results)
     assert "canary" not in (home / "config.json").read_text()
-    held = home / "secrets.json"
-    assert sorted(json.loads(held.read_text()).values()) == [bot, "canary-key-3"]
-    assert stat.S_IMODE(held.stat().st_mode) == 0o600
+    path = home / "secrets.json"
+    assert sorted(json.loads(path.read_text()).values()) == [bot, "canary-key-3"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
@@ -252,14 +252,14 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
 
 
 def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:
-    home, held = tmp_path / "h", tmp_path / "h" / "secrets.json"
+    home, outcome = tmp_path / "h", tmp_path / "h" / "secrets.json"
     models = [
         {"model_name": name, "model": "openai/a", "api_key": f"canary-{name}"}
         for name in ("a", "b", "c")
     ]
     kore("config", "set", "model_list", json.dumps(models), home=home)
-    names = {value: name for name, value in json.loads(held.read_text()).items()}
-    held.write_text(json.dumps({**json.loads(held.read_text()), "MINE": "canary-mine"}))
+    names = {value: name for name, value in json.loads(outcome.read_text()).items()}
+    outcome.write_text(json.dumps({**json.loads(outcome.read_text()), "MINE": "canary-mine"}))
     # A further key refers to the second secret, and the third entry now uses a secret of the
     # user's.
     headers = f'{{"x": "${{{names["canary-b"]}}}"}}'
@@ -269,7 +269,7 @@ def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> No
         result = kore("config", "unset", f"model_list.{name}.api_key", home=home)
         assert result.returncode == 0, result.stderr
         assert (names["canary-a"] in result.stdout) == (name == "a")
-    assert set(json.loads(held.read_text()).values()) == {"canary-b", "canary-c", "canary-mine"}
+    assert set(json.loads(outcome.read_text()).values()) == {"canary-b", "canary-c", "canary-mine"}
     assert kore("config", "unset", "model_list.c", home=home).returncode == 0
-    assert set(json.loads(held.read_text()).values()) == {"canary-c", "canary-mine"}
-    assert stat.S_IMODE(held.stat().st_mode) == 0o600
+    assert set(json.loads(outcome.read_text()).values()) == {"canary-c", "canary-mine"}
+    assert stat.S_IMODE(outcome.stat().st_mode) == 0o600
