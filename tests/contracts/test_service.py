@@ -118,13 +118,14 @@ async def in_memory(_: Path) -> AsyncIterator[Service]:
         yield service
 
 
-@pytest.fixture(params=[in_memory, local_service])
-async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    async with request.param(tmp_path) as service:
-        yield service
-
-
 WAYS = ("in-process", "over-socket", "over-tcp", "over-unix")
+# A way serves both services with the same code, and the real service is slower to open. The
+# WebSocket over a Unix socket differs from the one over TCP only in its address.
+ROUTES = [
+    *((in_memory, way) for way in WAYS),
+    *((local_service, way) for way in ("in-process", "over-socket")),
+]
+REAL_ROUTES = [(local_service, way) for way in ("in-process", "over-socket", "over-tcp")]
 
 
 @asynccontextmanager
@@ -159,22 +160,28 @@ async def recorded(request: pytest.FixtureRequest, service: Service) -> AsyncIte
     assert promised - recording.calls == set(), "@covers names calls that were not made"
 
 
-@pytest.fixture(params=WAYS)
-async def service(
-    request: pytest.FixtureRequest, owner: Service, tmp_path: Path
-) -> AsyncIterator[Service]:
-    async with reached(request.param, owner, tmp_path) as way, recorded(request, way) as service:
+@asynccontextmanager
+async def routed(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Service]:
+    """Yield the service on the route of the fixture's parameter."""
+    make, way = request.param
+    async with (
+        make(folder / "home") as owner,
+        reached(way, owner, folder) as service,
+        recorded(request, service) as recording,
+    ):
+        yield recording
+
+
+@pytest.fixture(params=ROUTES, ids=lambda route: f"{route[0].__name__}-{route[1]}")
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
+    async with routed(request, tmp_path) as service:
         yield service
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=REAL_ROUTES, ids=lambda route: route[1])
 async def real_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
     """Yield the service for calls that no screen of the terminal makes."""
-    async with (
-        local_service(tmp_path / "home") as owner,
-        reached(request.param, owner, tmp_path) as way,
-        recorded(request, way) as service,
-    ):
+    async with routed(request, tmp_path) as service:
         yield service
 
 

@@ -102,11 +102,20 @@ def refusal(schema: Any, arguments: dict[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("arguments", HOSTILE_ARGUMENTS.values(), ids=HOSTILE_ARGUMENTS)
-@pytest.mark.parametrize("schema", HOSTILE_SCHEMAS.values(), ids=HOSTILE_SCHEMAS)
-def test_hostile_schema_is_read_in_bounded_time(
-    schema: dict[str, Any], arguments: dict[str, Any]
-) -> None:
+# The validator rejects these before it reads the schema.
+UNUSABLE = {
+    *("infinity", "no number", "number of 10,000 digits", "deep list", "very long list"),
+}
+HOSTILE_PAIRS = [
+    (schema, arguments)
+    for arguments in HOSTILE_ARGUMENTS
+    for schema in (HOSTILE_SCHEMAS if arguments not in UNUSABLE else ("deep tree", "wide enum"))
+]
+
+
+@pytest.mark.parametrize(("schema_name", "arguments_name"), HOSTILE_PAIRS)
+def test_hostile_schema_is_read_in_bounded_time(schema_name: str, arguments_name: str) -> None:
+    schema, arguments = HOSTILE_SCHEMAS[schema_name], HOSTILE_ARGUMENTS[arguments_name]
     began_at = time.process_time()
     sentence = refusal(schema, arguments)
     assert time.process_time() - began_at < 1.5
