@@ -98,6 +98,8 @@ def picture_of(app: App[None]) -> str:
     Style names are derived from their contents, so that a new style changes no other line.
     """
     looks: dict[str, str] = {}
+    # Without the style of durations, which only a busy machine shows.
+    used = set[str]()
     shown, styles = [], []
     for strip in app.screen._compositor.render_strips():
         text = "".join(segment.text for segment in strip)
@@ -114,8 +116,9 @@ def picture_of(app: App[None]) -> str:
             cells += [name] * segment.cell_length
         for begin, end in durations:
             cells[begin:end] = [cells[end]] * (end - begin)
+        used.update(cells)
         styles.append(" ".join(f"{name}x{len(list(run))}" for name, run in groupby(cells)))
-    legend = sorted(f"{name} {look}" for name, look in looks.items())
+    legend = sorted(f"{name} {look}" for name, look in looks.items() if name in used)
     return "\n".join([*shown, "", *styles, "", *legend, ""])
 
 
