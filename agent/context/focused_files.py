@@ -222,7 +222,7 @@ def _short_reading(path: str, text: str) -> str:
         return text
     line = _line(path, list(reading.lines.values()))
     # Text after the lines is not part of the file: folder instructions and change notices.
-    return f"{line}\n{reading.rest}".rstrip()
+    return f"{line}\n{reading.rest}".rstrip("\n")
 
 
 def _line(path: str, lines: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def shorten_reading(
             return result
     return replace(
         result,
-        for_model=f"{words}\n{reading.rest}".rstrip(),
+        for_model=f"{words}\n{reading.rest}".rstrip("\n"),
         for_user=result.for_user if result.for_user is not None else text,
     )
 

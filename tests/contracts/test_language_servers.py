@@ -181,7 +181,7 @@ UNTIDY = {
 @pytest.fixture(params=PROJECT_OF)
 async def calls(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CodeCalls]:
     name = request.param
-    mode = "block" if request.function.__name__.startswith("test_what_is_refused") else "report"
+    mode = "block" if request.function.__name__.startswith("test_rejected_edit") else "report"
     settings = only(name, before_write=mode)
     folder = copy_project(PROJECT_OF[name], tmp_path)
     if name == "clangd":

@@ -59,7 +59,8 @@ class Reader:
         lines: dict[int, str] = {}
         for message in self.messages:
             matches = [m for m in map(_LINE.fullmatch, message.text.split("\n")) if m]
-            if message.role == "tool":
+            # A diff refers to the lines of an earlier message, and may look like numbered lines.
+            if message.role == "tool" and not message.text.startswith(CHANGED):
                 lines.update({int(m[1]): m[2] for m in matches})
         return lines
 
@@ -69,7 +70,7 @@ def _patched(lines: dict[int, str], difference: str) -> dict[int, str]:
     old = [lines[number] for number in sorted(lines)]
     new: list[str] = []
     at = 0
-    for line in difference.splitlines()[2:]:
+    for line in difference.split("\n")[2:]:
         if match := re.match(r"@@ -(\d+)(?:,(\d+))? ", line):
             start = int(match[1]) - (match[2] != "0")
             new += old[at:start]
