@@ -182,7 +182,7 @@ class _Formula:
             argument = self._argument()
             return argument[:1] + _ACCENTS[command] + argument[1:]
         if command in _LINES:
-            return "".join(f"{char}{_LINES[command]}" for char in self._argument())
+            return _marked(self._argument(), _LINES[command])
         if command in _STYLES:
             return "".join(_styled(char, _STYLES[command]) for char in self._argument())
         if command in _TEMPLATES:
@@ -294,7 +294,15 @@ def _operand(text: str) -> str:
 def _root(degree: str, radicand: str) -> str:
     signs = {"": "√", "2": "√", "3": "∛", "4": "∜"}
     root = signs.get(degree) or f"{_script('^', degree).removeprefix('^')}√"
-    return root + "".join(f"{char}{_OVER}" for char in radicand)
+    return root + _marked(radicand, _OVER)
+
+
+def _marked(text: str, mark: str) -> str:
+    """Add a combining mark to each character that does not combine itself.
+
+    Marking marks, too, would double the text with every level of nesting.
+    """
+    return "".join(char if combining(char) else f"{char}{mark}" for char in text)
 
 
 def _styled(char: str, style: str) -> str:

@@ -74,3 +74,10 @@ def test_other_formulas_have_no_plain_text(latex: str) -> None:
 )
 def test_unfinished_formula_raises_nothing(latex: str) -> None:
     readable(latex)
+
+
+@pytest.mark.parametrize("command", ["sqrt", "sqrt[3]", "overline", "underline", "vec", "frac1"])
+def test_nested_commands_do_not_multiply_the_text(command: str) -> None:
+    depth = 580 // (len(command) + 3)
+    text = readable(f"\\{command}{{" * depth + "x" + "}" * depth)
+    assert text is None or len(text) < 20_000
