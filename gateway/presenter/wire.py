@@ -54,6 +54,9 @@ class WireBlocks:
             case events.FromAgent():
                 block = step_block(event)
             case _:
+                if isinstance(event, events.IterationStart | events.Done):
+                    # Calls of a stopped turn have no result.
+                    self._running.clear()
                 block = note_block(event)
         if block is not None:
             yield block

@@ -45,6 +45,14 @@ def test_running_call_has_a_title_in_parts() -> None:
     assert block["diff"] == "-a\n+b"
 
 
+def test_call_without_a_result_is_forgotten_with_its_step() -> None:
+    blocks = WireBlocks()
+    blocks.take(started_event(call("edit_file", path="a.py")))
+    blocks.take(events.IterationStart(2, 10))
+    (block,) = blocks.take(events.ToolResulted("1", "edit_file", "1 edit", False, 2.0))
+    assert ["a.py", "path"] not in block["title"]
+
+
 def test_stored_reply_has_a_block_for_each_call() -> None:
     tool_calls = (ToolCall("1", "exec", {"command": "ls"}, ""), ToolCall("2", "mcp__x", {}, ""))
     blocks = WireBlocks().take(stored_message(Message("assistant", (Text("I look."),), tool_calls)))
