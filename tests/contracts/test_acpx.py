@@ -54,7 +54,7 @@ async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> No
         model.script(ReplyScript(tool_calls=(read,)), "The total is one.")
         text = await run(acpx, setup, "exec", "what is the total?")
     assert "The total is one." in text
-    assert "read_file a.py" in text
+    assert "[tool] Reading a.py" in text
     assert "[done] end_turn" in text
 
 
