@@ -61,7 +61,7 @@ def socket_agent(server: ModelServer, workspace: Path, **options: Any) -> Agent:
     return Agent(ModelPool("fake", known), workspace=workspace, **options)
 
 
-async def test_a_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> None:
+async def test_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> None:
     agent, model = scripted(["hello you"], tmp_path)
     async with aclosing(agent.stream("hi")) as stream:
         seen = [event async for event in stream]
@@ -76,7 +76,7 @@ async def test_a_turn_streams_its_events_and_ends_with_done(tmp_path: Path) -> N
     assert model.requests[0].messages[0].text == "hi"
 
 
-async def test_a_conversation_is_created_once(tmp_path: Path) -> None:
+async def test_conversation_is_created_once(tmp_path: Path) -> None:
     agent, _ = scripted(["one", "two"], tmp_path)
     created = []
     for said in ("a", "b"):
@@ -93,7 +93,7 @@ async def test_prompt_is_stored_before_the_first_event(tmp_path: Path) -> None:
     assert [message.text for message in await history.load("s")] == ["a"]
 
 
-async def test_run_gives_the_result_and_keeps_the_conversation(tmp_path: Path) -> None:
+async def test_run_returns_the_result_and_stores_the_conversation(tmp_path: Path) -> None:
     history = MemoryHistory()
     agent, model = scripted(["one", "two"], tmp_path, history=history)
     first = await agent.run("a", session="s")
@@ -105,14 +105,14 @@ async def test_run_gives_the_result_and_keeps_the_conversation(tmp_path: Path) -
     assert [message.text for message in model.requests[0].messages] == ["a"]
 
 
-async def test_a_new_session_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
+async def test_new_session_does_not_know_the_old_one(tmp_path: Path) -> None:
     agent, model = scripted(["one", "two"], tmp_path)
     first, second = await agent.run("a"), await agent.run("b")
     assert first.session_id != second.session_id
     assert len(model.requests[1].messages) == 1
 
 
-async def test_over_the_wire_tools_run_and_every_request_continues_the_last(
+async def test_tools_run_over_the_wire_and_requests_extend_each_other(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     (tmp_path / "a.txt").write_text("treasure")
@@ -133,9 +133,7 @@ async def test_over_the_wire_tools_run_and_every_request_continues_the_last(
 
 
 @pytest.mark.parametrize("name", ["", "nobody/nothing"])
-async def test_a_model_that_cannot_be_used_is_an_error_not_a_crash(
-    tmp_path: Path, name: str
-) -> None:
+async def test_unusable_model_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
     agent = Agent(name or "openai", workspace=tmp_path)
     with pytest.raises(ConfigError, match="unknown"):
         await agent.run("hi")
@@ -177,7 +175,7 @@ async def test_closing_the_iterator_stops_the_running_tool(tmp_path: Path) -> No
     assert results(messages) == ["it is noon", interrupted, interrupted]
 
 
-async def test_cancelling_the_task_stops_tools_side_by_side(tmp_path: Path) -> None:
+async def test_cancelling_the_task_stops_parallel_tools(tmp_path: Path) -> None:
     first, second, history = Hanging("one"), Hanging("two"), MemoryHistory()
     replies = [calls(call("one", "c1"), call("two", "c2"))]
     agent, _ = scripted(replies, tmp_path, first, second, history=history)
@@ -205,7 +203,7 @@ async def test_session_continues_after_a_cancellation(tmp_path: Path) -> None:
     assert is_valid(model.requests[1].messages)
 
 
-async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
+async def test_stop_ends_a_running_turn_with_a_result(tmp_path: Path) -> None:
     hanging, stop = Hanging(), CancelToken()
     agent, _ = scripted([calls(call("hang"), text="Working.")], tmp_path, hanging)
     async with expect_no_task_left(), asyncio.TaskGroup() as group:
@@ -219,7 +217,7 @@ async def test_stop_brings_a_running_turn_to_a_result(tmp_path: Path) -> None:
     assert is_valid([user("go"), *result.messages])
 
 
-async def test_stop_before_the_start_asks_no_model(tmp_path: Path) -> None:
+async def test_stop_before_the_start_calls_no_model(tmp_path: Path) -> None:
     stop = CancelToken()
     stop.request()
     agent, model = scripted(["never said"], tmp_path)
@@ -268,7 +266,7 @@ async def test_stop_after_the_end_changes_nothing(tmp_path: Path) -> None:
     assert event.result.text == "done"
 
 
-async def test_a_stop_that_a_tool_asks_for_ends_the_turn(tmp_path: Path) -> None:
+async def test_stop_requested_by_a_tool_ends_the_turn(tmp_path: Path) -> None:
     stop = CancelToken()
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -281,7 +279,7 @@ async def test_a_stop_that_a_tool_asks_for_ends_the_turn(tmp_path: Path) -> None
     assert is_valid([user("go"), *result.messages])
 
 
-async def test_max_iterations_end_the_turn_with_a_word(tmp_path: Path) -> None:
+async def test_max_iterations_end_the_turn_with_a_message(tmp_path: Path) -> None:
     replies = [calls(call("note", f"c{n}", n=n)) for n in range(5)]
     history = MemoryHistory()
     settings = AgentSettings(max_iterations=3)
@@ -311,7 +309,7 @@ async def test_repeating_model_is_warned_three_times_and_stopped_at_twelve(tmp_p
     assert is_valid([user("go"), *result.messages])
 
 
-async def test_a_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path: Path) -> None:
+async def test_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path: Path) -> None:
     reply = calls(*(call("same", f"s{n}") for n in range(13)))
     agent, _ = scripted([reply], tmp_path, answers("same"))
     result = await agent.run("go")
@@ -320,7 +318,7 @@ async def test_a_loop_among_parallel_calls_stops_with_a_result_for_each(tmp_path
 
 
 @pytest.mark.parametrize("error", [Rejected("bad key", hint="set a key"), Unavailable("down")])
-async def test_a_provider_error_ends_the_stream_with_error_and_done(
+async def test_provider_error_ends_the_stream_with_error_and_done(
     tmp_path: Path, error: ProviderError
 ) -> None:
     history = MemoryHistory()
@@ -337,7 +335,7 @@ async def test_a_provider_error_ends_the_stream_with_error_and_done(
     assert is_valid(await history.load("s"))
 
 
-async def test_an_error_after_tools_keeps_their_results(tmp_path: Path) -> None:
+async def test_error_after_tools_keeps_their_results(tmp_path: Path) -> None:
     history = MemoryHistory()
     replies = [calls(call("note")), RateLimited("slow down")]
     agent, _ = scripted(replies, tmp_path, answers("note", "42"), history=history)
@@ -348,7 +346,7 @@ async def test_an_error_after_tools_keeps_their_results(tmp_path: Path) -> None:
     assert results(messages) == ["42"]
 
 
-async def test_a_conversation_that_is_too_long_is_shortened_until_it_fits(tmp_path: Path) -> None:
+async def test_too_long_conversation_is_shortened_until_it_fits(tmp_path: Path) -> None:
     history = MemoryHistory()
     old = [message for n in range(200) for message in (user(f"q{n} " * 200), assistant("a" * 800))]
     await history.append("s", old)
@@ -370,7 +368,7 @@ def _unexplained() -> Rejected:
     return refusal
 
 
-async def test_a_long_conversation_is_shortened_after_a_refusal_in_unknown_words(
+async def test_long_conversation_is_shortened_after_an_unknown_rejection(
     tmp_path: Path,
 ) -> None:
     history = MemoryHistory()
@@ -382,7 +380,7 @@ async def test_a_long_conversation_is_shortened_after_a_refusal_in_unknown_words
     assert second < first * 0.6
 
 
-async def test_a_refusal_that_has_another_cause_is_raised(tmp_path: Path) -> None:
+async def test_rejection_for_another_cause_is_raised(tmp_path: Path) -> None:
     history = MemoryHistory()
     old = [message for n in range(200) for message in (user(f"q{n} " * 200), assistant("a" * 800))]
     await history.append("s", old)
@@ -397,7 +395,7 @@ async def test_a_refusal_that_has_another_cause_is_raised(tmp_path: Path) -> Non
     assert len(model.requests) == 1
 
 
-async def test_a_model_for_which_nothing_is_short_enough_ends_the_turn(tmp_path: Path) -> None:
+async def test_turn_ends_if_no_shortening_suffices(tmp_path: Path) -> None:
     agent, model = scripted([ContextTooLong("no")] * 9, tmp_path)
     with pytest.raises(ContextTooLong):
         await agent.run("hi")
@@ -424,7 +422,7 @@ async def test_retry_discards_the_text_of_the_broken_stream(
     assert [message.text for message in seen[-1].result.messages] == ["right"]
 
 
-async def test_an_empty_reply_is_said_to_be_one(tmp_path: Path) -> None:
+async def test_empty_reply_is_reported(tmp_path: Path) -> None:
     agent, _ = scripted([assistant(""), assistant("")], tmp_path)
     result = await agent.run("hi")
     assert (result.success, result.text) == (
@@ -494,7 +492,7 @@ async def own_timeout(args: Mapping[str, Any], context: CallContext) -> ToolResu
     ],
 )
 @pytest.mark.parametrize("together", [False, True])
-async def test_a_bug_in_a_tool_is_a_result_and_ends_nothing(
+async def test_bug_in_a_tool_becomes_a_result(
     tmp_path: Path, tool: Handmade, complaint: str, together: bool
 ) -> None:
     planned = [call("t", "c1"), *([call("other", "c2")] if together else [])]
@@ -506,7 +504,7 @@ async def test_a_bug_in_a_tool_is_a_result_and_ends_nothing(
     assert complaint in answer.text
 
 
-async def test_a_tool_that_hangs_is_stopped_after_its_time(tmp_path: Path) -> None:
+async def test_hanging_tool_is_stopped_after_its_timeout(tmp_path: Path) -> None:
     hanging = Hanging()
     settings = AgentSettings(call_timeout_s=0.01)
     agent, _ = scripted([calls(call("hang")), "so be it"], tmp_path, hanging, settings=settings)
@@ -533,7 +531,7 @@ OVERWRITE = calls(
 )
 
 
-async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Path) -> None:
+async def test_overwriting_asks_with_a_diff_and_needs_approval(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     person = Person("once")
     permissions = Permissions(DefaultPolicy(), person)
@@ -552,7 +550,7 @@ async def test_overwriting_asks_with_a_diff_and_happens_after_a_yes(tmp_path: Pa
         (None, render_prompt("nobody_to_ask", reason=load_prompt("policy/ask_change"))),
     ],
 )
-async def test_without_a_yes_nothing_is_overwritten(
+async def test_unapproved_overwrite_changes_nothing(
     tmp_path: Path, person: Person | None, said: str
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
@@ -564,7 +562,7 @@ async def test_without_a_yes_nothing_is_overwritten(
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-async def test_y_is_not_advised_where_it_does_not_help(
+async def test_yes_option_is_not_advised_if_it_does_not_help(
     tmp_path: Path, mode: PermissionMode
 ) -> None:
     agent, _ = scripted(
@@ -577,7 +575,7 @@ async def test_y_is_not_advised_where_it_does_not_help(
     assert "computes" in result
 
 
-async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_something_out(
+async def test_undeclared_tool_needs_approval_after_private_and_untrusted_text(
     tmp_path: Path,
 ) -> None:
     class Post(Handmade):
@@ -599,7 +597,7 @@ async def test_a_tool_that_says_nothing_of_itself_asks_where_it_could_carry_some
     assert [asked.rule for asked in person.requests] == ["taint-way-out"]
 
 
-async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path: Path) -> None:
+async def test_approver_is_asked_for_a_tool_without_a_plan(tmp_path: Path) -> None:
     person = Person("once")
     model = ScriptedProvider([calls(call("act")), "done"])
     tools = [answers("act", "acted", "unsafe")]
@@ -609,7 +607,7 @@ async def test_an_approver_alone_is_asked_for_a_tool_that_tells_no_plan(tmp_path
     assert results(result.messages) == ["acted"]
 
 
-async def test_a_resumed_turn_runs_only_what_is_not_known(tmp_path: Path) -> None:
+async def test_resumed_turn_runs_only_unanswered_calls(tmp_path: Path) -> None:
     ran: list[str] = []
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -626,7 +624,7 @@ async def test_a_resumed_turn_runs_only_what_is_not_known(tmp_path: Path) -> Non
     assert result.text == "On it.\n\nfinished"
 
 
-async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> None:
+async def test_ids_reused_by_a_vendor_are_new_calls(tmp_path: Path) -> None:
     ran: list[object] = []
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -649,7 +647,7 @@ async def test_ids_that_a_vendor_uses_again_mean_new_calls(tmp_path: Path) -> No
     assert results(result.messages) == ["result 1", "result 2", load_prompt("interrupted")]
 
 
-async def test_a_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Path) -> None:
+async def test_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Path) -> None:
     text = "<promise>BLOCKED: no key</promise>"
     agent, model = scripted([calls(call("note"), text=text), "never"], tmp_path, answers("note"))
     seen, result = await run_turn(agent, task(agent))
@@ -660,7 +658,7 @@ async def test_a_signal_ends_the_turn_after_the_tools_of_its_reply(tmp_path: Pat
     assert results(result.messages) == ["fine"]
 
 
-async def test_a_step_that_cannot_be_stored_ends_the_turn_where_it_is(tmp_path: Path) -> None:
+async def test_unstorable_step_ends_the_turn(tmp_path: Path) -> None:
     class FullDisk:
         async def reply(self, message: Message) -> None: ...
 
@@ -685,7 +683,7 @@ async def test_closing_the_agent_closes_its_models(tmp_path: Path) -> None:
     assert model.closed
 
 
-async def test_a_picture_goes_to_the_model_and_into_the_history(tmp_path: Path) -> None:
+async def test_picture_reaches_the_model_and_the_history(tmp_path: Path) -> None:
     model = ScriptedProvider(["a dot", "still a dot"])
     history = JsonlHistory(tmp_path / "chats")
     agent = Agent(model, workspace=tmp_path, history=history)
@@ -698,7 +696,7 @@ async def test_a_picture_goes_to_the_model_and_into_the_history(tmp_path: Path) 
     await agent.aclose()
 
 
-async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_turn(
+async def test_agents_md_stays_in_the_prompt_of_every_turn(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
@@ -711,7 +709,7 @@ async def test_agents_md_of_the_workspace_is_followed_and_stays_through_every_tu
     assert not any(message.taint for message in first.messages)
 
 
-def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
+def test_concurrent_threads_get_the_same_tools(tmp_path: Path) -> None:
     def toolbox_id(agent: Agent, gate: threading.Barrier) -> int:
         gate.wait()
         return id(agent.toolbox)
@@ -723,7 +721,7 @@ def test_threads_that_ask_at_once_get_the_same_tools(tmp_path: Path) -> None:
             assert len({item.result() for item in futures}) == 1
 
 
-async def test_a_project_is_shown_once_and_then_what_has_changed(tmp_path: Path) -> None:
+async def test_project_is_described_once_and_then_its_changes(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "main.py").write_text("print()\n")

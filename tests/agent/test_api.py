@@ -36,7 +36,7 @@ def test_readme_example_runs(example: str, tmp_path: Path) -> None:
     assert "stand-in" in ran.stdout
 
 
-def test_the_readme_shows_a_call_and_the_page_of_the_library_both() -> None:
+def test_readme_and_library_page_show_the_same_call() -> None:
     assert "kore.run(" in "\n".join(EXAMPLES)
     page = (ROOT / "docs" / "library.md").read_text("utf-8")
     assert "kore.run(" in page
@@ -90,7 +90,7 @@ async def test_named_session_is_stored_in_the_default_folder(
     assert (tmp_path / "home" / "chats" / "talk.jsonl").exists()
 
 
-async def test_a_turn_without_a_session_leaves_nothing_on_disk(
+async def test_turn_without_a_session_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KORE_HOME", str(tmp_path / "home"))
@@ -98,14 +98,14 @@ async def test_a_turn_without_a_session_leaves_nothing_on_disk(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_error_that_ended_the_turn_is_raised(tmp_path: Path) -> None:
+async def test_error_that_ended_the_turn_is_raised(tmp_path: Path) -> None:
     with pytest.raises(kore.ProviderError, match="the script ended"):
         await kore.run("hi", model=ScriptedProvider([]), workspace=tmp_path)
     with pytest.raises(kore.ConfigError, match="unknown vendor or model"):
         await kore.run("hi", model="nobody/nothing", workspace=tmp_path)
 
 
-async def test_a_provider_of_ones_own_is_reached_by_its_name(tmp_path: Path) -> None:
+async def test_registered_provider_is_selected_by_name(tmp_path: Path) -> None:
     kore.register_provider(
         "my-vendor", lambda config: ScriptedProvider([f"I am {config.model_id}"])
     )
@@ -113,7 +113,7 @@ async def test_a_provider_of_ones_own_is_reached_by_its_name(tmp_path: Path) -> 
     assert result.text == "I am seven"
 
 
-async def test_permissions_bring_a_policy_of_ones_own(tmp_path: Path) -> None:
+async def test_permissions_accept_a_custom_policy(tmp_path: Path) -> None:
     class ReadOnly:
         def decide(self, request: kore.ToolRequest) -> kore.Decision:
             allowed = request.effect == "read"
@@ -129,7 +129,7 @@ async def test_permissions_bring_a_policy_of_ones_own(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_messages_are_made_of_the_exported_words() -> None:
+def test_messages_are_built_from_exported_classes() -> None:
     assert user("hi") == kore.Message("user", (kore.Text("hi"),))
 
 
@@ -138,9 +138,7 @@ EDIT = '!tool edit_file {"path": "a.txt", "old_string": "old", "new_string": "ne
 
 @pytest.mark.parametrize("answer", ["once", "deny"])
 @pytest.mark.parametrize("plain", [True, False])
-async def test_a_function_answers_for_the_person(
-    tmp_path: Path, answer: kore.Answer, plain: bool
-) -> None:
+async def test_function_can_approve_calls(tmp_path: Path, answer: kore.Answer, plain: bool) -> None:
     (tmp_path / "a.txt").write_text("old")
     results: list[tuple[kore.ApprovalRequest, bool]] = []
 
@@ -162,15 +160,13 @@ async def test_a_function_answers_for_the_person(
 
 
 @pytest.mark.parametrize(("mode", "text"), [("plan", "old"), ("ask", "old"), ("auto", "new")])
-async def test_the_mode_says_what_runs_without_a_question(
-    tmp_path: Path, mode: PermissionMode, text: str
-) -> None:
+async def test_mode_decides_about_approval(tmp_path: Path, mode: PermissionMode, text: str) -> None:
     (tmp_path / "a.txt").write_text("old")
     await kore.run(EDIT, model="offline/echo", workspace=tmp_path, mode=mode)
     assert (tmp_path / "a.txt").read_text() == text
 
 
-async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path) -> None:
+async def test_run_overrides_single_settings(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("list_dir")), "done"])
     settings = kore.AgentSettings(temperature=0.5, max_iterations=9, thinking=False)
     result = await kore.run(
@@ -181,7 +177,7 @@ async def test_a_call_bounds_itself_and_keeps_the_other_settings(tmp_path: Path)
     assert (request.temperature, request.options["thinking"]) == (0.5, True)
 
 
-async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
+async def test_model_or_profile_can_be_chosen_per_turn(tmp_path: Path) -> None:
     kore.register_provider(
         "mine", lambda config: ScriptedProvider([f"I am {config.model_id}."] * 2)
     )
@@ -192,7 +188,7 @@ async def test_a_turn_names_its_model_or_a_profile(tmp_path: Path) -> None:
     await agent.aclose()
 
 
-async def test_instructions_stand_in_the_prompt(tmp_path: Path) -> None:
+async def test_instructions_are_in_the_prompt(tmp_path: Path) -> None:
     model = ScriptedProvider(["arr"])
     agent = kore.Agent(model, instructions="You are a pirate. See README.md", workspace=tmp_path)
     await agent.run("hello")
@@ -203,7 +199,7 @@ async def test_instructions_stand_in_the_prompt(tmp_path: Path) -> None:
     ("names", "expected"),
     [([], []), (["read_file", "bash"], ["read_file", "exec"]), (("Grep",), ["grep"])],
 )
-async def test_built_in_tools_are_those_that_are_named(
+async def test_listed_built_in_tools_are_offered(
     tmp_path: Path, names: Sequence[str], expected: list[str]
 ) -> None:
     model = ScriptedProvider(["done"])
@@ -224,7 +220,7 @@ def test_all_built_in_tools_can_be_named(tmp_path: Path) -> None:
     assert {"lsp", "outline"} < {tool.name for tool in plain.specs(in_project=True)}
 
 
-def test_naming_lsp_beside_a_tool_that_writes_is_enough_to_rename(tmp_path: Path) -> None:
+def test_lsp_with_a_writing_tool_enables_rename(tmp_path: Path) -> None:
     agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=["lsp", "edit_file"])
     assert agent.toolbox.get("lsp_edit").name == "lsp_edit"
     agent = kore.Agent("offline/echo", workspace=tmp_path, builtin_tools=["lsp", "read_file"])
@@ -238,20 +234,20 @@ def test_naming_lsp_beside_a_tool_that_writes_is_enough_to_rename(tmp_path: Path
         ("exec", "builtin_tools: expected a list of names, found 'exec'"),
     ],
 )
-def test_a_built_in_tool_that_there_is_not_is_refused(names: Any, sentence: str) -> None:
+def test_unknown_built_in_tool_is_rejected(names: Any, sentence: str) -> None:
     with pytest.raises(kore.ConfigError) as caught:
         kore.Agent("offline/echo", builtin_tools=names)
     assert str(caught.value).startswith(sentence)
 
 
-def test_a_program_without_a_loop_runs_a_turn(tmp_path: Path) -> None:
+def test_run_sync_works_without_an_event_loop(tmp_path: Path) -> None:
     assert kore.run_sync("hi", model="offline/echo", workspace=tmp_path).success
     agent = kore.Agent("offline/echo", workspace=tmp_path)
     texts = [agent.run_sync("again").text for _ in range(2)]
     assert texts[0] == texts[1]
 
 
-async def test_a_program_without_a_loop_leaves_no_connection_open(tmp_path: Path) -> None:
+async def test_run_sync_leaves_no_connection_open(tmp_path: Path) -> None:
     program = (
         "import kore\n"
         "agent = kore.Agent(model='openai/fake')\n"
@@ -281,5 +277,5 @@ async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
     assert await history.list() == ["v1.2", "new", "old"]
 
 
-def test_providers_are_those_that_ship_and_those_that_were_registered() -> None:
+def test_providers_include_built_in_and_registered_names() -> None:
     assert {"openai", "anthropic", "ollama", "offline"} <= set(kore.list_providers())

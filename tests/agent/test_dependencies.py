@@ -33,7 +33,7 @@ async def both(run: kore.RunContext[Shop], here: kore.CallContext) -> str:
     return f"{run.workspace == here.workspace} {here.call.name}"
 
 
-async def test_a_tool_reaches_the_dependencies_of_its_run(tmp_path: Path) -> None:
+async def test_tool_receives_the_dependencies_of_its_run(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("price", article="tea")), "done"] * 2)
     agent = kore.Agent(model, workspace=tmp_path, tools=[price], deps_type=Shop)
     first = await agent.run("tea?", session="a", deps=Shop({"tea": 3}))
@@ -44,14 +44,14 @@ async def test_a_tool_reaches_the_dependencies_of_its_run(tmp_path: Path) -> Non
     assert list(spec.parameters["properties"]) == ["article"]
 
 
-async def test_a_tool_may_ask_for_the_run_and_the_call(tmp_path: Path) -> None:
+async def test_tool_may_request_the_run_and_the_call(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("both")), "done"])
     result = await kore.run("?", model=model, workspace=tmp_path, tools=[both], deps=Shop({}))
     assert result.messages[1].text == "True both"
 
 
 @pytest.mark.parametrize("deps", [None, "no shop"])
-async def test_dependencies_of_another_type_are_refused(tmp_path: Path, deps: Any) -> None:
+async def test_dependencies_of_another_type_are_rejected(tmp_path: Path, deps: Any) -> None:
     model = ScriptedProvider([])
     with pytest.raises(ConfigError, match=r"price needs deps= of the type Shop"):
         await kore.run("?", model=model, workspace=tmp_path, tools=[price], deps=deps)
@@ -61,7 +61,7 @@ async def test_dependencies_of_another_type_are_refused(tmp_path: Path, deps: An
     assert model.requests == []
 
 
-async def test_a_conversation_begins_with_initial_messages(tmp_path: Path) -> None:
+async def test_conversation_begins_with_initial_messages(tmp_path: Path) -> None:
     model = ScriptedProvider(["Ada.", "Still Ada."])
     agent = kore.Agent(model, workspace=tmp_path)
     begin = [user("I am Ada."), assistant("Hello, Ada.")]
@@ -73,7 +73,7 @@ async def test_a_conversation_begins_with_initial_messages(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("begin", [[calls(call("price"))], [kore.Message("system")]])
-async def test_a_conversation_cannot_begin_with_anything(tmp_path: Path, begin: Any) -> None:
+async def test_invalid_initial_messages_are_rejected(tmp_path: Path, begin: Any) -> None:
     with pytest.raises(ConfigError, match="initial_messages"):
         await kore.run("?", model=ScriptedProvider([]), workspace=tmp_path, initial_messages=begin)
 
@@ -103,7 +103,7 @@ class Crowd:
             yield event
 
 
-async def test_many_runs_keep_order_bound_and_errors_apart(tmp_path: Path) -> None:
+async def test_parallel_runs_keep_order_limit_and_errors_apart(tmp_path: Path) -> None:
     model = Crowd(2)
     prompts = ["a", "no", "c", "d", "no", "f"]
     done = await kore.parallel(prompts, model=model, workspace=tmp_path, limit=2)
@@ -116,7 +116,7 @@ async def test_many_runs_keep_order_bound_and_errors_apart(tmp_path: Path) -> No
         done.all()
 
 
-async def test_inputs_are_taken_only_as_they_are_needed(tmp_path: Path) -> None:
+async def test_inputs_are_consumed_lazily(tmp_path: Path) -> None:
     numbers: list[int] = []
 
     def prompts() -> Iterator[str]:
@@ -138,7 +138,7 @@ async def test_inputs_are_taken_only_as_they_are_needed(tmp_path: Path) -> None:
     assert seen == [1, 2, 3]
 
 
-async def test_a_bug_in_the_program_ends_all_runs(tmp_path: Path) -> None:
+async def test_bug_in_the_program_ends_all_runs(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         await kore.parallel(
             ["a", "b"], model=ScriptedProvider([]), workspace=tmp_path, output_type=Opaque

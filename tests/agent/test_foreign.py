@@ -35,7 +35,7 @@ from tests.agent.turn.test_loop import Speaker
 from tests.fakes.model import ModelServer
 
 
-async def test_an_answer_that_a_filter_ended_is_no_success_and_says_so(tmp_path: Path) -> None:
+async def test_filtered_answer_is_reported_as_failure(tmp_path: Path) -> None:
     cut = events.Reply(assistant("It begins", (call("note"),)), None, "content_filter")
     ran: list[str] = []
 
@@ -51,7 +51,7 @@ async def test_an_answer_that_a_filter_ended_is_no_success_and_says_so(tmp_path:
     assert is_valid([user("go"), *result.messages])
 
 
-async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> None:
+async def test_calls_with_the_same_id_keep_their_own_results(tmp_path: Path) -> None:
     twice = calls(call("note", "c1", n=1), call("note", "c1", n=2), call("note", "c1_2", n=3))
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -64,7 +64,7 @@ async def test_calls_under_one_id_each_keep_their_own_result(tmp_path: Path) -> 
     assert results(sent) == ["result 1", "result 2", "result 3"]
 
 
-def test_a_reply_with_ids_of_its_own_stays_the_same_object() -> None:
+def test_reply_with_unique_ids_is_unchanged() -> None:
     message = calls(call("note", "a"), call("note", "b"))
     assert with_unique_call_ids(message) is message
     ids = [
@@ -75,7 +75,7 @@ def test_a_reply_with_ids_of_its_own_stays_the_same_object() -> None:
 
 
 @pytest.mark.parametrize("where", ["thread", "coroutine", "plan"])
-async def test_sys_exit_in_a_tool_is_a_failure_of_the_tool(tmp_path: Path, where: str) -> None:
+async def test_sys_exit_in_a_tool_is_a_tool_failure(tmp_path: Path, where: str) -> None:
     async def leaves(*_: object) -> ToolResult:
         if where == "thread":
             await asyncio.to_thread(sys.exit, 3)
@@ -90,7 +90,7 @@ async def test_sys_exit_in_a_tool_is_a_failure_of_the_tool(tmp_path: Path, where
     assert "sys.exit(3)" in results(model.requests[1].messages)[0]
 
 
-def test_one_agent_answers_in_several_loops_one_after_the_other_and_side_by_side(
+def test_agent_works_in_several_loops_in_turn_and_concurrently(
     tmp_path: Path,
 ) -> None:
     address = ""
@@ -146,9 +146,7 @@ asyncio.run(agent.aclose())
 """
 
 
-async def test_a_loop_that_is_gone_leaves_no_complaint(
-    tmp_path: Path, model_server: ModelServer
-) -> None:
+async def test_closed_loop_causes_no_warning(tmp_path: Path, model_server: ModelServer) -> None:
     ran = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-X", "dev", "-c", _TWICE, model_server.base_url],
@@ -159,7 +157,7 @@ async def test_a_loop_that_is_gone_leaves_no_complaint(
     assert "Unclosed" not in ran.stderr
 
 
-async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_back(
+async def test_invalid_tool_names_are_mapped_and_restored(
     tmp_path: Path,
 ) -> None:
     odd = ["database.query", "database query", "datenbank.größe", "a" * 80, "a" * 81, "."]
@@ -177,7 +175,7 @@ async def test_names_that_vendors_refuse_are_sent_in_others_and_find_their_way_b
     ]
 
 
-async def test_a_tool_with_an_odd_name_is_called_over_the_wire(
+async def test_tool_with_an_odd_name_is_called_over_the_wire(
     tmp_path: Path,
 ) -> None:
     agent, model = scripted(
@@ -188,14 +186,14 @@ async def test_a_tool_with_an_odd_name_is_called_over_the_wire(
     assert "There is no tool" not in results(model.requests[1].messages)[0]
 
 
-async def test_an_agent_closes_itself_at_the_end_of_its_block(tmp_path: Path) -> None:
+async def test_agent_is_closed_by_its_context_manager(tmp_path: Path) -> None:
     agent, model = scripted(["hi"], tmp_path)
     async with agent as same:
         assert (await same.run("x")).text == "hi"
     assert model.closed
 
 
-async def test_a_history_of_ones_own_may_give_any_sequence(tmp_path: Path) -> None:
+async def test_custom_history_may_return_any_sequence(tmp_path: Path) -> None:
     class Tuples:
         def __init__(self) -> None:
             self.stored_messages: tuple[Message, ...] = ()

@@ -79,7 +79,7 @@ async def test_earlier_reads_do_not_restrict_full_access(tmp_path: Path) -> None
     assert (inside / ".git" / "config").read_text() == "[core]"
 
 
-async def test_it_lifts_a_policy_and_keeps_its_record(tmp_path: Path) -> None:
+async def test_full_access_lifts_the_policy_and_keeps_the_record(tmp_path: Path) -> None:
     trail = Trail()
     model = ScriptedProvider([calls(call("exec", command="echo ran")), "done"])
     permissions = Permissions(DenyAll(), audit=trail)
@@ -120,7 +120,7 @@ def _request(folder: Path, command: str) -> ToolRequest:
     return ToolRequest("exec", "unsafe", {}, folder, command=command, folder=folder)
 
 
-def test_an_agent_that_only_plans_changes_nothing_with_it_either(tmp_path: Path) -> None:
+def test_planning_agent_changes_nothing_with_full_access(tmp_path: Path) -> None:
     policy = FullAccessPolicy()
     for mode, verdict in (("plan", "deny"), ("ask", "allow"), ("accept-edits", "allow")):
         decision = DelegatedPolicy(policy, mode).decide(_request(tmp_path, "rm x"))  # type: ignore[arg-type]

@@ -16,23 +16,23 @@ from agent.i18n import (
 )
 
 
-def test_english_is_said_as_it_is_written() -> None:
+def test_english_text_is_unchanged() -> None:
     assert t("{n} of {m}", n=1, m=2) == "1 of 2"
     assert t("as {it} stands") == "as {it} stands"
     assert mark_for_translation("Stopped.") == "Stopped."
 
 
-def test_a_text_without_a_translation_is_said_in_english() -> None:
+def test_untranslated_text_is_shown_in_english() -> None:
     with use_locale("zh-Hant"):
         assert t("nothing in Kore says {this}", this="so") == "nothing in Kore says so"
 
 
-def test_a_number_picks_the_form() -> None:
+def test_number_selects_the_plural_form() -> None:
     assert plural(1, "{n} file in {place}", "{n} files in {place}", place="a") == "1 file in a"
     assert plural(0, "{n} file", "{n} files") == "0 files"
 
 
-async def test_each_task_speaks_its_own_language() -> None:
+async def test_each_task_has_its_own_language() -> None:
     async def say(language: str) -> str:
         set_locale(language)
         await asyncio.sleep(0)
@@ -43,7 +43,7 @@ async def test_each_task_speaks_its_own_language() -> None:
     assert current_locale() == "en"
 
 
-def test_the_language_before_a_block_comes_back_behind_it() -> None:
+def test_previous_language_is_restored_after_a_block() -> None:
     with use_locale("zh-Hans"):
         with use_locale("en"):
             assert current_locale() == "en"
@@ -72,11 +72,11 @@ def test_the_language_before_a_block_comes_back_behind_it() -> None:
         (None, None),
     ],
 )
-def test_a_tag_names_a_language(tag: str | None, language: str | None) -> None:
+def test_tag_selects_a_language(tag: str | None, language: str | None) -> None:
     assert language_of(tag) == language
 
 
-def test_the_first_variable_that_is_set_decides_in_a_terminal() -> None:
+def test_first_set_variable_selects_the_language_of_a_terminal() -> None:
     assert language_of_terminal({}) == "en"
     assert language_of_terminal({"LANG": "zh_CN.UTF-8"}) == "zh-Hans"
     assert language_of_terminal({"LC_ALL": "", "LANG": "zh_TW.UTF-8"}) == "zh-Hant"
@@ -86,7 +86,7 @@ def test_the_first_variable_that_is_set_decides_in_a_terminal() -> None:
     assert language_of_terminal({"KORE_AGENT_LANGUAGE": "auto", "LANG": "zh_TW"}) == "zh-Hant"
 
 
-def test_english_reads_no_catalogue() -> None:
+def test_english_loads_no_catalogue() -> None:
     probe = "import agent.i18n as l, sys; l.t('Stopped.'); print('json' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -60,7 +60,7 @@ def agent_of(model: Any, tmp_path: Path, traces: Traces, **options: Any) -> kore
     return kore.Agent(model, workspace=tmp_path, tracing=tracing, **options)
 
 
-async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None:
+async def test_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None:
     model = ScriptedProvider([calls(call("look", place="door")), "a door"])
     settings = kore.ModelSettings(temperature=0.5, max_tokens=99, top_p=0.9, seed=3)
     agent = agent_of(model, tmp_path, traces, name="scout", model_settings=settings)
@@ -108,7 +108,7 @@ async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, traces: Traces) -> None
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
-async def test_content_is_recorded_when_it_is_asked_for(
+async def test_content_is_recorded_only_on_request(
     tmp_path: Path, traces: Traces, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     if by == "environment":
@@ -147,7 +147,7 @@ async def test_failures_are_marked_and_not_quoted(tmp_path: Path, traces: Traces
     assert "secret" not in "".join(span.to_json() for span in traces.spans())
 
 
-async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, traces: Traces) -> None:
+async def test_subagents_and_handoffs_are_in_the_same_tree(tmp_path: Path, traces: Traces) -> None:
     result = call("task", description="d", prompt="p", subagent_type="poet")
     model = ScriptedProvider([calls(result), "a line", calls(call("transfer_to_billing"))])
     billing = kore.Agent(ScriptedProvider(["paid"]), name="billing", workspace=tmp_path)
@@ -167,7 +167,7 @@ async def test_sub_agents_and_handoffs_are_in_the_same_tree(tmp_path: Path, trac
     assert len({span.context.trace_id for span in traces.spans() if span.context}) == 1
 
 
-async def test_a_vendor_goes_by_the_name_of_the_conventions(
+async def test_vendor_has_its_conventional_name(
     tmp_path: Path, traces: Traces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ModelServer() as server:
@@ -181,7 +181,7 @@ async def test_a_vendor_goes_by_the_name_of_the_conventions(
     assert (span.attributes or {})["gen_ai.response.finish_reasons"] == ("stop",)
 
 
-def test_without_it_nothing_of_it_is_imported() -> None:
+def test_disabled_tracing_imports_nothing() -> None:
     program = "import sys, kore; kore.run_sync('hi', model='offline/echo');"
     program += "print([one for one in sys.modules if one.startswith('opentelemetry')])"
     ran = subprocess.run(

@@ -22,7 +22,7 @@ async def test_reconfigured_tools_keep_their_state() -> None:
     await agent.aclose()
 
 
-async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() -> None:
+async def test_reconfigured_models_replace_and_return_the_old_ones() -> None:
     agent, other = agent_with(), Agent(ModelPool("other/one"))
     old = agent.models
     assert agent.reconfigure(other) is old
@@ -30,7 +30,7 @@ async def test_other_models_take_the_place_and_the_old_ones_are_handed_back() ->
     await agent.aclose()
 
 
-async def test_a_secret_that_is_new_is_hidden_where_the_old_ones_are() -> None:
+async def test_new_secret_is_redacted_like_the_old_ones() -> None:
     agent = agent_with()
     redactor = agent.redactor
     assert redactor.clean("canary-1f7b3Q canary-2d9e5Z") == f"{MARK} canary-2d9e5Z"

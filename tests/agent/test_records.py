@@ -66,7 +66,7 @@ class Twin:
     seen: dict[str, int] = field(default_factory=dict, init=False)
 
 
-def test_it_is_called_as_a_dataclass_is() -> None:
+def test_record_is_constructed_like_a_dataclass() -> None:
     assert (Point(1).x, Point(1).y, Point(1).sum) == (1, 2, 3)
     assert Point(y=5, x=4) == Point(4, 5)
     assert Named(1, 2, ["a"], "n").name == "n"
@@ -74,17 +74,17 @@ def test_it_is_called_as_a_dataclass_is() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"x": 1, "z": 2}, {"x": 1, "seen": {}}])
-def test_arguments_that_are_missing_or_unknown_are_a_type_error(wrong: dict[str, Any]) -> None:
+def test_missing_or_unknown_argument_is_a_type_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Point(**wrong)
 
 
-def test_a_default_is_made_for_each() -> None:
+def test_default_factory_runs_for_each_instance() -> None:
     assert Point(1).tags is not Point(1).tags
     assert Point(1, tags=[]).seen == {}
 
 
-def test_it_is_described_compared_and_hashed_like_its_twin() -> None:
+def test_repr_comparison_and_hash_match_a_dataclass() -> None:
     assert repr(Point(1)) == repr(Twin(1)).replace("Twin", "Point")
     assert Point(1, tags=["a"]) == Point(1, tags=["b"])
     assert Point(1) != Point(2)
@@ -106,7 +106,7 @@ def test_record_with_a_mutable_field_is_unhashable() -> None:
     assert not hashable(Twin(1))
 
 
-def test_nothing_is_set_deleted_or_added() -> None:
+def test_fields_cannot_be_set_deleted_or_added() -> None:
     point: Any = Point(1)
     with pytest.raises(FrozenInstanceError, match="'x'"):
         point.x = 2
@@ -118,7 +118,7 @@ def test_nothing_is_set_deleted_or_added() -> None:
     assert not hasattr(point, "__dict__")
 
 
-def test_the_tools_for_dataclasses_take_it() -> None:
+def test_dataclass_functions_accept_a_record() -> None:
     assert [item.name for item in fields(Named)] == ["x", "y", "tags", "seen", "name"]
     assert asdict(Named(1)) == {"x": 1, "y": 2, "tags": [], "seen": {}, "name": ""}
     assert replace(Named(1, name="a"), y=7) == Named(1, 7, name="a")
@@ -130,7 +130,7 @@ def test_the_tools_for_dataclasses_take_it() -> None:
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
-def test_it_is_copied_and_pickled(way: Any) -> None:
+def test_record_can_be_copied_and_pickled(way: Any) -> None:
     point = Named(1, tags=["a"], name="n")
     again = way(point)
     assert again == point
@@ -143,7 +143,7 @@ def test_post_init_may_validate_and_convert_fields() -> None:
     assert isinstance(Positive(1).value, float)
 
 
-def test_methods_of_its_own_are_kept() -> None:
+def test_own_methods_are_kept() -> None:
     assert repr(Loud("a")) == "A"
     assert Loud("a") == Loud("A")
 

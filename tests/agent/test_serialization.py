@@ -113,7 +113,7 @@ def clean(message: Message) -> Message:
 
 
 @given(ANY_MESSAGE)
-def test_a_message_is_read_as_it_was_written(message: Message) -> None:
+def test_message_survives_round_trip(message: Message) -> None:
     assert message_from_json(message_to_json(message)) == message
     assert message_from_json(through_json(message_to_json(message))) == clean(message)
 
@@ -133,12 +133,12 @@ def test_safe_text_changes_nothing_but_lone_surrogates(text: str) -> None:
     assert all(a == b or ("\ud800" <= a <= "\udfff" and b == "\ufffd") for a, b in pairs)
 
 
-def test_every_event_has_an_example_here() -> None:
+def test_every_event_has_an_example() -> None:
     assert {type(event) for event in EVENTS} == set(events.Event.__args__)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
-def test_an_event_is_read_as_it_was_written(event: events.Event) -> None:
+def test_event_survives_round_trip(event: events.Event) -> None:
     data = through_json(event_to_json(event))
     assert next(iter(data)) == "type"
     assert data["type"] == event.type
@@ -154,7 +154,7 @@ def test_fields_of_a_newer_version_are_ignored(event: events.Event) -> None:
     assert event_from_json(data) == event
 
 
-def test_a_message_of_a_newer_version_is_read() -> None:
+def test_message_of_a_newer_version_is_read() -> None:
     call = ToolCall("c1", "t", {"a": 1}, '{"a": 1}')
     message = Message("assistant", (Thinking("hm", "sig"), Text("x")), (call,))
     data = message_to_json(message) | {"mood": "good"}
@@ -163,14 +163,14 @@ def test_a_message_of_a_newer_version_is_read() -> None:
     assert message_from_json(data) == message
 
 
-def test_an_image_is_written_as_base64_and_read_as_bytes() -> None:
+def test_image_is_written_as_base64_and_read_as_bytes() -> None:
     message = Message("user", (Image("image/png", b"\x89PNG\xff"), RedactedThinking("ab==")))
     data = message_to_json(message)
     assert data["content"][0] == {"type": "image", "media_type": "image/png", "data": "iVBOR/8="}
     assert message_from_json(through_json(data)) == message
 
 
-def test_a_result_is_read_as_it_was_written() -> None:
+def test_result_survives_round_trip() -> None:
     assert result_from_json(through_json(result_to_json(RESULT))) == RESULT
 
 
@@ -207,6 +207,6 @@ def test_invalid_event_is_rejected(data: dict[str, Any]) -> None:
 
 
 @given(st.lists(ANY_MESSAGE, max_size=3))
-def test_an_event_with_any_messages_is_one_line(messages: list[Message]) -> None:
+def test_event_with_any_messages_is_one_line(messages: list[Message]) -> None:
     done = events.Done(Result(True, "x", "s", tuple(messages)))
     assert "\n" not in dumps(event_to_json(done))

@@ -58,7 +58,7 @@ async def stored_summary(history: JsonlHistory) -> Summary:
     return summary
 
 
-async def test_the_last_five_edited_files_are_attached_as_they_are_now(tmp_path: Path) -> None:
+async def test_last_five_edited_files_are_attached_with_current_content(tmp_path: Path) -> None:
     agent, model, history = agent_in(tmp_path)
     for n in range(7):
         await agent.run(f"file{n}.txt please", session="s")
@@ -80,7 +80,7 @@ async def test_the_last_five_edited_files_are_attached_as_they_are_now(tmp_path:
     assert front.count("== file6.txt") == 1
 
 
-async def test_long_files_lose_their_middle(tmp_path: Path) -> None:
+async def test_middle_of_long_files_is_omitted(tmp_path: Path) -> None:
     agent, _, history = agent_in(tmp_path)
     await agent.run("a.txt please", session="s")
     (tmp_path / "work" / "a.txt").write_text("begin\n" + "middle\n" * 9_000 + "end\n")
@@ -105,7 +105,7 @@ async def test_file_that_became_unreadable_is_not_attached(tmp_path: Path) -> No
     assert "not for the model" not in summary.front
 
 
-async def test_an_edit_that_failed_attaches_nothing(tmp_path: Path) -> None:
+async def test_failed_edit_attaches_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "seen.txt").write_text("was there")
     agent, _, history = agent_in(tmp_path)

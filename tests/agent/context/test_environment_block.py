@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("blocked", [(".git",), ()])
-def test_the_block_says_what_the_sandbox_does(
+def test_environment_block_describes_the_sandbox(
     tmp_path: Path, project: Path, blocked: tuple[str, ...]
 ) -> None:
     sandbox = select_sandbox(SandboxOptions(), tmp_path).sandbox
@@ -62,7 +62,7 @@ def test_the_block_says_what_the_sandbox_does(
     assert "Network: none" in block
 
 
-def test_the_hosts_of_the_settings_are_named(tmp_path: Path) -> None:
+def test_configured_hosts_are_named(tmp_path: Path) -> None:
     sandbox = select_sandbox(SandboxOptions(), tmp_path).sandbox
     if not sandbox.confines:
         pytest.skip("no sandbox works here")
@@ -72,7 +72,7 @@ def test_the_hosts_of_the_settings_are_named(tmp_path: Path) -> None:
     assert ".git" not in block
 
 
-def test_without_a_sandbox_the_block_says_so(tmp_path: Path) -> None:
+def test_missing_sandbox_is_reported(tmp_path: Path) -> None:
     for sandbox in (None, Unconfined()):
         settings = AgentSettings(tools=ToolSettings(sandbox=sandbox))
         block = describe_environment(settings, tmp_path, is_project=True)
@@ -89,7 +89,7 @@ def test_command_timeout_is_described_correctly(tmp_path: Path) -> None:
     assert "up to 300 with" in describe_environment(settings, tmp_path, is_project=False)
 
 
-def test_rules_for_code_come_with_a_project_alone(tmp_path: Path, project: Path) -> None:
+def test_rules_for_code_need_a_project(tmp_path: Path, project: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
     for root, there in ((workspace.folder, False), (project, True)):
         text = workspace.system_prompt(workspace.owner_memory, root, owner=True).text

@@ -56,7 +56,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS)
-def test_requests_continue_each_other_and_hold_what_was_used_last(
+def test_requests_continue_each_other_and_keep_the_latest_files(
     steps: list[tuple[str, int | None]],
 ) -> None:
     messages = [user("go")]
@@ -94,7 +94,7 @@ def test_least_recently_used_file_is_dropped() -> None:
     )
 
 
-def test_instructions_that_came_with_a_file_stay() -> None:
+def test_instructions_loaded_with_a_file_stay() -> None:
     rules = "\n\n[AGENTS.md of this folder:]\nUse tabs."
     messages = [user("go"), *reading("a", 200, rules), *reading("b", 300), *reading("c", 10)]
     text = requests(messages)[-1].messages[2].text
@@ -102,7 +102,7 @@ def test_instructions_that_came_with_a_file_stay() -> None:
     assert text.endswith("Use tabs.")
 
 
-def test_a_file_that_a_person_pointed_at_leaves_too() -> None:
+def test_file_mentioned_by_a_person_is_dropped_too() -> None:
     shown_file = render_prompt("project_file", path="/project/a", text="a word of it\n" * 900)
     question = Message("user", (Context("Monday"), Context(shown_file), Text("look")))
     messages = [question, *reading("b", 200), *reading("c", 10)]
@@ -114,7 +114,7 @@ def test_a_file_that_a_person_pointed_at_leaves_too() -> None:
     assert shown.files[-1].is_evicted
 
 
-def test_words_of_a_person_are_never_taken_for_a_file() -> None:
+def test_text_of_a_person_is_not_taken_for_a_file() -> None:
     words = render_prompt("project_file", path="/project/a", text="a word of it\n" * 2_000)
     messages = [user(words), *reading("b", 300), *reading("c", 10)]
     assert requests(messages)[-1].messages[0].text == words
@@ -136,7 +136,7 @@ async def test_omitted_files_are_reported_once(tmp_path: Path) -> None:
     assert texts[3].startswith("  1\tthis is a line of the file a")
 
 
-def test_files_are_listed_with_their_tokens_and_their_age() -> None:
+def test_files_are_listed_with_tokens_and_age() -> None:
     messages = [user("go"), *reading("src/a", 100), *reading("b", 10), *reading("/etc/c", 20)]
     files = FOCUS.replay(messages, 900).files
     assert files_table(files, FOLDER, 8).splitlines() == [

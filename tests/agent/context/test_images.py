@@ -24,7 +24,7 @@ def kinds(messages: object) -> list[type]:
     return [type(message.content[1]) for message in messages]  # type: ignore[attr-defined]
 
 
-async def test_a_reference_becomes_the_picture(tmp_path: Path) -> None:
+async def test_reference_becomes_the_picture(tmp_path: Path) -> None:
     message = user_message(put(tmp_path, "a.png", png(1)))
     (shown,) = await ImageLoader(tmp_path).with_pictures([message])
     assert shown.content[1] == Image("image/png", png(1))
@@ -35,7 +35,7 @@ async def test_messages_without_pictures_are_returned_unchanged(tmp_path: Path) 
     assert await ImageLoader(tmp_path).with_pictures(messages) is messages
 
 
-async def test_the_same_picture_is_the_same_message_so_that_it_is_encoded_once(
+async def test_same_picture_gives_the_same_message_object(
     tmp_path: Path,
 ) -> None:
     messages = [user_message(put(tmp_path, "a.png", png(1)))]
@@ -45,7 +45,7 @@ async def test_the_same_picture_is_the_same_message_so_that_it_is_encoded_once(
     assert first is second
 
 
-async def test_only_the_newest_are_shown(tmp_path: Path) -> None:
+async def test_only_the_newest_pictures_are_shown(tmp_path: Path) -> None:
     messages = [
         user_message(put(tmp_path, f"{n}.png", png(n))) for n in range(images.MAX_IMAGES + 2)
     ]
@@ -61,7 +61,7 @@ async def test_large_pictures_reduce_the_number_shown(tmp_path: Path) -> None:
     assert kinds(shown) == [Context] * (5 - fit) + [Image] * fit
 
 
-async def test_a_picture_that_is_gone_changed_or_led_elsewhere_is_words(tmp_path: Path) -> None:
+async def test_missing_or_changed_picture_becomes_a_placeholder(tmp_path: Path) -> None:
     gone = ImageFile("never.png", "image/png", "0")
     changed = put(tmp_path, "b.png", png(1))
     (tmp_path / "b.png").write_bytes(png(2))

@@ -81,7 +81,7 @@ async def test_snapshot_is_renewed_for_another_workspace_or_summary(
     assert (await history.memory("s") or stored).upto == 0
 
 
-async def test_a_history_that_keeps_none_reads_the_file(tmp_path: Path) -> None:
+async def test_history_without_snapshots_reads_the_file(tmp_path: Path) -> None:
     class Plain:
         def __init__(self) -> None:
             self.messages: list[Message] = []
@@ -101,7 +101,7 @@ async def test_a_history_that_keeps_none_reads_the_file(tmp_path: Path) -> None:
     assert "likes tea" in model.requests[1].system
 
 
-async def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+async def test_damaged_line_is_reported(tmp_path: Path) -> None:
     history = JsonlHistory(tmp_path)
     await history.append("s", [user("a")])
     with (tmp_path / "s.jsonl").open("a") as file:

@@ -111,7 +111,7 @@ def test_reported_content_matches_the_disk(lines: list[str], data: st.DataObject
             reader.read()
 
 
-def test_unchanged_changed_and_asked_for_twice(tmp_path: Path) -> None:
+def test_repeated_read_reports_only_changes(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     lines = [f"line {n} of a file that is long enough to talk about" for n in range(200)]
     reader.path.write_text("\n".join(lines) + "\n")
@@ -131,7 +131,7 @@ def test_unchanged_changed_and_asked_for_twice(tmp_path: Path) -> None:
     assert not reader.read().startswith(UNCHANGED)
 
 
-async def test_a_new_process_knows_what_the_conversation_has(tmp_path: Path) -> None:
+async def test_repeated_read_is_recognized_by_a_new_process(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_text("a line that is repeated\n" * 100)
@@ -149,7 +149,7 @@ async def test_a_new_process_knows_what_the_conversation_has(tmp_path: Path) -> 
     assert texts[1].startswith(UNCHANGED)
 
 
-async def test_within_a_turn(tmp_path: Path) -> None:
+async def test_repeated_read_is_recognized_within_a_turn(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a line that is repeated\n" * 100)
     read = calls(call("read_file", path="a.txt"))
     again = calls(call("Read", file_path=str(tmp_path / "a.txt")))

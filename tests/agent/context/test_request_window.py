@@ -87,7 +87,7 @@ async def play(
     st.floats(0.3, 4.0),
     st.booleans(),
 )
-def test_any_conversation_window_and_usage_gives_valid_requests_that_continue_each_other(
+def test_any_window_and_usage_give_valid_continuing_requests(
     messages: list[Message],
     window: int,
     replies: list[str | ProviderError],
@@ -116,7 +116,7 @@ def long_work(steps: int) -> list[Message]:
     return messages
 
 
-async def test_without_a_summary_the_oldest_results_go_down_to_half_of_the_room() -> None:
+async def test_oldest_results_are_halved_without_a_summary() -> None:
     keeper = RecordingStore()
     view, _ = a_view([], 8_000, [RateLimited("no")] * 99, keeper=keeper)
     sent = await play(view, requests_of(long_work(24)), 1.0)
@@ -129,7 +129,7 @@ async def test_without_a_summary_the_oldest_results_go_down_to_half_of_the_room(
         assert limit // 2 - 400 < shorter.tokens_after <= limit // 2
 
 
-async def test_people_s_messages_survive_without_a_summary() -> None:
+async def test_messages_of_people_survive_without_a_summary() -> None:
     talk = [m for n in range(200) for m in (user(f"rule {n} holds."), assistant("word " * 200))]
     view, model = a_view([], 12_000, [RateLimited("no")] * 99)
     sent = await play(view, requests_of(talk), 1.0)
@@ -146,7 +146,7 @@ async def test_tool_results_are_summarised_before_they_are_dropped() -> None:
     assert view.conversation.summary is not None
 
 
-async def test_between_two_cuts_each_request_continues_the_one_before() -> None:
+async def test_requests_between_two_cuts_continue_each_other() -> None:
     view, _ = a_view([], 8_000, ["Summary one.", "Summary two."] * 30)
     talk = [m for n in range(120) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     sent = await play(view, requests_of(talk), 1.3)
@@ -158,7 +158,7 @@ async def test_between_two_cuts_each_request_continues_the_one_before() -> None:
     assert "q0" in sent[-1][0][0].content[0].text  # type: ignore[union-attr]
 
 
-async def test_a_window_that_counts_higher_is_filled_less() -> None:
+async def test_window_of_a_higher_counting_model_is_filled_less() -> None:
     talk = [m for n in range(60) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     most = {}
     for factor in (1.0, 2.0):
@@ -184,7 +184,7 @@ async def test_summary_that_could_not_be_stored_is_not_used() -> None:
     assert len(view.conversation.messages) == 80
 
 
-async def test_watchers_hear_how_much_was_summarised() -> None:
+async def test_compacted_event_counts_summarised_messages() -> None:
     talk = [m for n in range(40) for m in (user(f"q{n} " * 60), assistant(f"a{n} " * 60))]
     view, _ = a_view(talk, 4_000, ["Summary."])
     _, result = await view.window()

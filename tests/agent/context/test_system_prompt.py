@@ -25,7 +25,7 @@ def prompt(workspace: Workspace) -> str:
     return workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True).text
 
 
-def test_the_prompt_holds_the_files_in_their_order(workspace: Workspace) -> None:
+def test_prompt_contains_the_files_in_order(workspace: Workspace) -> None:
     text = prompt(workspace)
     places = [text.index(f"I am {name}.") for name in FILES]
     assert places == sorted(places)
@@ -33,7 +33,7 @@ def test_the_prompt_holds_the_files_in_their_order(workspace: Workspace) -> None
     assert str(workspace.folder) in text
 
 
-def test_the_prompt_is_byte_identical_from_turn_to_turn(workspace: Workspace) -> None:
+def test_prompt_is_identical_in_every_turn(workspace: Workspace) -> None:
     first = prompt(workspace)
     for name in FILES:
         path = workspace.folder / name
@@ -42,7 +42,7 @@ def test_the_prompt_is_byte_identical_from_turn_to_turn(workspace: Workspace) ->
     assert prompt(Workspace(workspace.folder)) == first
 
 
-def test_an_edit_applies_from_the_next_turn_on(workspace: Workspace) -> None:
+def test_edit_applies_from_the_next_turn(workspace: Workspace) -> None:
     prompt(workspace)
     (workspace.folder / "SOUL.md").write_text("Be brief.")
     assert "Be brief." in prompt(workspace)
@@ -53,7 +53,7 @@ def test_an_edit_applies_from_the_next_turn_on(workspace: Workspace) -> None:
     assert "Be kind." in prompt(workspace)
 
 
-def test_an_edit_of_the_same_length_is_seen(workspace: Workspace) -> None:
+def test_edit_of_equal_length_is_noticed(workspace: Workspace) -> None:
     prompt(workspace)
     path = workspace.folder / "SOUL.md"
     stat = path.stat()
@@ -62,7 +62,7 @@ def test_an_edit_of_the_same_length_is_seen(workspace: Workspace) -> None:
     assert "S0UL" in prompt(workspace)
 
 
-def test_missing_empty_and_odd_files_are_fine(tmp_path: Path) -> None:
+def test_missing_empty_and_odd_files_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_text("  \n\n")
     (tmp_path / "AGENT.md").mkdir()
     (tmp_path / "SOUL.md").symlink_to(tmp_path / "nowhere")
@@ -75,12 +75,12 @@ def test_missing_empty_and_odd_files_are_fine(tmp_path: Path) -> None:
     assert prompt(Workspace(tmp_path / "missing"))
 
 
-def test_a_pipe_in_place_of_a_file_blocks_nothing(tmp_path: Path) -> None:
+def test_pipe_instead_of_a_file_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "SOUL.md")
     assert str(tmp_path) in prompt(Workspace(tmp_path))
 
 
-def test_a_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
+def test_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
     path = workspace.folder / "USER.md"
     path.write_text("start " + "x" * LIMIT_CHARS + "END")
     made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
@@ -91,9 +91,7 @@ def test_a_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("is_snapshot", [False, True])
-def test_a_memory_that_is_too_long_keeps_its_newest_lines(
-    workspace: Workspace, is_snapshot: bool
-) -> None:
+def test_too_long_memory_keeps_its_newest_lines(workspace: Workspace, is_snapshot: bool) -> None:
     memory = workspace.owner_memory
     lines = [f"- 2026-01-01: fact {number} of many" for number in range(1_000)]
     memory.write_text("\n".join([*lines, "- 2026-02-02: the newest", ""]))
@@ -107,7 +105,7 @@ def test_a_memory_that_is_too_long_keeps_its_newest_lines(
     assert workspace.text_of(memory).endswith("the newest")
 
 
-def test_a_file_is_cut_with_a_notice_when_a_blank_is_at_the_limit(workspace: Workspace) -> None:
+def test_file_with_a_blank_at_the_limit_is_cut_with_a_notice(workspace: Workspace) -> None:
     path = workspace.folder / "USER.md"
     path.write_text("x" * LIMIT_CHARS + "\nEND")
     made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
@@ -115,7 +113,7 @@ def test_a_file_is_cut_with_a_notice_when_a_blank_is_at_the_limit(workspace: Wor
     assert len(made.notices) == 1
 
 
-def test_bytes_that_are_no_text_and_windows_line_ends_are_read(workspace: Workspace) -> None:
+def test_invalid_bytes_and_windows_line_ends_are_read(workspace: Workspace) -> None:
     (workspace.folder / "SOUL.md").write_bytes(b"caf\xe9\r\nnext $root ${HOME} $")
     text = prompt(workspace)
     assert "caf\ufffd\nnext $root ${HOME} $" in text
@@ -133,7 +131,7 @@ def test_guest_prompt_contains_nothing_about_the_owner(workspace: Workspace) -> 
     assert "tea" not in prompt(workspace)
 
 
-def test_the_memories_of_very_many_people_are_all_read_and_do_not_pile_up(
+def test_cached_memories_of_many_people_are_bounded(
     workspace: Workspace,
 ) -> None:
     people = [workspace.folder / "memory" / "telegram" / f"{n}" / "MEMORY.md" for n in range(100)]

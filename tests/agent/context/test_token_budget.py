@@ -89,7 +89,7 @@ def test_requests_continue_each_other_until_the_window_is_full(
 
 
 @given(st.lists(st.integers(10, 300), min_size=30, max_size=80), st.integers(2000, 4000))
-def test_a_cut_makes_room_for_many_requests(sizes: list[int], limit: int) -> None:
+def test_cut_leaves_room_for_many_requests(sizes: list[int], limit: int) -> None:
     messages = [
         message for size in sizes for message in (user("word" * size), assistant("word" * size))
     ]
@@ -104,7 +104,7 @@ def test_a_cut_makes_room_for_many_requests(sizes: list[int], limit: int) -> Non
 
 
 @given(rounds(), LIMITS)
-def test_the_same_conversation_is_always_cut_the_same(messages: list[Message], limit: int) -> None:
+def test_cut_of_a_conversation_is_deterministic(messages: list[Message], limit: int) -> None:
     assert sent(trim_to_budget(messages, limit)) == sent(trim_to_budget(messages, limit))
 
 
@@ -116,7 +116,7 @@ def test_window_that_fits_is_unchanged(messages: list[Message], limit: int) -> N
     assert window.dropped == 0
 
 
-def test_a_stored_cut_continues_like_the_one_it_was_made_from() -> None:
+def test_stored_cut_gives_the_same_window() -> None:
     """The gateway drops the messages before the window and loads the rest with `trimmed`."""
     messages: list[Message] = []
     for n in range(60):
@@ -128,7 +128,7 @@ def test_a_stored_cut_continues_like_the_one_it_was_made_from() -> None:
     assert whole.dropped
 
 
-def test_a_long_round_keeps_its_question_and_its_newest_steps() -> None:
+def test_long_round_keeps_its_question_and_its_newest_steps() -> None:
     messages = [user("old"), assistant("old"), user("the question")]
     for n in range(30):
         call = ToolCall(f"c{n}", "look", {}, "{}")
@@ -141,7 +141,7 @@ def test_a_long_round_keeps_its_question_and_its_newest_steps() -> None:
     assert window.messages[-1].text == "x" * 800
 
 
-def test_one_message_longer_than_the_window_loses_its_middle() -> None:
+def test_message_longer_than_the_window_loses_its_middle() -> None:
     window = trim_to_budget([user("begin " + "middle " * 5000 + "end", "[noon]")], 1000)
     (message,) = window.messages
     assert window.tokens <= 1000
@@ -151,7 +151,7 @@ def test_one_message_longer_than_the_window_loses_its_middle() -> None:
     assert message.content[-1] == Context("[noon]")
 
 
-def test_the_longest_texts_are_shortened_first() -> None:
+def test_longest_texts_are_shortened_first() -> None:
     calls = tuple(ToolCall(f"c{n}", "look", {}, "{}") for n in range(2))
     messages = [
         user("short question"),
@@ -165,7 +165,7 @@ def test_the_longest_texts_are_shortened_first() -> None:
     assert window.tokens <= 1000
 
 
-def test_nothing_at_all_is_no_problem() -> None:
+def test_empty_conversation_is_trimmed_to_nothing() -> None:
     assert list(trim_to_budget([], 100, trimmed=True).messages) == []
 
 
@@ -178,12 +178,12 @@ def test_tokens_are_estimated_by_script(text: str, tokens: int) -> None:
 
 
 @given(ANY_TEXT)
-def test_an_estimate_never_exceeds_two_tokens_a_character(text: str) -> None:
+def test_estimate_is_at_most_two_tokens_per_character(text: str) -> None:
     assert 1 <= estimate_text(text) <= 2 * len(text) + 1
 
 
 @given(ANY_MESSAGE)
-def test_an_estimate_is_part_of_no_comparison(message: Message) -> None:
+def test_cached_estimate_is_not_compared(message: Message) -> None:
     same = Message(
         message.role, message.content, message.tool_calls, message.tool_call_id, message.is_error
     )
@@ -192,13 +192,13 @@ def test_an_estimate_is_part_of_no_comparison(message: Message) -> None:
     assert repr(message) == repr(same)
 
 
-def test_thinking_costs_nothing_because_it_is_not_sent() -> None:
+def test_thinking_is_not_counted() -> None:
     hidden = RedactedThinking("x" * 400)
     thoughtful = Message("assistant", (Thinking("hm " * 100), hidden, Text("yes")))
     assert estimate(thoughtful) == estimate(assistant("yes"))
 
 
-def test_a_picture_counts_by_what_vendors_charge_and_not_by_its_bytes() -> None:
+def test_picture_is_counted_by_its_size_in_pixels() -> None:
     small, large = (Message("user", (Image("image/png", b"x" * n),)) for n in (10, 1_000_000))
     assert estimate(small) == estimate(large)
     assert 1000 < estimate(small) < 2000

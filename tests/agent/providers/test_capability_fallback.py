@@ -40,7 +40,7 @@ async def test_unsupported_thinking_is_dropped_with_a_notice() -> None:
     assert [dict(request.options) for request in model.requests] == [{"thinking": True}, {}, {}]
 
 
-async def test_both_may_be_missing() -> None:
+async def test_missing_tools_and_thinking_are_both_handled() -> None:
     model = ScriptedProvider([NoThinking("no"), NoTools("no"), CALL])
     reply = (await events_of(CapabilityFallback(model)))[-1]
     assert isinstance(reply, Reply)
@@ -57,7 +57,7 @@ async def test_error_that_no_fallback_fixes_is_raised() -> None:
         await events_of(provider)
 
 
-async def test_words_can_be_chosen_for_good() -> None:
+async def test_text_tools_can_be_configured() -> None:
     model = ScriptedProvider([CALL])
     reply = (await events_of(CapabilityFallback(model, tools="xml")))[-1]
     assert isinstance(reply, Reply)
@@ -65,7 +65,7 @@ async def test_words_can_be_chosen_for_good() -> None:
     assert model.requests[0].tools == ()
 
 
-async def test_a_picture_that_is_refused_is_left_out_from_then_on_and_others_are_shown() -> None:
+async def test_rejected_picture_is_left_out_and_others_are_sent() -> None:
     good = Message("user", (Image("image/png", b"good"), Text("and this?")))
     huge = Message("user", (Image("image/png", b"huge"), Text("and that?")))
     model_request = replace(ASKED, messages=(good, Message("assistant", (Text("a cat"),)), huge))
@@ -101,7 +101,7 @@ THOUGHT = Message("assistant", (Thinking("hm", "signed"), RedactedThinking("xx")
 NEXT = Message("assistant", (Thinking("aha", "by this one"), Text("no")))
 
 
-async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others() -> None:
+async def test_rejected_thinking_is_left_out_and_later_thinking_is_sent() -> None:
     model = ScriptedProvider([BadThoughts("signed by another"), "one", "two"])
     provider = CapabilityFallback(model)
     model_request = replace(ASKED, messages=(user("hi"), THOUGHT, user("and?")))
@@ -116,14 +116,14 @@ async def test_thoughts_that_are_refused_are_left_out_from_then_on_and_no_others
     assert all(request.options == {"thinking": True} for request in model.requests)
 
 
-async def test_thoughts_that_are_missing_are_given_back_where_the_provider_can() -> None:
+async def test_missing_thinking_is_replayed_if_the_provider_can() -> None:
     model = Remembering([BadThoughts("pass it back", missing=True), "one"])
     await events_of(CapabilityFallback(model))
     assert [REPLAYED_THOUGHTS in request.adaptations for request in model.requests] == [False, True]
     assert [dict(request.options) for request in model.requests] == [{"thinking": True}] * 2
 
 
-async def test_irreparable_thoughts_disable_thinking() -> None:
+async def test_unrepairable_thinking_is_disabled() -> None:
     missing = BadThoughts("begins without a thought", missing=True)
     model = ScriptedProvider(
         [missing, "one", BadThoughts("and again"), BadThoughts("still"), "two"]
@@ -135,7 +135,7 @@ async def test_irreparable_thoughts_disable_thinking() -> None:
     assert wanted == [True, False, True, True, False]
 
 
-async def test_unrecoverable_rejection_of_thoughts_is_raised() -> None:
+async def test_other_rejection_of_thinking_is_raised() -> None:
     with pytest.raises(BadThoughts, match="three"):
         await events_of(
             CapabilityFallback(
@@ -179,7 +179,7 @@ async def test_model_without_image_input_gets_a_placeholder() -> None:
         assert request.messages[1].text.endswith("what is it?")
 
 
-async def test_each_question_with_pictures_that_are_left_out_is_noticed_once() -> None:
+async def test_notice_about_omitted_pictures_appears_once_per_question() -> None:
     provider = CapabilityFallback(ScriptedProvider(["one"] * 4), images=False)
     first, second = (
         replace(ASKED, messages=(Message("user", (Image("image/png", data), Text("?"))),))

@@ -68,7 +68,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: MinimalProvider(), "yes"),
     ],
 )
-async def test_a_class_with_nothing_but_a_stream_answers_by_its_name(made: Any, text: str) -> None:
+async def test_registered_class_with_only_a_stream_answers(made: Any, text: str) -> None:
     kore.register_provider("mine", made)
     shown = []
     async for event in kore.stream("hi", model="mine/one"):
@@ -80,11 +80,11 @@ async def test_a_class_with_nothing_but_a_stream_answers_by_its_name(made: Any, 
     assert "".join(shown) == text
 
 
-async def test_an_instance_without_anything_else_is_a_model() -> None:
+async def test_provider_instance_is_used_as_model() -> None:
     assert (await kore.run("hi", model=MinimalProvider())).text == "yes"
 
 
-async def test_a_provider_that_is_there_already_cannot_be_registered() -> None:
+async def test_existing_provider_name_cannot_be_registered() -> None:
     with pytest.raises(ConfigError, match="expected a class"):
         kore.register_provider("mine", MinimalProvider())  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ async def test_a_provider_that_is_there_already_cannot_be_registered() -> None:
         (ValueError("a bug"), ValueError),
     ],
 )
-async def test_errors_of_the_connection_are_ours_and_bugs_are_not(
+async def test_connection_errors_are_mapped_and_bugs_propagate(
     error: Exception, kind: type[Exception]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -117,7 +117,7 @@ async def test_stream_that_is_no_generator_is_rejected() -> None:
         await events_of(CustomProvider(Coroutine(), "mine"))  # type: ignore[arg-type]
 
 
-async def test_it_is_retried_and_closed_like_every_other() -> None:
+async def test_custom_provider_is_retried_and_closed() -> None:
     provider = Fails(ConnectionResetError("gone"))
     kore.register_provider("mine", lambda: provider)
 

@@ -17,7 +17,7 @@ def client(
     return EmbeddingClient(resolve_model("m", [entry], {}))
 
 
-async def test_texts_become_vectors_of_length_one_in_their_order(
+async def test_embeddings_are_normalized_and_in_order(
     model_server: ModelServer,
 ) -> None:
     model_server.meaning = lambda text: [float(len(text)), 1.0]
@@ -32,7 +32,7 @@ async def test_texts_become_vectors_of_length_one_in_their_order(
         assert vector[0] / vector[1] == pytest.approx(len(text), rel=1e-5)
 
 
-async def test_long_and_empty_texts_are_made_fit(model_server: ModelServer) -> None:
+async def test_long_and_empty_texts_are_adjusted(model_server: ModelServer) -> None:
     embedding_client = client(model_server)
     await embedding_client.embed(["", "y" * (TEXT_CHARS + 1)])
     await embedding_client.aclose()
@@ -46,7 +46,7 @@ async def test_ollama_embeddings_use_the_compatible_api(model_server: ModelServe
     await embedding_client.aclose()
 
 
-async def test_a_refusal_is_the_vendors_without_the_key(model_server: ModelServer) -> None:
+async def test_rejection_quotes_the_vendor_without_the_key(model_server: ModelServer) -> None:
     model_server.api_key = "sk-another"
     embedding_client = client(model_server)
     with pytest.raises(KeyRefused) as refused:
@@ -64,7 +64,7 @@ async def test_invalid_vector_is_rejected(model_server: ModelServer, meaning: li
     await embedding_client.aclose()
 
 
-async def test_vectors_of_several_lengths_are_refused(model_server: ModelServer) -> None:
+async def test_vectors_of_different_lengths_are_rejected(model_server: ModelServer) -> None:
     model_server.meaning = lambda text: [1.0] * len(text)
     embedding_client = client(model_server)
     with pytest.raises(BadReply):
@@ -72,7 +72,7 @@ async def test_vectors_of_several_lengths_are_refused(model_server: ModelServer)
     await embedding_client.aclose()
 
 
-async def test_a_server_that_is_down_is_unavailable() -> None:
+async def test_unreachable_server_is_unavailable() -> None:
     async with ModelServer() as gone:
         embedding_client = client(gone)
     with pytest.raises(ProviderError) as failed:
@@ -81,7 +81,7 @@ async def test_a_server_that_is_down_is_unavailable() -> None:
     assert isinstance(failed.value, Unavailable)
 
 
-def test_a_vendor_without_embeddings_is_refused() -> None:
+def test_vendor_without_embeddings_is_rejected() -> None:
     config = resolve_model("anthropic/claude", [], {"ANTHROPIC_API_KEY": "k"})
     with pytest.raises(ConfigError, match="anthropic does not provide embeddings"):
         EmbeddingClient(config)

@@ -83,7 +83,7 @@ SLOW_DOWN = refusal(429, "slow down")
 DOWN = refusal(503, "overloaded")
 
 
-async def test_after_a_rate_limit_another_key_of_the_same_model_is_asked_at_once(
+async def test_rate_limit_switches_to_another_key_of_the_same_model(
     world: World,
 ) -> None:
     models = world.models()
@@ -95,7 +95,7 @@ async def test_after_a_rate_limit_another_key_of_the_same_model_is_asked_at_once
     assert any(isinstance(event, Retry) for event in seen)
 
 
-async def test_a_rate_limited_key_is_not_asked_until_its_time_and_then_by_one_probe(
+async def test_rate_limited_key_is_probed_once_after_its_cooldown(
     world: World,
 ) -> None:
     models = world.models()
@@ -114,7 +114,7 @@ async def test_a_rate_limited_key_is_not_asked_until_its_time_and_then_by_one_pr
     assert world.models_called()[-1] == "k1/big"
 
 
-async def test_a_probe_that_fails_rests_for_longer(world: World) -> None:
+async def test_failed_probe_doubles_the_cooldown(world: World) -> None:
     models = world.models()
     world.refused["k1", "big"] = SLOW_DOWN
     await answer(models)
@@ -130,7 +130,7 @@ async def test_a_probe_that_fails_rests_for_longer(world: World) -> None:
     assert world.models_called() == ["k1/big", "k2/big"]
 
 
-async def test_a_probe_that_is_cancelled_leaves_the_next_request_to_probe(world: World) -> None:
+async def test_cancelled_probe_leaves_the_next_request_to_probe(world: World) -> None:
     models = world.models()
     world.refused["k1", "big"] = SLOW_DOWN
     await answer(models)
@@ -147,7 +147,7 @@ async def test_a_probe_that_is_cancelled_leaves_the_next_request_to_probe(world:
     assert (await answer(models))[0] == "big by k1"
 
 
-async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: World) -> None:
+async def test_outage_switches_to_another_model_without_wider_cooldown(world: World) -> None:
     models = world.models()
     world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
     text, seen = await answer(models)
@@ -161,7 +161,7 @@ async def test_an_outage_goes_to_another_model_and_no_other_model_rests(world: W
     assert (await answer(models, "third"))[0] == "third by k1"
 
 
-async def test_a_resting_model_is_passed_over_and_comes_back(world: World) -> None:
+async def test_cooling_model_is_skipped_and_comes_back(world: World) -> None:
     models = world.models()
     world.refused["k1", "big"] = world.refused["k2", "big"] = DOWN
     await answer(models)
@@ -179,9 +179,7 @@ async def test_a_resting_model_is_passed_over_and_comes_back(world: World) -> No
 
 
 @pytest.mark.parametrize("status", [401, 402])
-async def test_a_refused_key_rests_for_every_model_and_no_other_key_does(
-    world: World, status: int
-) -> None:
+async def test_rejected_key_cools_down_for_every_model(world: World, status: int) -> None:
     models = world.models()
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
                                                api_keys=("k1", "k2"))]  # fmt: skip
@@ -194,7 +192,7 @@ async def test_a_refused_key_rests_for_every_model_and_no_other_key_does(
     assert world.models_called() == ["k2/third"]
 
 
-async def test_a_key_that_may_not_use_a_model_rests_for_that_model_alone(world: World) -> None:
+async def test_key_without_access_to_a_model_cools_down_for_that_model_only(world: World) -> None:
     models = world.models(("k1",))
     models.known = [*models.known, ModelConfig("third", "openai/third", world.server.base_url,
                                                api_key="k1")]  # fmt: skip
@@ -203,7 +201,7 @@ async def test_a_key_that_may_not_use_a_model_rests_for_that_model_alone(world: 
     assert (await answer(models, "third"))[0] == "third by k1"
 
 
-async def test_a_short_limit_is_waited_for_before_another_model_answers(world: World) -> None:
+async def test_short_limit_is_awaited_before_a_fallback(world: World) -> None:
     models = world.models(("k1",))
     world.server.script(refusal(429, "slow down", retry_after="3"))
     text, _ = await answer(models)
@@ -302,7 +300,7 @@ async def test_fallbacks_are_tried_in_order_and_the_last_error_is_raised(world: 
         await answer(models)
 
 
-async def test_a_key_stays_out_of_what_is_shown_of_it(world: World) -> None:
+async def test_keys_are_not_in_the_repr(world: World) -> None:
     models = world.models()
     models.open()
     assert "k1" not in repr(models)

@@ -33,7 +33,7 @@ async def answering(answer: bytes, *, endless: bool = False) -> AsyncIterator[in
         yield server.sockets[0].getsockname()[1]
 
 
-async def test_its_models_are_listed_in_its_order() -> None:
+async def test_ollama_models_are_listed_in_server_order() -> None:
     async with answering(HEAD + b'{"models": [{"name": "qwen3:8b"}, {"name": "gemma"}]}') as port:
         assert await ollama_models(port=port) == ["qwen3:8b", "gemma"]
 
@@ -43,7 +43,7 @@ async def test_its_models_are_listed_in_its_order() -> None:
     [b"", b"220 mail ready\r\n", HEAD + b"{", HEAD + b'{"models": 5}', HEAD + b"[" * 200_000],
     ids=["nothing", "another program", "cut off", "another shape", "deep"],
 )
-async def test_anything_else_is_no_list(answer: bytes) -> None:
+async def test_other_response_is_no_list(answer: bytes) -> None:
     async with answering(answer) as port:
         assert await ollama_models(port=port) == []
 
@@ -53,7 +53,7 @@ async def test_endless_response_is_abandoned() -> None:
         assert await ollama_models(port=port) == []
 
 
-async def test_servers_are_known_by_what_they_answer_and_embeddings_do_not_count() -> None:
+async def test_servers_are_recognized_by_their_response_without_embedding_models() -> None:
     listed = b'{"data": [{"id": "qwen3"}, {"id": "text-embedding-nomic"}]}'
     async with (
         answering(HEAD + b'{"models": []}') as ollama,

@@ -52,7 +52,7 @@ def chat(settings: ModelSettings, vendor: str = "openai") -> Any:
     return json.loads(OpenAIRequestEncoder(VENDORS[vendor].dialect).body(request(settings)))
 
 
-def test_chat_completions_take_every_setting() -> None:
+def test_chat_completions_send_every_setting() -> None:
     body = chat(ALL)
     named = {"type": "function", "function": {"name": "look"}}
     expected: dict[str, Any] = {
@@ -79,12 +79,12 @@ def test_chat_completions_take_every_setting() -> None:
         ("openai", "none", {"reasoning_effort": "none"}),
     ],
 )
-def test_effort_is_said_as_the_vendor_says_it(vendor: str, effort: Any, field: Any) -> None:
+def test_effort_uses_the_field_of_the_vendor(vendor: str, effort: Any, field: Any) -> None:
     body = chat(ModelSettings(reasoning_effort=effort), vendor)
     assert {name: body.get(name) for name in field} == field
 
 
-def test_the_responses_api_takes_what_it_has_fields_for() -> None:
+def test_responses_api_sends_supported_settings() -> None:
     body = json.loads(ResponsesRequestEncoder({}, {}).body(request(ALL)))
     assert body["reasoning"] == {"effort": "low"}
     assert body["tool_choice"] == {"type": "function", "name": "look"}
@@ -97,7 +97,7 @@ def anthropic(settings: ModelSettings, model: str, version: str = OLD_VERSION) -
     return json.loads(AnthropicRequestEncoder(version).body(request(settings, model)))
 
 
-def test_anthropic_takes_what_it_has_fields_for() -> None:
+def test_anthropic_sends_supported_settings() -> None:
     body = anthropic(ALL, "claude-sonnet-5")
     choice = {"type": "tool", "name": "look", "disable_parallel_tool_use": True}
     assert body["tool_choice"] == choice
@@ -109,7 +109,7 @@ def test_anthropic_takes_what_it_has_fields_for() -> None:
     assert "top_p" not in anthropic(ALL, "claude-sonnet-5", VERSION)
 
 
-def test_an_older_claude_is_given_a_budget_for_an_effort() -> None:
+def test_older_claude_gets_a_budget_for_an_effort() -> None:
     body = anthropic(ModelSettings(reasoning_effort="low"), "claude-haiku-4-5")
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 2048}
     assert "output_config" not in body
@@ -118,7 +118,7 @@ def test_an_older_claude_is_given_a_budget_for_an_effort() -> None:
         assert result["tool_choice"] == {"type": kind}
 
 
-def test_ollama_takes_options_and_no_choice_of_a_tool() -> None:
+def test_ollama_gets_options_and_no_tool_choice() -> None:
     body = json.loads(OllamaRequestEncoder(None).body(request(ALL)))
     assert body["think"] == "low"
     assert (body["options"]["seed"], body["options"]["stop"]) == (7, ["END"])
@@ -162,12 +162,12 @@ async def test_unsupported_settings_are_reported_once() -> None:
         ("extra_body", {"x": object()}),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_name(name: str, value: object) -> None:
+def test_invalid_setting_is_rejected_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name):
         ModelSettings(**{name: value})
 
 
-async def test_a_turns_settings_count_before_the_agents(tmp_path: Path) -> None:
+async def test_settings_of_a_turn_override_those_of_the_agent(tmp_path: Path) -> None:
     model = ScriptedProvider(["one", "two"])
     settings = kore.ModelSettings(temperature=0.1, seed=1, extra_body={"a": 1, "b": 1})
     agent = kore.Agent(model, workspace=tmp_path, model_settings=settings)
@@ -187,7 +187,7 @@ def look() -> str:
 
 
 @pytest.mark.parametrize("choice", ["required", "look"])
-async def test_a_forced_call_is_forced_once(tmp_path: Path, choice: str) -> None:
+async def test_tool_choice_is_forced_once(tmp_path: Path, choice: str) -> None:
     model = ScriptedProvider([calls(call("look")), "a room", calls(call("look")), "again"])
     agent = kore.Agent(model, workspace=tmp_path, tools=[look])
     await agent.run("where?", session="s", tool_choice=choice)
@@ -196,12 +196,12 @@ async def test_a_forced_call_is_forced_once(tmp_path: Path, choice: str) -> None
     assert results == [choice, None, choice, None]
 
 
-async def test_a_tool_that_there_is_not_cannot_be_chosen(tmp_path: Path) -> None:
+async def test_unknown_tool_cannot_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no tool 'fly'"):
         await kore.run("up", model=ScriptedProvider(["no"]), workspace=tmp_path, tool_choice="fly")
 
 
-async def test_an_answer_of_a_type_is_asked_for_again_without_force(tmp_path: Path) -> None:
+async def test_typed_answer_is_requested_again_without_force(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("look")), "a room", "3"])
     agent = kore.Agent(model, workspace=tmp_path, tools=[look])
     result = await agent.run("how many?", output_type=int, tool_choice="required")

@@ -24,7 +24,7 @@ def body(*messages: Message, model: str = "llama3.2", **fields: Any) -> dict[str
     return document
 
 
-def test_the_window_that_we_count_with_is_the_one_that_is_opened() -> None:
+def test_context_window_is_sent_as_num_ctx() -> None:
     sent = body(user("hi"), temperature=0.5, max_tokens=9, options={"seed": 1, "keep_alive": "5m"})
     assert sent["options"] == {"num_ctx": 32768, "temperature": 0.5, "num_predict": 9, "seed": 1}
     assert sent["keep_alive"] == "5m"
@@ -39,12 +39,12 @@ def test_the_window_that_we_count_with_is_the_one_that_is_opened() -> None:
         ("gpt-oss:20b", False, "low"),
     ],
 )
-def test_thinking_is_switched_both_ways(model: str, wanted: bool, think: object) -> None:
+def test_thinking_is_switched_on_and_off(model: str, wanted: bool, think: object) -> None:
     assert body(user("hi"), model=model, options={"thinking": wanted})["think"] == think
     assert "think" not in body(user("hi"), model=model)
 
 
-def test_results_name_their_tool_and_thoughts_of_calls_go_back() -> None:
+def test_results_name_their_tool_and_thinking_is_replayed() -> None:
     planned = Message("assistant", (Thinking("hm"), Text("Look:")), (CALL,))
     result = Message("tool", (Text("a.txt"),), (), "c1")
     sent = body(user("hi"), planned, result)["messages"][2:]
@@ -75,7 +75,7 @@ def read(*payloads: dict[str, Any]) -> Reply:
     return last
 
 
-def test_calls_without_ids_get_some() -> None:
+def test_calls_without_ids_get_ids() -> None:
     function = {"name": "exec", "arguments": {"command": "é"}}
     calls = {"message": {"content": "", "tool_calls": [{"function": function}] * 2}}
     end = {"done": True, "done_reason": "stop", "prompt_eval_count": 4, "eval_count": 2}
@@ -88,13 +88,13 @@ def test_calls_without_ids_get_some() -> None:
     assert reply.finish_reason == "tool_calls"
 
 
-def test_a_prompt_that_was_all_in_the_cache_is_not_counted() -> None:
+def test_cached_prompt_is_not_counted() -> None:
     end = {"message": {"content": "hi"}, "done": True, "eval_count": 2}
     assert read(end).usage == Usage(0, 2)
     assert read({"message": {"content": "hi"}, "done": True}).usage is None
 
 
-def test_thoughts_in_the_text_are_thoughts() -> None:
+def test_think_tags_in_the_text_are_thinking() -> None:
     reply = read({"message": {"content": "<think>hm</think>Yes"}}, {"done": True})
     assert reply.message.content == (Thinking("hm"), Text("Yes"))
 
@@ -102,7 +102,7 @@ def test_thoughts_in_the_text_are_thoughts() -> None:
 @pytest.mark.parametrize(
     "last", [{"message": {"content": "x"}}, {"done": True, "done_reason": "load"}]
 )
-def test_no_end_and_no_answer_are_no_reply(last: dict[str, Any]) -> None:
+def test_missing_end_or_empty_answer_is_an_error(last: dict[str, Any]) -> None:
     with pytest.raises(Unavailable):
         read(last)
 
@@ -111,7 +111,7 @@ LINES = [{"n": 1, "t": "ünï"}, {"n": 2, "t": "漢字 🙂\u2028"}, {"done": Tr
 
 
 @given(st.lists(st.integers(0, 100)), st.sampled_from([b"\n", b"\r\n", b"\n\n"]), st.booleans())
-def test_lines_may_arrive_in_any_portions(cuts: list[int], end: bytes, ended: bool) -> None:
+def test_lines_may_arrive_in_any_chunks(cuts: list[int], end: bytes, ended: bool) -> None:
     data = end.join(json.dumps(line, ensure_ascii=False).encode() for line in LINES) + end * ended
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = NdjsonParser()
@@ -126,7 +126,7 @@ def test_line_that_is_no_json_object_is_rejected(line: bytes) -> None:
         NdjsonParser().feed(line)
 
 
-def test_a_line_without_end_is_a_bad_reply() -> None:
+def test_endless_line_is_a_bad_reply() -> None:
     reader = NdjsonParser()
     for _ in range(16):
         reader.feed(b"x" * (1 << 20))

@@ -19,19 +19,19 @@ from tests.fakes.model_script import refusal
 LOCAL = ModelConfig("local", "ollama/llama3.2")
 
 
-def test_without_a_profile_of_its_own_everything_is_done_by_the_default_model() -> None:
+def test_default_model_serves_every_missing_profile() -> None:
     models = ModelPool("local", [LOCAL], profiles={"quick": "default"})
     assert {models.profile(name) for name in PROFILES} == {"local"}
 
 
-def test_a_profile_names_its_model() -> None:
+def test_profile_selects_its_model() -> None:
     models = ModelPool("offline/echo", [LOCAL], profiles={"quick": "local", "task": "ollama/other"})
     assert (models.profile("quick"), models.profile("task")) == ("local", "ollama/other")
     assert models.open(models.profile("quick")).model == "llama3.2"
 
 
 @pytest.mark.parametrize("wanted", ["nobody", "openai/gpt-5", "entry"])
-def test_an_unusable_profile_takes_the_default_model_and_says_so_once(wanted: str) -> None:
+def test_unusable_profile_falls_back_to_the_default_with_one_notice(wanted: str) -> None:
     entry = ModelConfig("entry", "openai/gpt-5", api_key="${UNSET}")
     models = ModelPool("offline/echo", [entry], profiles={"quick": wanted})
     assert [models.profile("quick"), models.profile("quick")] == ["offline/echo"] * 2
@@ -49,26 +49,26 @@ def test_profile_name_resolves_to_its_model() -> None:
     assert models.open("reasoning").provider.name == "offline"
 
 
-def test_a_model_that_is_called_like_a_profile_wins() -> None:
+def test_model_named_like_a_profile_wins() -> None:
     named = ModelConfig("quick", "ollama/named")
     assert (
         ModelPool("x/y", [LOCAL, named], profiles={"quick": "local"}).open("quick").model == "named"
     )
 
 
-def test_a_name_that_is_neither_is_an_error() -> None:
+def test_unknown_name_is_an_error() -> None:
     with pytest.raises(ConfigError, match="unknown model 'fast'"):
         ModelPool("offline/echo", [LOCAL]).open("fast")
 
 
-async def test_a_provider_of_ones_own_serves_every_profile(tmp_path: Path) -> None:
+async def test_custom_provider_serves_every_profile(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello"])
     agent = Agent(model, workspace=tmp_path)
     assert agent.models.open(agent.models.profile("quick")) is agent.models.open()
     assert (await agent.run("hi")).text == "hello"
 
 
-async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
+async def test_turn_reports_an_unusable_profile(tmp_path: Path) -> None:
     models = ModelPool("offline/echo", profiles={"quick": "nobody"})
     agent = Agent(models, workspace=tmp_path)
     models.profile("quick")
@@ -79,7 +79,7 @@ async def test_a_turn_tells_of_an_unusable_profile(tmp_path: Path) -> None:
     assert results[1] == []
 
 
-async def test_a_model_has_its_whole_window_unless_the_settings_allow_less() -> None:
+async def test_configured_window_only_lowers_the_window_of_the_model() -> None:
     environ = {"OPENAI_API_KEY": "k"}
     for cap, tokens in ((None, 1_047_576), (64_000, 64_000), (2_000_000, 1_047_576)):
         models = ModelPool("openai/gpt-4.1", environ=environ, window=cap)
@@ -87,7 +87,7 @@ async def test_a_model_has_its_whole_window_unless_the_settings_allow_less() -> 
         await models.aclose()
 
 
-async def test_keys_and_entries_of_one_server_share_what_it_refused(
+async def test_adaptations_are_shared_by_keys_and_entries_of_a_server(
     model_server: ModelServer,
 ) -> None:
     model_server.objects = lambda raw: refusal(400, "no") if b"stream_options" in raw else None

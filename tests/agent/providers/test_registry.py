@@ -19,7 +19,7 @@ from agent.providers.vendors import ALIASES, VENDORS
 KEYS = {"OPENAI_API_KEY": "sk-o", "MINE": "sk-m"}
 
 
-def test_vendor_and_model_are_enough() -> None:
+def test_vendor_and_model_suffice() -> None:
     config = resolve_model("openai/gpt-5", [], KEYS)
     assert (config.vendor, config.model_id) == ("openai", "gpt-5")
     assert config.api_base == "https://api.openai.com/v1"
@@ -28,7 +28,7 @@ def test_vendor_and_model_are_enough() -> None:
     assert (config.images, config.reasoning, config.reply_tokens) == (True, True, 128_000)
 
 
-def test_an_unknown_model_has_its_vendors_window_and_behind_another_address_a_common_one() -> None:
+def test_unknown_model_gets_the_window_of_its_vendor_or_a_default() -> None:
     unknown = resolve_model("openai/gpt-99", [], KEYS)
     assert unknown.context_tokens == VENDORS["openai"].context_tokens > 128_000
     assert (unknown.images, unknown.reasoning, unknown.reply_tokens) == (None, None, None)
@@ -45,12 +45,12 @@ def test_configured_model_facts_override_known_facts() -> None:
     assert (snapshot.context_tokens, snapshot.reasoning) == (128_000, False)
 
 
-def test_a_model_name_may_hold_slashes() -> None:
+def test_model_name_may_contain_slashes() -> None:
     config = resolve_model("openrouter/openai/gpt-5", [], {"OPENROUTER_API_KEY": "k"})
     assert (config.vendor, config.model_id) == ("openrouter", "openai/gpt-5")
 
 
-def test_an_entry_of_the_list_overrides_its_vendor() -> None:
+def test_configured_entry_overrides_its_vendor() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example/", "${MINE}", "sdk", 9000)
     config = resolve_model("mine", [entry], KEYS)
     assert config.api_base == "https://proxy.example/v1"
@@ -59,12 +59,12 @@ def test_an_entry_of_the_list_overrides_its_vendor() -> None:
     assert config.transport == "sdk"
 
 
-def test_a_model_list_name_wins_over_a_vendor() -> None:
+def test_configured_name_wins_over_a_vendor() -> None:
     entry = ModelConfig("openai/gpt-5", "ollama/llama3.2")
     assert resolve_model("openai/gpt-5", [entry], {}).vendor == "ollama"
 
 
-def test_resolving_twice_changes_nothing() -> None:
+def test_resolving_is_idempotent() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", "https://proxy.example")
     once = resolve_model("mine", [entry], KEYS)
     assert resolve_model("mine", [once], {}) == once
@@ -83,7 +83,7 @@ def test_entry_address_overrides_the_environment() -> None:
     )
 
 
-def test_a_wrong_address_of_the_environment_is_named() -> None:
+def test_invalid_address_in_the_environment_is_named() -> None:
     with pytest.raises(ConfigError, match=r"environment variable OPENAI_BASE_URL: found 'nowhere'"):
         resolve_model("openai/gpt-5", [], {**KEYS, "OPENAI_BASE_URL": "nowhere"})
 
@@ -93,7 +93,7 @@ def test_local_models_need_no_key(name: str) -> None:
     assert resolve_model(name, [], {}).api_key is None
 
 
-def test_aliases_are_their_vendors() -> None:
+def test_aliases_resolve_to_their_vendors() -> None:
     assert resolve_model("kimi/k", [], {"MOONSHOT_API_KEY": "k"}).vendor == "moonshot"
     assert set(ALIASES.values()) <= set(VENDORS)
 
@@ -117,13 +117,13 @@ def test_error_names_the_fix(name: str, words: list[str]) -> None:
         assert word in str(caught.value)
 
 
-def test_a_reference_to_an_unset_variable_is_named() -> None:
+def test_unset_variable_is_named() -> None:
     entry = ModelConfig("mine", "openai/gpt-4", api_key="${NOT_SET}")
     with pytest.raises(ConfigError, match="NOT_SET"):
         resolve_model("mine", [entry], KEYS)
 
 
-def test_no_key_appears_in_the_printed_form() -> None:
+def test_repr_contains_no_key() -> None:
     assert "sk-o" not in repr(resolve_model("openai/gpt-5", [], KEYS))
 
 
@@ -160,14 +160,14 @@ def test_invalid_address_is_rejected(address: str) -> None:
         resolve_model("mine", [ModelConfig("mine", "ollama/x", address)], {})
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+def test_password_in_an_address_is_rejected_and_not_repeated() -> None:
     with pytest.raises(ConfigError, match="api_key") as caught:
         resolve_model("mine", [ModelConfig("mine", "ollama/x", "http://me:hidden@host/v1")], {})
     assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk a", "sk-€"])
-def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+def test_key_invalid_in_a_header_is_rejected_and_not_repeated(key: str) -> None:
     for entry in (
         ModelConfig("mine", "openai/x", api_key=key),
         ModelConfig("mine", "openai/x", api_key="${MINE}"),
@@ -178,7 +178,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) ->
         assert key not in str(caught.value)
 
 
-def test_blanks_around_a_key_are_no_part_of_it() -> None:
+def test_blanks_around_a_key_are_stripped() -> None:
     for entry in (
         ModelConfig("mine", "openai/x", api_key=" k\n"),
         ModelConfig("mine", "openai/x", api_key="${MINE}"),
@@ -198,18 +198,18 @@ def test_blanks_around_a_key_are_no_part_of_it() -> None:
         "http://h:1/api",
     ],
 )
-def test_ollama_is_reached_natively_by_any_of_its_addresses(address: str) -> None:
+def test_ollama_uses_its_native_api_at_any_address(address: str) -> None:
     entry = ModelConfig("local", "ollama/llama3.2", address)
     assert resolve_model("local", [entry], {}).api_base == "http://h:1"
 
 
-def test_the_openai_library_is_refused_where_it_cannot_speak() -> None:
+def test_unsuitable_openai_library_is_rejected() -> None:
     entry = ModelConfig("m", "anthropic/claude-opus-5", transport="sdk", api_key="k")
     with pytest.raises(ConfigError, match="transport"):
         open_provider(resolve_model("m", [entry], {}))
 
 
-def test_every_vendor_is_its_own_normal_form() -> None:
+def test_vendor_addresses_are_normalised() -> None:
     for vendor in VENDORS.values():
         assert normalise_base(vendor.api_base, vendor.version) == vendor.api_base
 
@@ -223,7 +223,7 @@ def test_every_vendor_is_its_own_normal_form() -> None:
         ({"GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}, [], "groq/openai/gpt-oss-120b"),
     ],
 )
-def test_without_configuration_the_first_key_decides(
+def test_first_key_selects_the_default_model(
     environ: dict[str, str], ollama: list[str], expected: str
 ) -> None:
     assert default_model(environ, ollama) == expected
@@ -238,7 +238,7 @@ def test_every_default_model_resolves() -> None:
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "sdk"])
-async def test_configs_open_as_providers(transport: str) -> None:
+async def test_configs_open_providers(transport: str) -> None:
     entry = ModelConfig("m", "openai/gpt-5", transport=transport)  # type: ignore[arg-type]
     provider = open_provider(resolve_model("m", [entry], KEYS))
     assert provider.name == "openai"
@@ -246,7 +246,7 @@ async def test_configs_open_as_providers(transport: str) -> None:
     assert isinstance(open_provider(resolve_model("offline/echo", [], {})), EchoProvider)
 
 
-def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
+def test_registered_provider_is_found_by_name() -> None:
     made: list[ModelConfig] = []
 
     def factory(config: ModelConfig) -> Provider:
@@ -262,6 +262,6 @@ def test_a_provider_of_ones_own_is_found_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "kimi", "offline", "a/b", ""])
-def test_built_in_names_cannot_be_taken(name: str) -> None:
+def test_built_in_names_cannot_be_registered(name: str) -> None:
     with pytest.raises(ConfigError):
         register_provider(name, lambda config: ScriptedProvider([]))

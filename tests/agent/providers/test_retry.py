@@ -52,7 +52,7 @@ async def events_of(provider: RetryingProvider) -> list[object]:
 @pytest.mark.parametrize(
     "error", [Unavailable("x"), TimedOut("x"), BadReply("x"), RateLimited("x")]
 )
-async def test_a_passing_failure_is_tried_again(error: ProviderError) -> None:
+async def test_temporary_failure_is_retried(error: ProviderError) -> None:
     provider, _, waits = retrying_provider(error, "hello")
     events = await events_of(provider)
     assert events[0] == Retry("x", 2, 3, 0.5)
@@ -70,13 +70,13 @@ async def test_waits_grow_and_the_last_error_is_raised() -> None:
     assert len(script.requests) == 8
 
 
-async def test_retry_after_is_honoured() -> None:
+async def test_retry_after_is_respected() -> None:
     provider, _, waits = retrying_provider(RateLimited("slow", retry_after_s=12), "hello")
     await events_of(provider)
     assert waits == [12.5]
 
 
-async def test_too_long_a_retry_after_is_not_waited_for() -> None:
+async def test_too_long_retry_after_is_not_awaited() -> None:
     provider, script, waits = retrying_provider(RateLimited("slow", retry_after_s=61), "hello")
     with pytest.raises(RateLimited):
         await events_of(provider)
@@ -93,7 +93,7 @@ async def test_permanent_error_is_raised_without_a_retry(error: ProviderError) -
 
 
 @pytest.mark.parametrize("steps", [[Unavailable("x")] * 3, [Rejected("x")]])
-async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
+async def test_fallback_answers_with_its_own_model(steps: list[Step]) -> None:
     other = ScriptedProvider(["from the other"])
     provider, script, _ = retrying_provider(*steps, fallback=other)
     events = await events_of(provider)
@@ -105,7 +105,7 @@ async def test_the_fallback_answers_with_its_own_model(steps: list[Step]) -> Non
     assert other.requests[0].model == "small"
 
 
-async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
+async def test_fallback_is_retried_and_its_last_error_is_raised() -> None:
     other = ScriptedProvider([Unavailable("a"), Unavailable("b"), Unavailable("c")])
     provider, _, _ = retrying_provider(Rejected("no"), fallback=other)
     with pytest.raises(Unavailable, match="c"):
@@ -113,7 +113,7 @@ async def test_the_fallback_is_retried_too_and_its_last_error_raised() -> None:
     assert len(other.requests) == 3
 
 
-async def test_a_full_window_does_not_go_to_the_fallback() -> None:
+async def test_full_window_does_not_use_the_fallback() -> None:
     other = ScriptedProvider(["never"])
     provider, _, _ = retrying_provider(ContextTooLong("long"), fallback=other)
     with pytest.raises(ContextTooLong):
@@ -121,7 +121,7 @@ async def test_a_full_window_does_not_go_to_the_fallback() -> None:
     assert other.requests == []
 
 
-async def test_closing_closes_both() -> None:
+async def test_close_closes_provider_and_fallback() -> None:
     other = ScriptedProvider([])
     provider, script, _ = retrying_provider(fallback=other)
     await provider.aclose()

@@ -26,14 +26,14 @@ def results(calls: Sequence[str], text: str) -> list[Message]:
     return [Message("tool", (Text(text),), tool_call_id=call) for call in calls]
 
 
-async def test_echo_says_that_it_is_a_stand_in_and_repeats_the_text() -> None:
+async def test_echo_identifies_itself_and_repeats_the_text() -> None:
     events = await ask(EchoProvider(), user("Grüß dich $5", "[noon]"))
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert "stand-in" in text
     assert text.endswith("Grüß dich $5")
 
 
-async def test_each_tool_line_is_a_call_and_the_results_are_quoted() -> None:
+async def test_tool_lines_become_calls_and_results_are_quoted() -> None:
     message = user('please\n!tool read_file {"path": "x"}\n!tool list_dir\n!tool exec {"broken')
     first = await reply_to(EchoProvider(), message)
     assert [(call.id, call.name, call.arguments) for call in first.tool_calls] == [
@@ -47,7 +47,7 @@ async def test_each_tool_line_is_a_call_and_the_results_are_quoted() -> None:
     assert last.text.count("> line one\n> line two") == 3
 
 
-async def test_ids_do_not_repeat_in_a_conversation() -> None:
+async def test_ids_are_unique_in_a_conversation() -> None:
     message = user("!tool list_dir")
     first = await reply_to(EchoProvider(), message)
     history = [message, first, *results(["call_1"], "x"), assistant("done")]
@@ -55,7 +55,7 @@ async def test_ids_do_not_repeat_in_a_conversation() -> None:
     assert second.tool_calls[0].id == "call_2"
 
 
-async def test_a_script_gives_its_steps_in_order() -> None:
+async def test_script_steps_run_in_order() -> None:
     thoughtful = Message("assistant", (Thinking("hm"), Text("two")))
     provider = ScriptedProvider(
         ["one", thoughtful, Unavailable("down"), lambda request: f"{len(request.messages)}"]

@@ -42,7 +42,7 @@ def stream_events(speech: TextStream, *pieces: str) -> list[ModelEvent]:
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_leading_thoughts_are_separated(text: str, thinking: str, said: str, size: int) -> None:
+def test_leading_thinking_is_separated(text: str, thinking: str, said: str, size: int) -> None:
     speech = TextStream()
     events = stream_events(speech, *(text[n : n + size] for n in range(0, len(text), size)))
     assert (speech.thinking, speech.text) == (thinking, said)
@@ -64,7 +64,7 @@ def test_leading_thoughts_are_separated(text: str, thinking: str, said: str, siz
         ("So: <think>\nhm\n</think>\nYes", "", "So: <think>\nhm\n</think>\nYes"),
     ],
 )
-def test_thoughts_without_an_opening_tag_are_separated_at_the_end(
+def test_thinking_without_an_opening_tag_is_separated_at_the_end(
     text: str, thinking: str, said: str
 ) -> None:
     speech = TextStream()
@@ -74,7 +74,7 @@ def test_thoughts_without_an_opening_tag_are_separated_at_the_end(
     assert speech.voids_text == (said != text)
 
 
-async def test_thoughts_without_an_opening_tag_are_taken_back(
+async def test_thinking_without_an_opening_tag_is_retracted(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
     model_server.script("I think.\n</think>\n\nYes")
@@ -90,7 +90,7 @@ async def test_thoughts_without_an_opening_tag_are_taken_back(
     await agent.aclose()
 
 
-def test_tags_are_text_where_the_server_tells_thinking_apart_itself() -> None:
+def test_tags_are_text_if_the_server_separates_thinking() -> None:
     speech = TextStream()
     list(speech.add_thinking("hm"))
     stream_events(speech, "<think>", "x</think>")
@@ -101,7 +101,7 @@ TAGGED = st.lists(st.sampled_from(["<think>", "</think>", "<thinking>", "</", "a
 
 
 @given(TAGGED.map("".join), st.lists(st.integers(0, 60)))
-def test_it_does_not_matter_where_the_text_is_cut(text: str, cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_result(text: str, cuts: list[int]) -> None:
     whole, pieces = TextStream(), TextStream()
     stream_events(whole, text)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]

@@ -47,15 +47,15 @@ def price(input_: float, output: float, cached: float | None = None) -> Price:
         (Usage(), 0),
     ],
 )
-def test_a_cost_is_exact(usage: Usage, nano: int) -> None:
+def test_cost_is_exact(usage: Usage, nano: int) -> None:
     assert price(2, 8, 0.5).cost(usage) == nano
 
 
-def test_a_fraction_of_a_nano_dollar_is_rounded_up() -> None:
+def test_fraction_of_a_nano_dollar_is_rounded_up() -> None:
     assert price(0.0375, 0).cost(Usage(1)) == 38
 
 
-def test_a_million_small_charges_do_not_drift() -> None:
+def test_million_small_charges_do_not_drift() -> None:
     charge = Tariff("v/m", price(0.1, 0.3)).charge(Usage(1, 1))
     spent = UsageTotals()
     for _ in range(10_000):
@@ -68,7 +68,7 @@ def test_cached_input_costs_the_input_price_by_default() -> None:
     assert price(2, 8).cost(Usage(10, 0, 10)) == price(2, 8).cost(Usage(10, 0, 0))
 
 
-def test_a_long_request_has_its_own_price_or_none() -> None:
+def test_long_request_has_its_own_price_or_none() -> None:
     listed = listed_price("gemini", "gemini-2.5-pro")
     assert listed is not None
     assert listed.cost(Usage(200_000)) == NANO // 4
@@ -76,7 +76,7 @@ def test_a_long_request_has_its_own_price_or_none() -> None:
     assert replace(listed, long=None).cost(Usage(400_000)) is None
 
 
-def test_the_table_knows_snapshots_by_date_and_nothing_by_guessing() -> None:
+def test_dated_snapshots_have_a_price_and_similar_names_do_not() -> None:
     assert listed_price("openai", "gpt-5-mini-2025-08-07") == listed_price("openai", "gpt-5-mini")
     assert listed_price("anthropic", "claude-haiku-4-5-20251001") == price(1, 5, 0.1)
     for model in ("gpt-5-mini-high", "gpt-5-miniature", "gpt", ""):
@@ -85,7 +85,7 @@ def test_the_table_knows_snapshots_by_date_and_nothing_by_guessing() -> None:
     assert listed_price("written", "gpt-5") is None
 
 
-def test_every_price_in_the_table_is_of_a_known_vendor_and_plausible() -> None:
+def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
     from agent.providers.model_facts import read_table
     from agent.providers.pricing import _price
 
@@ -110,7 +110,7 @@ def test_local_model_is_free_and_unknown_price_is_none() -> None:
     assert tariff_of(ModelConfig("x", "openai/gpt-99")).charge(Usage(5, 5)).nano is None
 
 
-def test_configured_prices_win_one_by_one() -> None:
+def test_configured_prices_override_individually() -> None:
     config = ModelConfig("x", "openai/gpt-5", price_output_usd=20.0)
     assert tariff_of(config).price == price(1.25, 20, 0.125)
     unlisted = ModelConfig("x", "openai/own", price_input_usd=1.0)
@@ -118,7 +118,7 @@ def test_configured_prices_win_one_by_one() -> None:
     assert tariff_of(replace(unlisted, price_output_usd=2.0)).price == price(1, 2)
 
 
-def test_a_price_of_one_s_own_for_the_cache_leaves_the_price_of_long_requests() -> None:
+def test_configured_cache_price_keeps_the_price_of_long_requests() -> None:
     listed = listed_price("gemini", "gemini-2.5-pro")
     own = tariff_of(ModelConfig("x", "gemini/gemini-2.5-pro", price_cached_usd=0.01)).price
     assert listed is not None
@@ -140,7 +140,7 @@ def test_unknown_price_is_not_reported_as_zero() -> None:
         (1_234_567_000_000, "$1,234.57"),
     ],
 )
-def test_money_is_written_as_people_read_it(nano: int, text: str) -> None:
+def test_money_is_formatted_for_people(nano: int, text: str) -> None:
     assert dollars(nano) == text
 
 
@@ -165,7 +165,7 @@ class Purse(InMemoryMeter):
         return replace(receipt, session=UsageTotals(Usage(99, 9), 7, 3), warnings=("nearly",))
 
 
-async def test_a_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> None:
+async def test_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> None:
     agent, model = scripted([calls(call("look")), "never"], tmp_path, answers("look"))
     purse = Purse(1)
     seen, result = await run_turn(agent, replace(task(agent), meter=purse))
@@ -177,7 +177,7 @@ async def test_a_limit_ends_the_turn_before_the_next_call(tmp_path: Path) -> Non
     assert notices == ["nearly"]
 
 
-async def test_reports_carry_turn_and_session(tmp_path: Path) -> None:
+async def test_reports_include_turn_and_session(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("look")), "done"], tmp_path, answers("look"))
     purse = Purse(9)
     seen, result = await run_turn(agent, replace(task(agent), meter=purse))
@@ -189,7 +189,7 @@ async def test_reports_carry_turn_and_session(tmp_path: Path) -> None:
     assert "careful" in [event.text for event in seen if isinstance(event, events.Notice)]
 
 
-async def test_the_estimate_is_near_what_a_call_then_takes(tmp_path: Path) -> None:
+async def test_estimate_is_near_the_actual_usage(tmp_path: Path) -> None:
     agent, _ = scripted(["hello"], tmp_path)
     purse = Purse(9)
     await run_turn(agent, replace(task(agent), meter=purse))
@@ -200,7 +200,7 @@ async def test_the_estimate_is_near_what_a_call_then_takes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("usage", [None, Usage(), Usage(0, 7)])
-async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
+async def test_reply_without_usage_is_estimated(usage: Usage | None) -> None:
     """Some servers send the field with zeros, although no call has an empty input."""
     purse = Purse(9)
     till = CallMeter(Tariff("v/m", price(1, 1)), meter=purse)
@@ -212,7 +212,7 @@ async def test_a_reply_without_usage_is_estimated(usage: Usage | None) -> None:
     assert 100 <= charge.usage.output <= 110
 
 
-async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) -> None:
+async def test_broken_stream_is_counted_up_to_the_break(tmp_path: Path) -> None:
     class Breaks:
         """A provider whose connection breaks in the first answer.
 
@@ -246,7 +246,7 @@ async def test_a_stream_that_broke_is_counted_as_far_as_it_came(tmp_path: Path) 
     assert result.usage == broken.usage + whole.usage
 
 
-async def test_a_call_that_never_said_anything_costs_nothing(tmp_path: Path) -> None:
+async def test_call_without_any_output_costs_nothing(tmp_path: Path) -> None:
     purse = Purse(9)
     agent = Agent(ScriptedProvider([Unavailable("down")]), workspace=tmp_path)
     await run_turn(agent, replace(task(agent), meter=purse))
@@ -254,7 +254,7 @@ async def test_a_call_that_never_said_anything_costs_nothing(tmp_path: Path) -> 
     assert purse.charges == []
 
 
-async def test_a_reply_of_the_fallback_costs_what_the_fallback_costs() -> None:
+async def test_reply_of_the_fallback_has_the_price_of_the_fallback() -> None:
     down = ScriptedProvider([Unavailable("down")])
     provider = RetryingProvider(
         [ModelCandidate(down), ModelCandidate(ScriptedProvider(["hi"]), "cheap", rank=1)],
@@ -268,7 +268,7 @@ async def test_a_reply_of_the_fallback_costs_what_the_fallback_costs() -> None:
     assert [charge.model for charge in purse.charges] == ["v/cheap"]
 
 
-async def test_the_offline_model_is_free(tmp_path: Path) -> None:
+async def test_offline_model_is_free(tmp_path: Path) -> None:
     result = await Agent("offline/echo", workspace=tmp_path).run("hi")
     assert result.cost_usd == 0.0
     assert result.usage.input > 0

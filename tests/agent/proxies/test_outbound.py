@@ -29,9 +29,7 @@ OTHER = "http://other.example:3128"
         ("http://192.168.1.5:11434", {"ALL_PROXY": PROXY}, PROXY),
     ],
 )
-def test_the_environment_names_the_proxy(
-    url: str, environ: dict[str, str], expected: str | None
-) -> None:
+def test_environment_proxy_is_used(url: str, environ: dict[str, str], expected: str | None) -> None:
     proxy = proxy_for(url, environ)
     assert (proxy.url if proxy else None) == expected
 
@@ -47,7 +45,7 @@ def test_the_environment_names_the_proxy(
         "http://LOCALHOST./v1",
     ],
 )
-def test_loopback_is_never_reached_by_a_proxy(url: str) -> None:
+def test_loopback_bypasses_the_proxy(url: str) -> None:
     assert proxy_for(url, {"ALL_PROXY": PROXY}) is None
     assert proxy_for(url, {}, PROXY) is None
 
@@ -76,7 +74,7 @@ def test_no_proxy_exempts_hosts(url: str, no_proxy: str, is_exempt: bool) -> Non
     assert (proxy_for(url, {"ALL_PROXY": PROXY, "NO_PROXY": no_proxy}) is None) is is_exempt
 
 
-def test_a_configured_proxy_wins() -> None:
+def test_configured_proxy_wins() -> None:
     environ = {"ALL_PROXY": OTHER, "NO_PROXY": "*"}
     proxy = proxy_for("https://api.example/v1", environ, PROXY)
     assert proxy is not None
@@ -90,7 +88,7 @@ def test_invalid_proxy_is_rejected(text: str) -> None:
         read_proxy(text)
 
 
-def test_a_password_is_never_named() -> None:
+def test_password_is_never_shown() -> None:
     proxy = read_proxy("http://me:p%40ss@proxy.example:3128/")
     assert proxy.name == PROXY
     assert set(proxy.secrets) == {"p%40ss", "p@ss"}
@@ -129,7 +127,7 @@ async def test_requests_go_through_a_socks_proxy(
     assert server.targets == ["models.example:80"]
 
 
-async def test_a_refusal_of_a_socks_proxy_is_aiohttps_error(model_server: ModelServer) -> None:
+async def test_refused_socks_connection_is_an_aiohttp_error(model_server: ModelServer) -> None:
     pytest.importorskip("aiohttp_socks")
     async with (
         SocksProxy(model_server.port, status=403) as server,
@@ -139,7 +137,7 @@ async def test_a_refusal_of_a_socks_proxy_is_aiohttps_error(model_server: ModelS
             await session.get("http://models.example/v1/models")
 
 
-async def test_sessions_are_shared_by_requests_through_one_proxy() -> None:
+async def test_requests_through_one_proxy_share_a_session() -> None:
     sessions = HttpSessions({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "near.example"})
     far = sessions.session_for("https://far.example/a")
     near = sessions.session_for("https://near.example/a")

@@ -22,7 +22,7 @@ def loopback(address: Address) -> bool:
     return str(address) == "127.0.0.1"
 
 
-async def test_a_prompt_holds_words_and_pictures_in_their_order(tmp_path: Path) -> None:
+async def test_prompt_keeps_text_and_pictures_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     model = ScriptedProvider(["A dot.", "1"])
     agent = kore.Agent(model, workspace=tmp_path)
@@ -40,7 +40,7 @@ async def test_a_prompt_holds_words_and_pictures_in_their_order(tmp_path: Path) 
     assert Image("image/gif", GIF) in model.requests[1].messages[0].content
 
 
-async def test_a_picture_is_fetched_from_its_address() -> None:
+async def test_picture_is_fetched_from_its_address() -> None:
     async with WebSite() as site:
         site.put("/a", Page(PNG, "image/png"))
         site.put("/words", Page(b"hello there, words", "text/plain"))
@@ -51,7 +51,7 @@ async def test_a_picture_is_fetched_from_its_address() -> None:
                 await message_of([kore.ImageUrl(f"{site.url}/{name}")], loopback)
 
 
-async def test_a_picture_inside_is_not_fetched(tmp_path: Path) -> None:
+async def test_picture_at_a_private_address_is_not_fetched(tmp_path: Path) -> None:
     async with WebSite() as site:
         site.put("/a", Page(PNG, "image/png"))
         model = ScriptedProvider([])

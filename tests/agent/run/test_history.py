@@ -22,7 +22,7 @@ from tests.agent.strategies import ANY_CONVERSATION, rounds
 ONE, TWO = call("t", "c1"), call("t", "c2")
 
 
-async def test_a_session_is_kept_message_by_message(history: History) -> None:
+async def test_session_is_stored_message_by_message(history: History) -> None:
     talk = [
         user("grüß dich 🙂", "[noon]"),
         calls(ONE, text="wait"),
@@ -54,7 +54,7 @@ async def test_only_the_owner_can_read_conversations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b'{"role":"user","con', "\u00fc".encode()[:1], b"\x00"])
-async def test_a_line_that_was_cut_by_a_crash_is_dropped(tmp_path: Path, tail: bytes) -> None:
+async def test_line_truncated_by_a_crash_is_dropped(tmp_path: Path, tail: bytes) -> None:
     history = JsonlHistory(tmp_path)
     await history.append("s", [user("whole")])
     path = tmp_path / "s.jsonl"
@@ -67,7 +67,9 @@ async def test_a_line_that_was_cut_by_a_crash_is_dropped(tmp_path: Path, tail: b
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[1]", b"7", b'{"role":"user"}', b"\xff\xff", b""])
-async def test_a_damaged_line_is_named_and_nothing_is_touched(tmp_path: Path, line: bytes) -> None:
+async def test_damaged_line_is_reported_and_the_file_is_unchanged(
+    tmp_path: Path, line: bytes
+) -> None:
     history = JsonlHistory(tmp_path)
     await history.append("s", [user("a")])
     path = tmp_path / "s.jsonl"
@@ -78,7 +80,7 @@ async def test_a_damaged_line_is_named_and_nothing_is_touched(tmp_path: Path, li
     assert path.read_bytes() == before
 
 
-async def test_the_first_line_says_whose_session_it_is(tmp_path: Path) -> None:
+async def test_first_line_names_the_session(tmp_path: Path) -> None:
     history = JsonlHistory(tmp_path)
     await history.append("s", [user("\ud83d half")])
     lines = (tmp_path / "s.jsonl").read_text("utf-8").splitlines()
@@ -87,12 +89,12 @@ async def test_the_first_line_says_whose_session_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a\\b", "a\0b"])
-async def test_a_session_cannot_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
+async def test_session_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(KoreError, match="plain file name"):
         await JsonlHistory(tmp_path).load(name)
 
 
-def test_open_calls_are_those_without_a_result_at_the_end() -> None:
+def test_unanswered_calls_are_those_at_the_end() -> None:
     talk = [user("go"), calls(ONE, TWO)]
     assert unanswered_calls([]) == ()
     assert unanswered_calls(talk) == (ONE, TWO)
@@ -101,7 +103,7 @@ def test_open_calls_are_those_without_a_result_at_the_end() -> None:
     assert unanswered_calls([*talk, user("other")]) == ()
 
 
-def test_open_calls_get_the_known_result_or_a_word_about_the_interruption() -> None:
+def test_unanswered_calls_get_their_known_result_or_an_interruption_notice() -> None:
     known = {"c2": tool_message(TWO, "known")}
     result, two = close_unanswered_calls([calls(ONE, TWO)], known)
     assert (result.text, result.is_error, two.text) == (load_prompt("interrupted"), True, "known")
@@ -124,13 +126,13 @@ def test_broken_conversation_is_detected_and_repaired(broken: list[Message]) -> 
     assert is_valid(repair(broken))
 
 
-def test_repair_keeps_results_and_puts_them_in_order() -> None:
+def test_repair_keeps_results_and_orders_them() -> None:
     swapped = [calls(ONE, TWO), tool_message(TWO, "y"), tool_message(ONE, "x")]
     assert [message.text for message in repair(swapped)] == ["", "x", "y"]
 
 
 @given(ANY_CONVERSATION)
-def test_repair_makes_any_conversation_valid_and_loses_no_words(messages: list[Message]) -> None:
+def test_repair_makes_any_conversation_valid_and_loses_no_text(messages: list[Message]) -> None:
     repaired = repair(messages)
     assert is_valid(repaired)
     assert repair(repaired) == repaired
@@ -142,7 +144,7 @@ def test_repair_makes_any_conversation_valid_and_loses_no_words(messages: list[M
 
 
 @given(rounds())
-def test_repair_leaves_valid_conversations_alone(messages: list[Message]) -> None:
+def test_repair_does_not_change_valid_conversations(messages: list[Message]) -> None:
     assert is_valid(messages)
     assert repair(messages) == messages
     assert repair(messages) is not messages

@@ -28,20 +28,20 @@ async def ask(tmp_path: Path, messages: list[Message], *prompts: str) -> list[Me
 
 
 @pytest.mark.parametrize(("rounds", "asked"), [(10, False), (120, True)])
-async def test_only_a_conversation_that_is_nearly_full(
+async def test_reminder_needs_a_nearly_full_conversation(
     tmp_path: Path, rounds: int, asked: bool
 ) -> None:
     (question,) = await ask(tmp_path, talk(rounds), "and now?")
     assert (ASKED in question.content) is asked
 
 
-async def test_once(tmp_path: Path) -> None:
+async def test_reminder_appears_once(tmp_path: Path) -> None:
     first, second = await ask(tmp_path, talk(120), "and now?", "and then?")
     assert ASKED in first.content
     assert ASKED not in second.content
 
 
-async def test_not_after_untrusted_text(tmp_path: Path) -> None:
+async def test_reminder_is_omitted_after_untrusted_text(tmp_path: Path) -> None:
     stranger: frozenset[Taint] = frozenset({"untrusted"})
     call = ToolCall("c", "web_fetch", {}, "{}")
     fetched = Message("tool", (Text("x"),), (), "c", taint=stranger)

@@ -27,7 +27,7 @@ def test_single_entry_keeps_its_parts_in_order() -> None:
     assert message.content[:3] == (Text("look"), PHOTO, Text("here"))
 
 
-def test_notes_stand_before_the_time_and_updates_behind_it() -> None:
+def test_notes_precede_the_time_and_updates_follow_it() -> None:
     message = compose_prompt([PromptEntry((Text("go"),))], NOW, notes=["note"], updates=["news"])
     assert [part.text for part in message.content if isinstance(part, Context)][::2] == [
         "note",

@@ -48,7 +48,7 @@ def expect_refusal(archive: Path, why: str, caps: ArchiveLimits | None = None) -
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_tar_comes_out_whole_in_every_packing(
+def test_tar_is_unpacked_with_every_compression(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
     plain = tmp_path / "plain"
@@ -80,7 +80,7 @@ def test_every_form_of_tar_is_read(tmp_path: Path, form: int) -> None:
     assert extract(tmp_path / "a", tmp_path / "out")[1] == "d"
 
 
-def test_zip_comes_out_whole(tmp_path: Path) -> None:
+def test_zip_is_unpacked(tmp_path: Path) -> None:
     inner = write_zip(tmp_path / "inner.zip", ("deep.txt", b"d"))
     archive = write_zip(
         tmp_path / "a.zip", ("d/", b""), ("d/a.txt", b"one" * 9999), ("ü/日本.md", b""),
@@ -97,7 +97,7 @@ def test_zip_comes_out_whole(tmp_path: Path) -> None:
      "C:/evil", "c:evil", "a:b", "a\nb", "a\u202eb", "a\u200b", "a.", "a ", "a/b /c", ".../x",
      "x" * 256, "ü" * 128, "/".join("a" * 33), "/".join(["x" * 200] * 6), "\x7f", "a\tb"],
 )  # fmt: skip
-def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_unsafe_names_are_rejected(tmp_path: Path, name: str) -> None:
     expect_refusal(write_zip(tmp_path / "a.zip", ("fine", b"x"), (name, b"x")), "unsafe name")
     expect_refusal(write_tar(tmp_path / "a.tar", member("fine"), member(name)), "unsafe name")
 
@@ -108,12 +108,12 @@ def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
      ("caf\u00e9/x", "CAFE\u0301/x"), ("ﬁ", "fi"), ("./a", "a"), ("a//b", "a/b")],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_two_entries_for_one_name_are_refused(tmp_path: Path, one: str, other: str) -> None:
+def test_duplicate_names_are_rejected(tmp_path: Path, one: str, other: str) -> None:
     expect_refusal(write_zip(tmp_path / "a.zip", (one, b"x"), (other, b"x")), "two entries")
     expect_refusal(write_tar(tmp_path / "a.tar", member(one), member(other)), "two entries")
 
 
-def test_write_through_a_planted_link_is_refused(tmp_path: Path) -> None:
+def test_write_through_a_planted_link_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     link = member("way", tarfile.SYMTYPE, "../..")
     expect_refusal(
@@ -131,12 +131,12 @@ def test_write_through_a_planted_link_is_refused(tmp_path: Path) -> None:
     [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE,
      tarfile.GNUTYPE_SPARSE, b"D", b"M", b"V", b"Z"],
 )  # fmt: skip
-def test_everything_but_files_and_folders_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_special_files_are_rejected(tmp_path: Path, kind: bytes) -> None:
     archive = write_tar(tmp_path / "a.tar", member("first"), member("dev", kind, "/etc/passwd"))
     expect_refusal(archive, "link or a special")
 
 
-def test_bombs_are_refused(tmp_path: Path) -> None:
+def test_bombs_are_rejected(tmp_path: Path) -> None:
     zeros = b"\0" * 4_000_000
     expect_refusal(write_zip(tmp_path / "a.zip", ("a", zeros)), "more bytes")
     plain = write_tar(tmp_path / "plain", member("a"), data=zeros).read_bytes()
@@ -157,12 +157,12 @@ def test_bombs_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_harmless_file_that_packs_well_is_fine(tmp_path: Path) -> None:
+def test_harmless_file_with_high_compression_is_accepted(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", ("zeros", b"\0" * 900_000))
     assert extract(archive, tmp_path / "out") == ("zeros",)
 
 
-def test_one_piece_of_data_under_many_names_is_refused(tmp_path: Path) -> None:
+def test_data_shared_by_many_names_is_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.zip", ("a", b"x" * 1000), ("b", b"x" * 1000))
     data = path.read_bytes()
     second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
@@ -171,7 +171,7 @@ def test_one_piece_of_data_under_many_names_is_refused(tmp_path: Path) -> None:
     expect_refusal(path, "overlap")
 
 
-def test_a_zip_with_bytes_around_it_or_a_lying_index_is_refused(tmp_path: Path) -> None:
+def test_zip_with_extra_bytes_or_a_false_index_is_rejected(tmp_path: Path) -> None:
     good = write_zip(tmp_path / "a.zip", ("a", b"x" * 1000)).read_bytes()
     path = tmp_path / "a.zip"
     for bad, why in [
@@ -190,7 +190,7 @@ def test_a_zip_with_bytes_around_it_or_a_lying_index_is_refused(tmp_path: Path) 
         expect_refusal(path, why)
 
 
-def test_broken_and_cut_tars_are_refused(tmp_path: Path) -> None:
+def test_damaged_and_truncated_tars_are_rejected(tmp_path: Path) -> None:
     good = write_tar(tmp_path / "a.tar", member("a"), member("b"), data=b"x" * 5000).read_bytes()
     path = tmp_path / "a.tar"
     for bad in (good[:512], good[:3000], good[:6000], good[:5632], gzip.compress(good)[:-4],
@@ -204,7 +204,7 @@ def test_broken_and_cut_tars_are_refused(tmp_path: Path) -> None:
     [b"14 path=../../e\n", b"9 size=9\n", b"22 GNU.sparse.major=1\n", b"99 path=x\n", b"x",
      b"0 path=x\n", b"11 path=a\0b\n", b"16 linkpath=/etc\n", b"-1 path=x\n"],
 )  # fmt: skip
-def test_odd_notes_about_a_file_are_refused(tmp_path: Path, records: bytes) -> None:
+def test_odd_metadata_is_rejected(tmp_path: Path, records: bytes) -> None:
     note = tarfile.TarInfo("note")
     note.type, note.size = tarfile.XHDTYPE, len(records)
     path = tmp_path / "a.tar"
@@ -214,7 +214,7 @@ def test_odd_notes_about_a_file_are_refused(tmp_path: Path, records: bytes) -> N
     expect_refusal(path, "unusual|unsafe|damaged")
 
 
-def test_the_target_must_be_new(tmp_path: Path) -> None:
+def test_target_must_be_new(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", ("a", b"x"))
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("/etc")
@@ -227,13 +227,13 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
         extract(tmp_path / "none.zip", tmp_path / "new")
 
 
-def test_a_quine_is_unpacked_once(tmp_path: Path) -> None:
+def test_quine_is_unpacked_once(tmp_path: Path) -> None:
     """The archive contains itself, but Kore never unpacks extracted archives."""
     inner = write_zip(tmp_path / "r.zip", ("r/r.zip", b"PK\x03\x04 itself"))
     assert extract(inner, tmp_path / "out") == ("r/r.zip",)
     assert (tmp_path / "out/r/r.zip").read_bytes() == b"PK\x03\x04 itself"
 
 
-def test_a_deep_tree_of_folders_is_refused(tmp_path: Path) -> None:
+def test_deep_tree_of_folders_is_rejected(tmp_path: Path) -> None:
     name = "n" * 50 + f"/{'n' * 50}" * 999
     expect_refusal(write_zip(tmp_path / "a.zip", (name, b"x")), "too long or nested too deeply")

@@ -22,12 +22,12 @@ def evasions() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{category}: {line!r}", entry | {"run": line}
 
 
-def test_the_corpus_holds_at_least_150_different_lines() -> None:
+def test_corpus_has_at_least_150_different_lines() -> None:
     lines = [entry["run"] for _, entry in evasions()]
     assert len(set(lines)) == len(lines) >= 150
 
 
-def test_no_evasion_counts_as_looking_and_only_contained_ones_as_work(tmp_path: Path) -> None:
+def test_evasions_are_never_reads_and_only_contained_ones_are_works(tmp_path: Path) -> None:
     wrong = []
     for name, entry in evasions():
         kind = classify(parse_script(entry["run"]), tmp_path, tmp_path)
@@ -36,7 +36,7 @@ def test_no_evasion_counts_as_looking_and_only_contained_ones_as_work(tmp_path: 
     assert not wrong, "\n".join(wrong)
 
 
-def test_blocked_words_are_found_however_they_are_written() -> None:
+def test_blocked_words_are_found_in_every_spelling() -> None:
     missed = [
         f"{result}  {name}"
         for name, entry in evasions()

@@ -67,13 +67,13 @@ async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
 
 
 @pytest.mark.parametrize("path", NO_NAMES)
-def test_a_path_that_cannot_be_followed_is_judged(path: str, tmp_path: Path) -> None:
+def test_unresolvable_path_is_judged(path: str, tmp_path: Path) -> None:
     for mode in ("ask", "auto", "plan"):
         assert role_policy(mode).decide(read(path, tmp_path)).verdict in ("allow", "ask", "deny")
     assert role_policy().decide(read("\ud800", tmp_path)).rule == "unjudged"
 
 
-def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
+def test_forbidden_link_is_judged(tmp_path: Path) -> None:
     try:
         os.readlink("/proc/1/cwd")
     except OSError:
@@ -86,7 +86,7 @@ def test_a_link_that_may_not_be_followed_is_judged(tmp_path: Path) -> None:
     assert decision == outside or (decision.verdict, decision.rule) == ("deny", "unjudged")
 
 
-async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Path) -> None:
+async def test_unjudgeable_call_is_rejected_and_recorded(tmp_path: Path) -> None:
     record = Record()
     for permissions in (
         Permissions(Breaks(), audit=record),
@@ -99,7 +99,7 @@ async def test_a_call_that_cannot_be_judged_is_refused_and_recorded(tmp_path: Pa
     assert all("unjudged" in entry.reason for entry in record.entries)
 
 
-async def test_a_call_that_cannot_be_prepared_is_refused_and_recorded(tmp_path: Path) -> None:
+async def test_unpreparable_call_is_rejected_and_recorded(tmp_path: Path) -> None:
     record = Record()
     permissions = Permissions(DefaultPolicy("auto"), audit=record)
     result, last = await run_call("x", tmp_path, Unprepared("look", body), permissions)

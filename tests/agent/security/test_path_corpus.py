@@ -37,24 +37,24 @@ def play(folder: Path, prefix: list[str], *options: str) -> dict[str, Any]:
     return report
 
 
-def test_the_corpus_is_as_large_as_promised() -> None:
+def test_corpus_has_its_minimum_size() -> None:
     assert len(set(REFUSED) | set(HARMLESS)) >= 150
 
 
-def test_nothing_escapes(tmp_path: Path) -> None:
+def test_hostile_paths_do_not_escape(tmp_path: Path) -> None:
     assert play(tmp_path, [])["uid"] == os.getuid()
 
 
 @pytest.mark.slow
 @only_linux
-def test_nothing_escapes_where_the_kernel_opens_no_path_in_one_step(tmp_path: Path) -> None:
+def test_hostile_paths_do_not_escape_without_openat2(tmp_path: Path) -> None:
     assert play(tmp_path, [], "--without-openat2")["openat2"] is False
 
 
 @pytest.mark.slow
 @is_root
 @only_linux
-def test_nothing_escapes_for_another_user() -> None:
+def test_hostile_paths_do_not_escape_as_another_user() -> None:
     # pytest's own folders are closed to other users.
     with TemporaryDirectory() as name:
         os.chown(name, NOBODY, NOBODY)
@@ -68,7 +68,7 @@ def test_nothing_escapes_for_another_user() -> None:
 @pytest.mark.slow
 @is_root
 @only_linux
-def test_nothing_escapes_into_mounts_of_the_kernel(tmp_path: Path) -> None:
+def test_hostile_paths_do_not_escape_into_kernel_mounts(tmp_path: Path) -> None:
     private = ["unshare", "--mount"]
     if subprocess.run([*private, "true"], capture_output=True).returncode != 0:
         pytest.skip("no mount namespaces here")

@@ -48,13 +48,13 @@ def _spellings(value: str) -> list[str]:
 
 
 @pytest.mark.parametrize("value", SECRETS)
-def test_every_spelling_is_marked(redactor: Redactor, value: str) -> None:
+def test_every_spelling_is_redacted(redactor: Redactor, value: str) -> None:
     for spelled in _spellings(value):
         assert redactor.clean(f"<{spelled}>") == f"<{MARK}>", spelled
 
 
 @pytest.mark.parametrize("value", SECRETS)
-def test_every_spelling_is_marked_in_a_stream(redactor: Redactor, value: str) -> None:
+def test_every_spelling_is_redacted_in_a_stream(redactor: Redactor, value: str) -> None:
     for spelled in _spellings(value):
         data = f"<{spelled}>".encode()
         for size in (1, 2, 5, 31):
@@ -70,7 +70,7 @@ def _cut(text: str, size: int) -> list[str]:
 
 
 @pytest.mark.parametrize("value", SECRETS)
-def test_base64_of_a_longer_text_gives_nothing_away(redactor: Redactor, value: str) -> None:
+def test_base64_of_a_longer_text_is_redacted(redactor: Redactor, value: str) -> None:
     for before in ("", "a", "ab", "KEY=", "Authorization: Bearer "):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             encoded = encode(f"{before}{value} and more".encode()).decode()
@@ -81,33 +81,33 @@ def test_base64_of_a_longer_text_gives_nothing_away(redactor: Redactor, value: s
             assert value.encode()[:2] not in rest
 
 
-def test_a_url_with_the_token_in_it_is_cleaned(redactor: Redactor) -> None:
+def test_url_with_the_token_is_redacted(redactor: Redactor) -> None:
     for token in (TOKEN, quote(TOKEN, safe="")):
         url = f"https://api.telegram.org/bot{token}/getUpdates?offset=1"
         assert redactor.clean(url) == f"https://api.telegram.org/bot{MARK}/getUpdates?offset=1"
 
 
-def test_a_longer_value_that_begins_like_a_shorter_one_leaves_no_tail() -> None:
+def test_longer_value_with_a_shorter_prefix_is_redacted_completely() -> None:
     redactor = Redactor(["a7c9e2f4b", "a7c9e2f4b6d8"])
     assert redactor.clean("a7c9e2f4b6d8 a7c9e2f4b") == f"{MARK} {MARK}"
 
 
-def test_short_values_and_other_texts_are_left_alone(redactor: Redactor) -> None:
+def test_short_values_and_other_texts_are_unchanged(redactor: Redactor) -> None:
     assert Redactor(["abc", "", "12345"]).clean("abc 12345") == "abc 12345"
     assert not Redactor(["abc"])
     assert redactor.clean("nothing to see") == "nothing to see"
 
 
-def test_data_is_cleaned_at_any_depth(redactor: Redactor) -> None:
+def test_nested_data_is_redacted(redactor: Redactor) -> None:
     data = {"a": [KEY, {"b": f"x{TOKEN}"}], KEY: 1, "n": None}
     assert redactor.clean_data(data) == {"a": [MARK, {"b": f"x{MARK}"}], MARK: 1, "n": None}
 
 
-def test_its_repr_shows_no_value(redactor: Redactor) -> None:
+def test_repr_shows_no_value(redactor: Redactor) -> None:
     assert "Canary" not in repr(redactor) + str(vars(redactor.stream()))
 
 
-def test_a_stream_comes_to_the_same_wherever_it_is_cut(redactor: Redactor) -> None:
+def test_chunking_does_not_change_the_result(redactor: Redactor) -> None:
     text = f"a {KEY}{TOKEN} sk-Can {KEY[:-1]} {quote(TOKEN, safe='')} end {ODD}"
     whole = redactor.clean(text)
     chance = random.Random(7)
@@ -121,7 +121,7 @@ def test_a_stream_comes_to_the_same_wherever_it_is_cut(redactor: Redactor) -> No
         assert shown + stream.end() == whole
 
 
-def test_bytes_are_cleaned_too_and_stay_what_they_are(redactor: Redactor) -> None:
+def test_bytes_are_redacted_and_stay_bytes(redactor: Redactor) -> None:
     data = b"\xff\xfe " + f"{KEY} ö {ODD}".encode() + b"\x80"
     stream = redactor.stream()
     shown = b"".join(stream.feed(data[at : at + 1]) for at in range(len(data)))
@@ -129,7 +129,7 @@ def test_bytes_are_cleaned_too_and_stay_what_they_are(redactor: Redactor) -> Non
     assert shown == b"\xff\xfe %b \xc3\xb6 %b\x80" % (MARK.encode(), MARK.encode())
 
 
-def test_a_stream_holds_back_only_what_may_be_a_value(redactor: Redactor) -> None:
+def test_stream_holds_back_only_possible_values(redactor: Redactor) -> None:
     stream = redactor.stream()
     assert stream.feed("hello!") == "hello!"
     assert stream.feed(f"<{KEY[:10]}") == "<"
@@ -146,7 +146,7 @@ def test_overlapping_values_in_a_stream_leak_nothing() -> None:
         assert shown == redactor.clean(text)
 
 
-def test_a_text_full_of_near_misses_is_searched_to_its_end() -> None:
+def test_text_full_of_near_misses_is_searched_completely() -> None:
     redactor = Redactor([f"{'a' * 60}{n:03}x9Q7z" for n in range(20)])
     near = "a" * 20_000
     assert redactor.clean(f"{near}007x9Q7z{near}") == f"{near[:-60]}{MARK}{near}"
@@ -154,7 +154,7 @@ def test_a_text_full_of_near_misses_is_searched_to_its_end() -> None:
     assert stream.feed(near) + stream.end() == near
 
 
-def test_learned_secrets_are_passed_on() -> None:
+def test_learned_secrets_are_shared() -> None:
     first, second = Redactor(), Redactor(["older-9f3b7Q"])
     first.teach(second)
     first.learn(["newer-4d8e1Z"])

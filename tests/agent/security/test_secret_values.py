@@ -92,7 +92,7 @@ def test_names_of_secrets() -> None:
     assert [name for name in other.split() if names_secret(name)] == []
 
 
-def test_map_declares_by_name() -> None:
+def test_name_declares_a_secret_in_a_map() -> None:
     values = {
         "PGUSER": "x7Kp2mQ9",
         "PGPASSWORD": "y8Lq3nR0",
@@ -109,7 +109,7 @@ def test_map_declares_by_name() -> None:
     assert not any(value.startswith("550e") for value in texts)
 
 
-def test_address_has_a_password_or_a_token_and_no_user() -> None:
+def test_password_or_token_of_an_address_is_secret() -> None:
     assert list(secrets_in_addresses("postgresql://postgres@host/kore")) == []
     token = "3f786850e387550fdab836ed7e6dc881"
     assert list(secrets_in_addresses(f"https://{token}@host")) == [token]

@@ -118,11 +118,11 @@ def call(tmp_path: Path) -> CallContext:
     )
 
 
-def test_the_corpus_is_as_large_as_promised() -> None:
+def test_corpus_has_its_minimum_size() -> None:
     assert len(set(URLS)) >= 120
 
 
-def test_nothing_inside_is_reached_by_any_spelling(call: CallContext) -> None:
+def test_private_address_is_not_reached_by_any_spelling(call: CallContext) -> None:
     async def ask_all() -> None:
         listener = Listener()
         async with listener.on("127.0.0.1", "::1") as port:
@@ -140,7 +140,7 @@ def test_nothing_inside_is_reached_by_any_spelling(call: CallContext) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8")
-def test_nothing_inside_is_reached_by_a_redirect(call: CallContext) -> None:
+def test_private_address_is_not_reached_by_a_redirect(call: CallContext) -> None:
     def allow(address: Address) -> bool:
         return str(address) == FIRST_HOP or is_public(address)
 
@@ -164,7 +164,7 @@ def test_nothing_inside_is_reached_by_a_redirect(call: CallContext) -> None:
     run(follow_all())
 
 
-def test_a_name_that_changes_its_answer_is_looked_up_once(call: CallContext) -> None:
+def test_name_is_resolved_once(call: CallContext) -> None:
     async def rebind() -> None:
         listener = Listener()
         async with listener.on("127.0.0.1") as port:

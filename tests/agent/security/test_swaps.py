@@ -106,7 +106,7 @@ _SLOW = ("grep from above", "glob from above")
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=pytest.mark.slow) if way in _SLOW else way for way in WAYS]
 )
-async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
+async def test_swapped_link_is_not_followed(world: Path, way: str) -> None:
     tool, args, outcome, other = WAYS[way]
     ws = world / "ws"
     call = CallContext(
@@ -134,7 +134,7 @@ async def test_a_swapped_link_leads_nowhere(world: Path, way: str) -> None:
     assert {p: p.read_bytes() for p in (world / "out").rglob("*") if p.is_file()} == outside
 
 
-def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step() -> None:
+def test_swapped_link_is_not_followed_without_openat2() -> None:
     """Test the walk that replaces `openat2`, in a process without that call."""
     start = "import sys, pytest; from tests.agent.security.paths.old_kernel import forbid_openat2; "
     run = f"forbid_openat2(); sys.exit(pytest.main(['-n0', '-q', {__file__!r}, '-k', {DEEP!r}]))"
@@ -146,7 +146,7 @@ def test_a_swapped_link_leads_nowhere_where_the_kernel_opens_no_path_in_one_step
 
 
 @pytest.mark.parametrize("swapped", ["import", "folder"])
-def test_instructions_do_not_come_through_a_swapped_link(world: Path, swapped: str) -> None:
+def test_instructions_are_not_read_through_a_swapped_link(world: Path, swapped: str) -> None:
     """An error while reading instructions would end the turn."""
     ws = world.resolve() / "ws"
     (ws / ".git").mkdir()

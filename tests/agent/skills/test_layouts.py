@@ -182,7 +182,7 @@ def test_published_layout_loads(tmp_path: Path, title: str, data: bytes, remark:
 
 
 @pytest.mark.parametrize("data", NONE.values(), ids=NONE)
-def test_one_line_says_why_a_file_does_not_load(tmp_path: Path, data: bytes) -> None:
+def test_unloadable_file_is_explained_in_one_line(tmp_path: Path, data: bytes) -> None:
     place = write(tmp_path, "pdf", data or b"\n")
     answer = kore("skills", "validate", place, home=tmp_path / "kore")
     assert answer.returncode != 0

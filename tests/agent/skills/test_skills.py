@@ -104,7 +104,7 @@ def test_arguments_are_filled_in(
         ("Say $0", "'!`rm -r x`'", "Say !`rm -r x`"),
     ],
 )
-def test_commands_in_a_text_are_left_to_exec(
+def test_commands_in_a_text_are_not_run(
     tmp_path: Path, body: str, arguments: str, text: str
 ) -> None:
     place = write(tmp_path, "one", f"---\ndescription: d\n---\n{body}")
@@ -115,7 +115,7 @@ def test_commands_in_a_text_are_left_to_exec(
     assert ("first run that command with `exec`" in words) == ("[output of" in text)
 
 
-def test_paths_model_and_effort(tmp_path: Path) -> None:
+def test_paths_model_and_effort_are_read(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     fields = "description: d\npaths: ['src/*.ts', docs/**]\neffort: High\nmodel: opus"
     write(tmp_path / "own" / "skills", "one", f"---\n{fields}\n---\nB")
@@ -153,7 +153,7 @@ def test_search_depth_is_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["user/.claude/skills", "own/skills", "workspace/skills"])
-def test_links_count_in_the_persons_folders(tmp_path: Path, place: str) -> None:
+def test_links_in_personal_folders_are_followed(tmp_path: Path, place: str) -> None:
     skills = catalog(tmp_path)
     folder = tmp_path / place
     folder.mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_marked_skill_is_ignored(tmp_path: Path) -> None:
     assert "odd" not in skills.load()
 
 
-def test_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_changed_file_is_reloaded(tmp_path: Path) -> None:
     skills = catalog(tmp_path)
     place = write(tmp_path / "own" / "skills", "one")
     assert skills.load()["one"].description == "How to do one."

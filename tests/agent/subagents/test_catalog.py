@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def test_the_built_in_agents_are_whole() -> None:
+def test_built_in_agents_are_complete() -> None:
     assert [item.name for item in built_in()] == ["build", "explore", "general", "plan", "review"]
     for item in built_in():
         assert item.description
@@ -38,7 +38,7 @@ def test_the_built_in_agents_are_whole() -> None:
         assert all(tool == known_tools().canonical(tool) for tool in item.tools or ())
 
 
-def test_later_places_win_and_the_nearest_folder_most(places: CatalogPaths, project: Path) -> None:
+def test_later_and_nearer_definitions_win(places: CatalogPaths, project: Path) -> None:
     nested = project / "a" / "b"
     order = [
         (places.user / ".claude" / "agents", "home claude"),
@@ -66,12 +66,12 @@ def test_project_agent_is_not_trusted(places: CatalogPaths, project: Path) -> No
     assert not result["theirs"].trusted
 
 
-def test_folders_beyond_the_repository_bring_nothing(places: CatalogPaths, project: Path) -> None:
+def test_folders_beyond_the_repository_are_ignored(places: CatalogPaths, project: Path) -> None:
     write(project.parent / ".claude" / "agents", "outer", "outer")
     assert "outer" not in SubagentCatalog(places).load(project / "a")
 
 
-def test_the_home_folder_is_no_project(places: CatalogPaths) -> None:
+def test_home_folder_is_no_project(places: CatalogPaths) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(places.user / ".kore" / "workspace" / ".kore" / "agents", "near", "near")
     result = SubagentCatalog(places).load(places.user / ".kore" / "workspace")
@@ -80,7 +80,7 @@ def test_the_home_folder_is_no_project(places: CatalogPaths) -> None:
     assert SubagentCatalog(places).load(places.user)["mine"].trusted
 
 
-def test_a_project_shows_nothing_through_links(places: CatalogPaths, project: Path) -> None:
+def test_links_in_a_project_are_ignored(places: CatalogPaths, project: Path) -> None:
     secret = write(places.user / "elsewhere", "secret", "secret")
     folder = project / ".claude" / "agents"
     folder.mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_a_project_shows_nothing_through_links(places: CatalogPaths, project: Pa
     assert "secret" not in SubagentCatalog(places).load(project)
 
 
-def test_an_owner_may_link_to_files_of_their_own(places: CatalogPaths, tmp_path: Path) -> None:
+def test_links_of_the_owner_are_followed(places: CatalogPaths, tmp_path: Path) -> None:
     path = write(tmp_path / "dotfiles", "mine", "mine")
     folder = places.own / "agents"
     folder.mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_an_owner_may_link_to_files_of_their_own(places: CatalogPaths, tmp_path:
     assert "mine" in SubagentCatalog(places).load()
 
 
-def test_changed_new_and_deleted_files_count_at_once(places: CatalogPaths) -> None:
+def test_changed_new_and_deleted_files_take_effect_at_once(places: CatalogPaths) -> None:
     catalogue = SubagentCatalog(places)
     path = write(places.own / "agents", "a", "first")
     assert catalogue.load()["a"].description == "first"
@@ -110,7 +110,7 @@ def test_changed_new_and_deleted_files_count_at_once(places: CatalogPaths) -> No
     assert "a" not in catalogue.load()
 
 
-def test_an_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
+def test_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
     catalogue = SubagentCatalog(places)
     path = write(places.own / "agents", "a", "first")
     before = catalogue.load()["a"]
@@ -122,7 +122,7 @@ def test_an_unchanged_file_is_not_read_again(places: CatalogPaths) -> None:
     assert catalogue.load()["a"].description == "other"
 
 
-def test_folders_that_take_turns_are_not_read_again(places: CatalogPaths, tmp_path: Path) -> None:
+def test_alternating_folders_are_not_read_again(places: CatalogPaths, tmp_path: Path) -> None:
     catalogue = SubagentCatalog(places)
     roots = [tmp_path / "one", tmp_path / "two"]
     for root in roots:
@@ -133,7 +133,7 @@ def test_folders_that_take_turns_are_not_read_again(places: CatalogPaths, tmp_pa
         assert catalogue.load(root)["near"] is before
 
 
-def test_a_note_about_the_folder_is_no_agent(places: CatalogPaths) -> None:
+def test_readme_of_the_folder_is_no_agent(places: CatalogPaths) -> None:
     folder = places.own / "agents"
     write(folder, "a", "a")
     (folder / "README.md").write_text("About these agents.")
@@ -152,7 +152,7 @@ def test_aliases_of_built_in_agents_yield_to_own_agents(places: CatalogPaths) ->
     assert mine.description == "mine"
 
 
-def test_agents_that_are_given_win(places: CatalogPaths) -> None:
+def test_given_agents_win(places: CatalogPaths) -> None:
     write(places.own / "agents", "a", "from a file")
     definition = SubagentDefinition("a", "given", "You are given.")
     assert SubagentCatalog(places, [definition]).find("A") is definition
@@ -162,7 +162,7 @@ def test_agents_that_are_given_win(places: CatalogPaths) -> None:
     "name",
     ["main", "Main", "ma-in", "plan\u200b", "pl\u00adan", "\uff50lan", "\u3164plan", "pl\u2800an"],
 )
-def test_a_folder_that_is_not_trusted_has_no_agent_that_reads_like_another(
+def test_untrusted_agent_with_a_similar_name_is_ignored(
     places: CatalogPaths, project: Path, name: str
 ) -> None:
     path = write(project / ".kore" / "agents", "theirs", "the attacker's")
@@ -173,9 +173,7 @@ def test_a_folder_that_is_not_trusted_has_no_agent_that_reads_like_another(
 
 
 @pytest.mark.parametrize("name", ["general", "General", "EXPLORE", "code-reviewer", "mine"])
-def test_a_folder_that_is_not_trusted_replaces_no_agent(
-    places: CatalogPaths, project: Path, name: str
-) -> None:
+def test_untrusted_folder_replaces_no_agent(places: CatalogPaths, project: Path, name: str) -> None:
     write(places.own / "agents", "mine", "mine")
     write(project / ".kore" / "agents", name, "the attacker's")
     catalogue = SubagentCatalog(places)
@@ -189,7 +187,7 @@ def test_a_folder_that_is_not_trusted_replaces_no_agent(
     assert trusted.description == "the attacker's"
 
 
-def test_an_agent_that_a_command_wrote_after_strangers_words_is_not_used(
+def test_agent_written_after_untrusted_text_is_not_used(
     places: CatalogPaths, project: Path
 ) -> None:
     catalogue = SubagentCatalog(CatalogPaths(places.user, places.own, (project,)))

@@ -32,9 +32,7 @@ def definition(head: str, body: str = "You do x.") -> SubagentDefinition:
         ("name: a", None),
     ],
 )
-def test_tools_are_understood_however_they_are_written(
-    written: str, meant: tuple[str, ...] | None
-) -> None:
+def test_tools_are_read_in_every_notation(written: str, meant: tuple[str, ...] | None) -> None:
     assert definition(written).tools == meant
 
 
@@ -54,7 +52,7 @@ def test_agent_with_edit_tools_gets_lsp_edit(written: str, may_edit: bool) -> No
 
 
 @pytest.mark.parametrize("key", ["disallowedTools", "disallowed-tools", "disallowed_tools"])
-def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
+def test_tools_are_denied_in_any_spelling(key: str) -> None:
     result = definition(f"tools: Read, Bash\n{key}: Bash")
     assert [result.chooses(tool) for tool in ("read_file", "exec", "grep")] == [True, False, False]
     assert definition(f"{key}: Bash").chooses("grep")
@@ -68,7 +66,7 @@ def test_tools_are_taken_away_under_any_spelling(key: str) -> None:
         "allowed-tools: all but Bash",
     ],
 )
-def test_tools_are_taken_away_where_the_others_are_named(written: str) -> None:
+def test_denied_tools_apply_to_listed_tools(written: str) -> None:
     result = definition(written)
     assert [result.chooses(tool) for tool in ("read_file", "exec")] == [True, False]
     assert not result.remarks
@@ -88,7 +86,7 @@ def test_tools_are_taken_away_where_the_others_are_named(written: str) -> None:
         ("model: reasoning", "reasoning"),
     ],
 )
-def test_models_of_others_stand_for_profiles(written: str, meant: str | None) -> None:
+def test_foreign_model_names_select_profiles(written: str, meant: str | None) -> None:
     assert definition(written).model == meant
 
 
@@ -102,11 +100,11 @@ def test_models_of_others_stand_for_profiles(written: str, meant: str | None) ->
         ("permissionMode: root", None),
     ],
 )
-def test_permission_modes_of_others_are_understood(written: str, meant: str | None) -> None:
+def test_foreign_permission_modes_are_read(written: str, meant: str | None) -> None:
     assert definition(written).mode == meant
 
 
-def test_a_boolean_is_one_with_and_without_quotes() -> None:
+def test_booleans_are_read_with_and_without_quotes() -> None:
     assert definition("background: true").background
     assert definition('background: "true"').background
     assert not definition("background: maybe").background
@@ -119,7 +117,7 @@ def test_unknown_fields_are_kept_and_reported() -> None:
     assert result.max_turns == 7
 
 
-def test_a_file_without_frontmatter_is_an_agent_named_after_it() -> None:
+def test_file_without_frontmatter_is_an_agent_named_after_it() -> None:
     result = read_definition(b"# Critic\n\nYou criticise.", "critic", "/a/critic.md")
     assert (result.name, result.description) == ("critic", "Critic")
     assert result.prompt == "# Critic\n\nYou criticise."

@@ -71,7 +71,7 @@ class Reason:
     urgent: bool = False
 
 
-async def test_a_handoff_brings_a_typed_reason(tmp_path: Path) -> None:
+async def test_handoff_has_a_typed_reason(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     async def note(run: kore.RunContext[str], reason: Reason) -> None:
@@ -89,7 +89,7 @@ async def test_a_handoff_brings_a_typed_reason(tmp_path: Path) -> None:
     assert result.agent == "billing"
 
 
-async def test_a_filter_chooses_what_the_other_agent_sees(tmp_path: Path) -> None:
+async def test_filter_selects_the_history_of_the_target(tmp_path: Path) -> None:
     target, theirs = billing(tmp_path)
     way = kore.Handoff(target, input_filter=kore.remove_all_tools)
     look = calls(call("list_dir", path="."))
@@ -101,7 +101,7 @@ async def test_a_filter_chooses_what_the_other_agent_sees(tmp_path: Path) -> Non
     assert result.text == "Your bill is paid."
 
 
-async def test_a_filter_that_leaves_nothing_is_an_error(tmp_path: Path) -> None:
+async def test_filter_result_must_not_be_empty(tmp_path: Path) -> None:
     target, theirs = billing(tmp_path)
     way = kore.Handoff(target, input_filter=lambda messages: [])
     agent = kore.Agent(ScriptedProvider([TO_BILLING]), workspace=tmp_path, handoffs=[way])
@@ -110,7 +110,7 @@ async def test_a_filter_that_leaves_nothing_is_an_error(tmp_path: Path) -> None:
     assert theirs.requests == []
 
 
-async def test_agents_hand_back_but_not_for_ever(tmp_path: Path) -> None:
+async def test_repeated_handoffs_are_limited(tmp_path: Path) -> None:
     back = calls(call("transfer_to_triage"))
     target, _ = billing(tmp_path, *[back] * 30)
     model = ScriptedProvider([TO_BILLING] * 30)
@@ -122,7 +122,7 @@ async def test_agents_hand_back_but_not_for_ever(tmp_path: Path) -> None:
     assert len(model.requests) == 11
 
 
-async def test_of_two_handoffs_the_first_counts(tmp_path: Path) -> None:
+async def test_first_of_two_handoffs_counts(tmp_path: Path) -> None:
     target, _ = billing(tmp_path)
     other = kore.Agent(ScriptedProvider([]), name="sales", workspace=tmp_path)
     both = calls(call("transfer_to_billing", "1"), call("transfer_to_sales", "2"))
@@ -132,14 +132,14 @@ async def test_of_two_handoffs_the_first_counts(tmp_path: Path) -> None:
     assert [message.is_error for message in result.messages[1:3]] == [False, True]
 
 
-async def test_names_tell_agents_apart(tmp_path: Path) -> None:
+async def test_agents_are_distinguished_by_name(tmp_path: Path) -> None:
     result, _ = billing(tmp_path)
     two, _ = billing(tmp_path)
     with pytest.raises(kore.ConfigError, match="two agents have the name billing"):
         await kore.Agent(ScriptedProvider([]), workspace=tmp_path, handoffs=[result, two]).run("?")
 
 
-async def test_the_answers_guardrails_are_those_of_the_last_agent(tmp_path: Path) -> None:
+async def test_output_guardrails_are_those_of_the_last_agent(tmp_path: Path) -> None:
     @kore.output_guardrail
     def short(run: kore.RunContext[Any], result: kore.Result) -> str | None:
         return f"no word of {result.agent}"
@@ -154,14 +154,14 @@ async def test_the_answers_guardrails_are_those_of_the_last_agent(tmp_path: Path
         await agent.run("?")
 
 
-async def test_a_typed_answer_may_come_from_another_agent(tmp_path: Path) -> None:
+async def test_typed_answer_may_come_from_another_agent(tmp_path: Path) -> None:
     target, _ = billing(tmp_path, "7")
     agent = kore.Agent(ScriptedProvider([TO_BILLING]), workspace=tmp_path, handoffs=[target])
     result = await agent.run("how much?", output_type=int)
     assert (result.output, result.agent) == (7, "billing")
 
 
-async def test_a_forced_tool_of_the_other_agent_is_still_forced(tmp_path: Path) -> None:
+async def test_forced_tool_of_the_target_is_still_forced(tmp_path: Path) -> None:
     settings = kore.ModelSettings(tool_choice="list_dir")
     target, theirs = billing(
         tmp_path, calls(call("list_dir", path=".")), "ok", model_settings=settings

@@ -35,7 +35,7 @@ def permissions_in(mode: PermissionMode = "auto") -> Permissions:
     return Permissions(DefaultPolicy(mode))
 
 
-async def test_a_given_agent_works_with_its_own_text_and_tools(tmp_path: Path) -> None:
+async def test_given_agent_uses_its_own_text_and_tools(tmp_path: Path) -> None:
     args = {"description": "a line", "prompt": "about rain", "subagent_type": "poet"}
     call = ToolCall("1", "task", args, json.dumps(args))
     model = ScriptedProvider([assistant("", (call,)), "It rains.", "The poet says: it rains."])
@@ -74,7 +74,7 @@ async def test_subagent_is_resumed_by_number_in_its_session(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("mode", "made"), [("plan", False), ("auto", True)])
-async def test_it_may_do_no_more_than_its_caller(
+async def test_subagent_is_limited_to_its_caller(
     tmp_path: Path, mode: PermissionMode, made: bool
 ) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
@@ -83,7 +83,7 @@ async def test_it_may_do_no_more_than_its_caller(
     assert (tmp_path / "a.txt").exists() == made
 
 
-async def test_it_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
+async def test_subagent_is_limited_to_its_definition(tmp_path: Path) -> None:
     write = '!tool write_file {"path": "a.txt", "content": "x"}'
     tight = SubagentDefinition("tight", "", "You look.", mode="plan")
     agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), subagents=[tight])
@@ -91,7 +91,7 @@ async def test_it_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists()
 
 
-async def test_depth_has_a_limit(tmp_path: Path) -> None:
+async def test_depth_is_limited(tmp_path: Path) -> None:
     nested = task(task("deepest", "general"), "general")
     flat = await Agent(EchoProvider(), workspace=tmp_path).run(nested)
     assert "There is no tool 'task'" in flat.text
@@ -131,7 +131,7 @@ class Slow:
     async def aclose(self) -> None: ...
 
 
-async def test_it_ends_with_its_caller(tmp_path: Path) -> None:
+async def test_subagent_ends_with_its_caller(tmp_path: Path) -> None:
     model = Slow()
     running = asyncio.create_task(Agent(model, workspace=tmp_path).run(task("wait", "general")))
     async with asyncio.timeout(30):
@@ -141,14 +141,14 @@ async def test_it_ends_with_its_caller(tmp_path: Path) -> None:
     assert model.left
 
 
-async def test_a_conversation_ends_with_one_result(tmp_path: Path) -> None:
+async def test_run_ends_with_one_result(tmp_path: Path) -> None:
     agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[POET])
     done = [e async for e in agent.stream(task("x", background=True)) if isinstance(e, Done)]
     assert len(done) == 1
     assert "number 1" in done[0].result.text
 
 
-async def test_a_conversation_may_be_an_agents_own(tmp_path: Path) -> None:
+async def test_definition_may_have_its_own_run(tmp_path: Path) -> None:
     (tmp_path / "AGENT.md").write_text("Of the workspace.")
     model = ScriptedProvider(["A line."])
     agent = Agent(model, workspace=tmp_path, subagents=[POET], agent="poet")
@@ -189,7 +189,7 @@ class Late(EchoProvider):
             yield event
 
 
-async def test_its_work_may_last_longer_than_a_call(tmp_path: Path) -> None:
+async def test_subagent_may_outlast_the_call_timeout(tmp_path: Path) -> None:
     settings = AgentSettings(call_timeout_s=0.05)
     result = await Agent(Late(), workspace=tmp_path, settings=settings).run(
         task("take your time", "general")
@@ -207,7 +207,7 @@ async def test_resumed_subagent_keeps_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs("git")
-async def test_explore_looks_at_the_history_of_git_and_changes_nothing(tmp_path: Path) -> None:
+async def test_explore_reads_git_history_and_changes_nothing(tmp_path: Path) -> None:
     def git(*args: str) -> None:
         who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
         subprocess.run(["git", *who, *args], cwd=tmp_path, check=True, capture_output=True)

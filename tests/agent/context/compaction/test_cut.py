@@ -27,7 +27,7 @@ def work(steps: int, size: int = 400) -> list[Message]:
     return messages
 
 
-def test_as_many_rounds_stay_as_fit() -> None:
+def test_cut_keeps_as_many_rounds_as_fit() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 200)
     assert cut is not None
@@ -42,14 +42,14 @@ def test_as_many_rounds_stay_as_fit() -> None:
     assert sum(map(estimate, result)) <= 200
 
 
-def test_of_very_many_messages_half_stay_however_short_they_are() -> None:
+def test_cut_keeps_at_most_half_of_very_many_messages() -> None:
     messages = talk(1_000, size=1)
     cut = choose_split_point(messages, 1_000_000)
     assert cut is not None
     assert len(cut.remaining_messages(messages)) == MANY // 2
 
 
-def test_the_newest_three_rounds_stay_when_the_least_is_to_stay() -> None:
+def test_keep_least_keeps_three_rounds() -> None:
     messages = talk(10)
     cut = choose_split_point(messages, 10_000, keep_least=True)
     assert cut is not None
@@ -59,7 +59,7 @@ def test_the_newest_three_rounds_stay_when_the_least_is_to_stay() -> None:
     assert cut.dropped_count == 14
 
 
-def test_fewer_rounds_stay_when_three_are_too_much() -> None:
+def test_fewer_than_three_rounds_are_kept_if_they_are_too_long() -> None:
     messages = talk(10, size=4000)
     cut = choose_split_point(messages, 2500)
     assert cut is not None
@@ -69,7 +69,7 @@ def test_fewer_rounds_stay_when_three_are_too_much() -> None:
     ]
 
 
-def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
+def test_long_round_keeps_its_request_and_its_newest_steps() -> None:
     messages = [*talk(2), *work(30)]
     cut = choose_split_point(messages, 600)
     assert cut is not None
@@ -81,7 +81,7 @@ def test_a_long_round_keeps_its_request_and_its_newest_steps() -> None:
     assert is_valid(cut.dropped_messages(messages))
 
 
-def test_a_request_that_stays_can_be_cut_behind_again() -> None:
+def test_kept_request_can_be_cut_again() -> None:
     messages = work(30)
     first = choose_split_point(messages, 600)
     assert first is not None
@@ -92,16 +92,14 @@ def test_a_request_that_stays_can_be_cut_behind_again() -> None:
     assert second.remaining_messages(again)[0].text == "the task"
 
 
-def test_there_is_nothing_to_cut_off_a_first_question() -> None:
+def test_first_question_cannot_be_cut() -> None:
     assert choose_split_point([user("hi")], 10) is None
     assert choose_split_point([user("hi"), assistant("yes")], 1) is None
     assert choose_split_point([], 10) is None
 
 
 @given(rounds(), st.integers(0, 4000))
-def test_both_sides_of_a_cut_are_valid_and_nothing_is_lost(
-    messages: list[Message], goal: int
-) -> None:
+def test_cut_gives_two_valid_parts_and_loses_nothing(messages: list[Message], goal: int) -> None:
     cut = choose_split_point(messages, goal)
     if cut is None:
         return

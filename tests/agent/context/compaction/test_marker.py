@@ -47,7 +47,7 @@ async def test_overflowing_session_is_summarised_once(history: History, tmp_path
     assert len(await history.load("s")) == 604, "nothing is deleted"
 
 
-async def test_a_history_without_marks_is_asked_for_none(tmp_path: Path) -> None:
+async def test_history_without_marker_support_works(tmp_path: Path) -> None:
     class Plain:
         def __init__(self) -> None:
             self.inner = MemoryHistory()
@@ -65,14 +65,14 @@ async def test_a_history_without_marks_is_asked_for_none(tmp_path: Path) -> None
     assert (await agent.run("and now?", session="s")).text == "fine"
 
 
-async def test_a_summary_that_fails_is_no_error(history: History, tmp_path: Path) -> None:
+async def test_failed_summary_is_no_error(history: History, tmp_path: Path) -> None:
     await history.append("s", talk(300))
     replies = [Rejected("no"), "fine"]
     agent, _ = scripted(replies, tmp_path, history=history, summaries=True)
     assert (await agent.run("and now?", session="s")).text == "fine"
 
 
-async def test_a_mark_is_kept(history: History) -> None:
+async def test_marker_is_stored(history: History) -> None:
     assert isinstance(history, MarkerStore)
     assert await history.mark("s") == CompactionMarker()
     await history.append("s", [user("a")])
@@ -82,7 +82,7 @@ async def test_a_mark_is_kept(history: History) -> None:
     assert [message.text for message in await history.load("s")] == ["a", "b"]
 
 
-async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
+async def test_damaged_summary_is_reported(tmp_path: Path) -> None:
     history = JsonlHistory(tmp_path)
     await history.append("s", [user("a")])
     with (tmp_path / "s.jsonl").open("a") as file:
@@ -91,12 +91,12 @@ async def test_a_damaged_summary_is_named(tmp_path: Path) -> None:
         await history.mark("s")
 
 
-def test_a_mark_survives_json() -> None:
+def test_marker_survives_json() -> None:
     for mark in (CompactionMarker(), CompactionMarker(5, 2, 9, TOLD)):
         assert mark_from_json(mark_to_json(mark)) == mark
 
 
-def test_cuts_of_cuts_count_from_the_beginning() -> None:
+def test_repeated_cuts_count_from_the_beginning() -> None:
     messages = [user("old"), assistant("old"), user("the task")]
     for n in range(10):
         call = ToolCall(f"c{n}", "look", {}, "{}")

@@ -14,13 +14,13 @@ def test_messages_that_fit_are_kept_verbatim() -> None:
     assert fit_words(words, 20_000) == tuple(words)
 
 
-def test_words_are_the_persons_alone() -> None:
+def test_only_messages_of_the_person_are_quoted() -> None:
     stranger = Message("user", (Text("obey"),), taint=frozenset({"untrusted"}))
     mine = Message("user", (Text(" mine "), Context("it is noon")))
     assert words_of([mine, assistant("no"), stranger, user("  ")]) == ["mine"]
 
 
-def test_a_long_paste_goes_before_a_sentence_between_two_of_them() -> None:
+def test_long_pastes_are_cut_before_a_sentence_between_them() -> None:
     text = f"See:\n{LOG}\n\nNever touch legacy/.\n\n{LOG}"
     (result,) = fit_words([text], 400)
     assert "Never touch legacy/." in result
@@ -28,13 +28,13 @@ def test_a_long_paste_goes_before_a_sentence_between_two_of_them() -> None:
     assert result.startswith("See:\n12:00:00 worker 0")
 
 
-def test_a_list_of_conditions_is_kept_item_by_item() -> None:
+def test_list_of_conditions_is_kept_item_by_item() -> None:
     items = "\n".join(f"- condition {n} holds for part {n} of it" for n in range(20))
     (result,) = fit_words([f"{LOG}\n\nPlease:\n{items}"], 500)
     assert items in result
 
 
-def test_of_too_many_messages_the_oldest_and_the_newest_stay() -> None:
+def test_oldest_and_newest_of_too_many_messages_are_kept() -> None:
     words = [f"message {n} has so many words" for n in range(1_000)]
     texts = fit_words(words, 500)
     assert texts[0] == words[0]
@@ -48,7 +48,7 @@ def test_of_too_many_messages_the_oldest_and_the_newest_stay() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=400), max_size=30), st.integers(60, 2_000))
-def test_words_never_take_more_than_their_room(words: list[str], limit: int) -> None:
+def test_quoted_messages_fit_into_their_budget(words: list[str], limit: int) -> None:
     texts = fit_words(words, limit)
     assert words_tokens(texts) <= limit + 30
     assert words_tokens(words) > limit or texts == tuple(words)

@@ -13,31 +13,31 @@ def result(text: str, call_id: str = "c") -> Message:
     return Message("tool", (Text(text),), (), call_id, True, frozenset({"untrusted"}))
 
 
-def test_a_long_result_becomes_a_line_and_stays_as_tainted_as_it_was() -> None:
+def test_long_result_is_pruned_to_one_tainted_line() -> None:
     line = shorten_old_result(result("x" * 5000))
     assert "5,000 characters" in line.text
     assert len(line.text) < 200
     assert (line.tool_call_id, line.is_error, line.taint) == ("c", True, frozenset({"untrusted"}))
 
 
-def test_the_line_says_where_the_whole_is() -> None:
+def test_pruned_line_names_the_saved_result() -> None:
     text = "x" * 5000 + "\n… (9 bytes left out; whole text in /w/.kore/spill/1.txt)\n"
     assert "/w/.kore/spill/1.txt" in shorten_old_result(result(text)).text
 
 
-def test_short_results_and_all_that_people_and_models_said_stay() -> None:
+def test_short_results_and_messages_are_not_pruned() -> None:
     for message in (result("x" * SHORT_CHARS), user("y" * 9000), assistant("z" * 9000)):
         assert shorten_old_result(message) is message
 
 
-def test_a_picture_in_a_result_goes() -> None:
+def test_picture_in_a_result_is_pruned() -> None:
     shown = Message("tool", (Text("see"), Image("image/png", b"x" * 999)), (), "c")
     assert shorten_old_result(shown).content != shown.content
     assert all(isinstance(part, Text) for part in shorten_old_result(shown).content)
 
 
 @given(rounds())
-def test_pruning_keeps_a_conversation_valid_is_stable_and_never_makes_it_longer(
+def test_pruning_is_valid_stable_and_never_longer(
     messages: list[Message],
 ) -> None:
     once = shorten_old_results(messages, len(messages) // 2)

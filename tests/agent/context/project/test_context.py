@@ -73,7 +73,7 @@ def test_files_that_do_not_fit_are_counted(tmp_path: Path) -> None:
         assert f"{name} (1 kB). It does not fit here: read it in parts" in news.text
 
 
-def test_file_longer_than_is_read_is_named_with_its_size(tmp_path: Path) -> None:
+def test_too_long_file_is_named_with_its_size(tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     file.write_text("line\n" * 300_000)
     news = ProjectContext(None, [file], limit=10_000_000).news()
@@ -93,7 +93,7 @@ def test_binary_file_is_named_with_the_way_to_read_it(tmp_path: Path) -> None:
         assert news.evicted == 0
 
 
-def test_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported_with_the_reason(tmp_path: Path) -> None:
     news = ProjectContext(None, [tmp_path / "gone.txt"]).news()
     assert news is not None
     assert "gone.txt, which cannot be read: No such file or directory" in news.text
@@ -110,7 +110,7 @@ def test_new_pictures_are_returned_once(tmp_path: Path) -> None:
     assert project.new_pictures() == [picture]
 
 
-def test_picture_that_is_too_large_is_named(tmp_path: Path) -> None:
+def test_too_large_picture_is_named(tmp_path: Path) -> None:
     picture = tmp_path / "huge.png"
     picture.write_bytes(PNG + bytes(4_000_000))
     project = ProjectContext(None, [picture])
@@ -120,7 +120,7 @@ def test_picture_that_is_too_large_is_named(tmp_path: Path) -> None:
     assert project.new_pictures() == []
 
 
-def test_folder_that_the_person_points_at_is_listed(tmp_path: Path) -> None:
+def test_mentioned_folder_is_listed(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("a")
     news = ProjectContext(None, [tmp_path / "docs"]).news()
@@ -129,7 +129,7 @@ def test_folder_that_the_person_points_at_is_listed(tmp_path: Path) -> None:
     assert "a.md" in news.text
 
 
-def test_secrets_are_taken_out(tmp_path: Path) -> None:
+def test_secrets_are_redacted(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("key hunter2")
     news = ProjectContext(None, [file], clean=lambda text: text.replace("hunter2", "***")).news()
@@ -137,12 +137,12 @@ def test_secrets_are_taken_out(tmp_path: Path) -> None:
     assert "hunter2" not in news.text
 
 
-def test_a_lost_file_is_no_error(tmp_path: Path) -> None:
+def test_deleted_file_is_no_error(tmp_path: Path) -> None:
     assert ProjectContext(None, [tmp_path / "gone"]).news() is not None
     assert ProjectContext(None).news() is None
 
 
-def test_readme_and_configuration_begin_behind_the_tree(tmp_path: Path) -> None:
+def test_readme_and_configuration_follow_the_tree(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("\n".join(f"line {n}" for n in range(5_000)))
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "kore"')
     project = ProjectContext(tmp_path)
@@ -173,7 +173,7 @@ def test_named_files_take_precedence_over_folder_files(tmp_path: Path) -> None:
     assert news.evicted == 0
 
 
-def test_file_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+def test_inaccessible_file_is_named(tmp_path: Path) -> None:
     project = ProjectContext(tmp_path, [tmp_path / ("a" * 300)], limit=1_000)
     assert project.new_pictures() == []
     news = project.news()
@@ -181,7 +181,7 @@ def test_file_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
     assert "cannot be read: File name too long" in news.text
 
 
-def test_a_link_named_like_a_readme_shows_nothing(tmp_path: Path) -> None:
+def test_readme_link_is_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("4711")
     folder = tmp_path / "folder"

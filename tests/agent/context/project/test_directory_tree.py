@@ -30,7 +30,7 @@ def test_nested_gitignore_files_are_applied(tmp_path: Path) -> None:
     assert "b.py" in shown
 
 
-def test_a_long_folder_says_how_many_more_there_are(tmp_path: Path) -> None:
+def test_long_folder_counts_its_omitted_files(tmp_path: Path) -> None:
     make(tmp_path, *(f"f{n:02}.txt" for n in range(75)))
     lines = tree(tmp_path, TreeLimits(per_folder=50), 5000).text.splitlines()
     assert len(lines) == 51
@@ -44,14 +44,14 @@ def test_tree_depth_is_limited(tmp_path: Path) -> None:
     assert "4/" not in shown
 
 
-def test_a_large_folder_is_shown_in_few_tokens(tmp_path: Path) -> None:
+def test_large_folder_takes_few_tokens(tmp_path: Path) -> None:
     make(tmp_path, *(f"d{n}/e{m}/file_{n}_{m}.txt" for n in range(30) for m in range(10)))
     shown = tree(tmp_path, TreeLimits()).text
     assert estimate_text(shown) <= 510
     assert "d0/" in shown
 
 
-def test_links_are_not_followed_and_odd_names_do_no_harm(tmp_path: Path) -> None:
+def test_links_are_not_followed_and_odd_names_are_harmless(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
     make(tmp_path, "a\nb.txt")
     shown = tree(tmp_path, TreeLimits()).text
@@ -59,7 +59,7 @@ def test_links_are_not_followed_and_odd_names_do_no_harm(tmp_path: Path) -> None
     assert shown.count("loop") == 1
 
 
-def test_an_unreadable_ignore_file_hides_nothing(tmp_path: Path) -> None:
+def test_unreadable_ignore_file_hides_nothing(tmp_path: Path) -> None:
     make(tmp_path, "a.py")
     (tmp_path / ".gitignore").mkdir()
     assert "a.py" in tree(tmp_path, TreeLimits()).text

@@ -67,7 +67,7 @@ def test_branch_that_a_tainted_command_chose_is_untrusted(repository: Path) -> N
         assert "untrusted" in chosen.taint
 
 
-def test_folder_of_a_repository_is_a_part_of_it(repository: Path, box: Bubblewrap) -> None:
+def test_subfolder_of_a_repository_is_described(repository: Path, box: Bubblewrap) -> None:
     assert "topic/one; no changed files" in describe(repository / "src", box)
 
 
@@ -78,7 +78,7 @@ def test_only_the_branch_is_shown_without_a_sandbox(
     assert "topic/one; its changed files were not counted" in describe(repository, sandbox)
 
 
-def test_without_a_branch_the_commit_is_named(repository: Path) -> None:
+def test_commit_is_named_without_a_branch(repository: Path) -> None:
     _git(repository, "checkout", "--detach")
     assert "git: no branch, at commit " in describe(repository, None)
 
@@ -92,7 +92,7 @@ def test_branch_names_are_shown_only_if_plain(repository: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("head", ["", "garbage", "ref: refs/tags/x", "0123456789abcdef"])
-def test_head_that_names_nothing_is_no_repository(repository: Path, head: str) -> None:
+def test_invalid_head_is_no_repository(repository: Path, head: str) -> None:
     (repository / ".git" / "HEAD").write_text(head)
     assert describe(repository, None) == ""
 
@@ -123,7 +123,7 @@ CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("text", CONFIGURATIONS.values(), ids=CONFIGURATIONS.keys())
-def test_programs_of_a_repository_run_in_the_sandbox_at_most(
+def test_programs_of_a_repository_run_only_in_the_sandbox(
     repository: Path, box: Bubblewrap, tmp_path: Path, text: str
 ) -> None:
     mark = tmp_path / "ran"
@@ -139,7 +139,7 @@ def test_programs_of_a_repository_run_in_the_sandbox_at_most(
     assert not (repository / "ran").exists()
 
 
-def test_settings_of_the_person_do_not_count(
+def test_git_settings_of_the_person_are_ignored(
     repository: Path, box: Bubblewrap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = repository.parent / "home"

@@ -67,7 +67,7 @@ def _size(path: str) -> str:
 
 @settings(deadline=None, max_examples=60)
 @given(FILES, FILES)
-def test_the_tree_before_and_the_changes_make_the_tree_after(
+def test_changes_applied_to_the_old_tree_give_the_new_tree(
     one: dict[str, int], other: dict[str, int]
 ) -> None:
     before, after = tree_with(one, TreeLimits()), tree_with(other, TreeLimits())
@@ -78,7 +78,7 @@ def test_the_tree_before_and_the_changes_make_the_tree_after(
 
 @settings(deadline=None, max_examples=60)
 @given(FILES, FILES)
-def test_of_a_folder_that_is_not_shown_whole_nothing_is_said_that_is_not_so(
+def test_changes_of_a_partly_shown_folder_are_true(
     one: dict[str, int], other: dict[str, int]
 ) -> None:
     shape = TreeLimits(per_folder=2)
@@ -99,7 +99,7 @@ def test_tree_truncated_elsewhere_is_shown_completely() -> None:
     assert tree_changes(FolderTree("a", 0), FolderTree("a", 0)) is None
 
 
-def test_the_second_telling_is_short(tmp_path: Path) -> None:
+def test_second_report_lists_only_changes(tmp_path: Path) -> None:
     make(tmp_path, {f"src/file_{n}.py": 3 for n in range(20)})
     project = ProjectContext(tmp_path)
     assert project.news() is not None
@@ -122,7 +122,7 @@ def test_the_second_telling_is_short(tmp_path: Path) -> None:
     assert "as it is now" in news.text
 
 
-def test_only_the_last_word_on_a_folder_is_no_news(tmp_path: Path) -> None:
+def test_only_the_latest_report_on_a_folder_counts_as_repeated(tmp_path: Path) -> None:
     make(tmp_path, {f"src/file_{n}.py": 3 for n in range(20)})
     project = ProjectContext(tmp_path)
     messages: list[Message] = []

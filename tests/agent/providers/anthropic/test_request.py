@@ -41,7 +41,7 @@ def body(*messages: Message, version: str = VERSION, **fields: Any) -> dict[str,
     return document
 
 
-def test_results_and_the_message_behind_them_are_one_message_of_the_user() -> None:
+def test_results_and_the_next_message_form_one_user_message() -> None:
     sent = body(user("hi"), assistant("ok", CALLS), *RESULTS, user("and?", "[noon]"))["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "user"]
     assert [block["type"] for block in sent[1]["content"]] == ["text", "tool_use", "tool_use"]
@@ -49,7 +49,7 @@ def test_results_and_the_message_behind_them_are_one_message_of_the_user() -> No
     assert sent[2]["content"][2]["text"] == "and?\n\n[noon]"
 
 
-def test_the_cache_is_marked_behind_the_prompt_and_the_last_two_of_the_user() -> None:
+def test_cache_marks_follow_the_prompt_and_the_last_two_user_messages() -> None:
     sent = body(user("1"), assistant("x"), user("2"), assistant("", CALLS), *RESULTS, tools=(TOOL,))
     assert sent["system"][-1]["cache_control"] == MARK
     marked = [
@@ -61,7 +61,7 @@ def test_the_cache_is_marked_behind_the_prompt_and_the_last_two_of_the_user() ->
     assert marked == [(2, 0), (4, 1)]
 
 
-def test_marks_do_not_stay_on_messages_that_are_the_last_no_more() -> None:
+def test_only_the_last_messages_have_cache_marks() -> None:
     messages = [user("1"), assistant("x"), user("2"), assistant("y"), user("3")]
     body(*messages[:3])
     sent = body(*messages)["messages"]
@@ -69,7 +69,7 @@ def test_marks_do_not_stay_on_messages_that_are_the_last_no_more() -> None:
     assert json.dumps(sent).count("cache_control") == 2
 
 
-def test_thinking_goes_back_unchanged_and_other_vendors_do_not() -> None:
+def test_thinking_is_replayed_only_to_its_vendor() -> None:
     parts = (
         Thinking("hm", SIGNATURE),
         RedactedThinking(REDACTED),
@@ -100,7 +100,7 @@ def test_thinking_goes_back_unchanged_and_other_vendors_do_not() -> None:
         ("kimi-k2", False),
     ],
 )
-def test_newer_models_decide_themselves_how_long_to_think(model: str, adaptive: bool) -> None:
+def test_newer_models_think_adaptively(model: str, adaptive: bool) -> None:
     assert is_adaptive(model) == adaptive
     thinking = body(user("hi"), model=model, options={"thinking": True})["thinking"]
     assert thinking["type"] == ("adaptive" if adaptive else "enabled")
@@ -113,7 +113,7 @@ def test_thinking_leaves_room_for_the_answer() -> None:
     assert "thinking" not in body(user("hi"), max_tokens=500, **result)
 
 
-def test_thinking_can_be_forbidden_or_left_to_the_model() -> None:
+def test_thinking_can_be_disabled_or_left_to_the_model() -> None:
     assert body(user("hi"), options={"thinking": False})["thinking"] == {"type": "disabled"}
     assert "thinking" not in body(user("hi"))
 
@@ -125,7 +125,7 @@ def test_temperature_is_sent_only_if_supported_without_thinking() -> None:
     assert "temperature" not in body(user("hi"), temperature=0.5, **thinking)
 
 
-def test_an_image_is_a_block_in_front_of_the_words() -> None:
+def test_image_block_precedes_the_text() -> None:
     picture = Message("user", (Text("this?"), Image("image/png", b"\x01")))
     source = {"type": "base64", "media_type": "image/png", "data": "AQ=="}
     assert body(picture)["messages"][0]["content"] == [
@@ -152,7 +152,7 @@ def test_other_vendors_get_the_common_api_version(
     assert "Authorization" not in endpoint.headers
 
 
-async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
+async def test_thinking_and_calls_are_replayed_unchanged(
     model_server: ModelServer,
 ) -> None:
     """The fake server rejects a signature or redacted thought that it did not send."""
@@ -192,8 +192,6 @@ async def test_a_thoughtful_turn_with_tools_goes_back_as_it_came(
 
 
 @pytest.mark.parametrize(("most", "asked"), [(None, 16_000), (32_000, 32_000), (128_000, 64_000)])
-def test_a_reply_may_be_as_long_as_the_model_can_up_to_a_limit(
-    most: int | None, asked: int
-) -> None:
+def test_reply_limit_is_that_of_the_model_up_to_a_maximum(most: int | None, asked: int) -> None:
     body = AnthropicRequestEncoder(VERSION, most).body(ModelRequest("m", "", (user("hi"),)))
     assert json.loads(body)["max_tokens"] == asked

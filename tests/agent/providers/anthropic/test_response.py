@@ -50,11 +50,11 @@ def end(reason: str, **usage: int) -> dict[str, Any]:
         ("pause_turn", "pause_turn"),
     ],
 )
-def test_each_reason_to_stop_has_its_name(said: str, meant: str) -> None:
+def test_each_stop_reason_is_mapped(said: str, meant: str) -> None:
     assert read(START, end(said), STOP).finish_reason == meant
 
 
-def test_pings_news_and_unknown_blocks_are_passed_over() -> None:
+def test_pings_and_unknown_blocks_are_ignored() -> None:
     reply = read(
         START,
         {"type": "ping"},
@@ -70,7 +70,7 @@ def test_pings_news_and_unknown_blocks_are_passed_over() -> None:
     assert reply.usage == Usage(9, 4, 0)
 
 
-def test_thoughts_between_calls_keep_their_places() -> None:
+def test_thinking_between_calls_keeps_its_place() -> None:
     """Anthropic rejects thoughts of the latest reply in another position."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "s1"}
     second = {"type": "redacted_thinking", "data": "xx"}
@@ -97,12 +97,12 @@ def test_cache_tokens_count_as_input() -> None:
     assert read(start, end("end_turn", output_tokens=7), STOP).usage == Usage(113, 7, 100)
 
 
-def test_a_server_that_counts_at_the_end_only_is_believed() -> None:
+def test_usage_at_the_end_of_the_stream_is_used() -> None:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 0}}}
     assert read(start, end("end_turn", input_tokens=8, output_tokens=2), STOP).usage == Usage(8, 2)
 
 
-def test_input_that_comes_whole_and_calls_without_ids_are_read() -> None:
+def test_complete_input_and_calls_without_ids_are_read() -> None:
     tool = {"type": "tool_use", "name": "exec", "input": {"command": "ä"}}
     calls = read(START, *block(0, tool), *block(1, tool), end("tool_use"), STOP, number=7)
     assert [(call.id, call.arguments) for call in calls.message.tool_calls] == [
@@ -111,7 +111,7 @@ def test_input_that_comes_whole_and_calls_without_ids_are_read() -> None:
     ]
 
 
-def test_interleaved_blocks_are_kept_apart() -> None:
+def test_interleaved_blocks_are_separated() -> None:
     def piece(index: int, text: str) -> dict[str, Any]:
         delta = {"type": "input_json_delta", "partial_json": text}
         return {"type": "content_block_delta", "index": index, "delta": delta}
@@ -125,7 +125,7 @@ def test_interleaved_blocks_are_kept_apart() -> None:
     assert [call.arguments for call in reply.message.tool_calls] == [{"n": 0}, {"n": 1}]
 
 
-def test_a_stream_without_its_end_was_cut() -> None:
+def test_stream_without_an_end_is_truncated() -> None:
     reply = AnthropicResponseBuilder(lambda: 1)
     for payload in (START, *block(0, {"type": "text", "text": "half"})):
         list(reply.add(payload))
@@ -133,7 +133,7 @@ def test_a_stream_without_its_end_was_cut() -> None:
         list(reply.finish(done=False))
 
 
-def test_a_reply_that_was_not_streamed_is_read() -> None:
+def test_unstreamed_reply_is_read() -> None:
     content = [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "x"}]
     usage = {"input_tokens": 2, "output_tokens": 1}
     whole = {"type": "message", "content": content, "stop_reason": "tool_use", "usage": usage}
@@ -144,7 +144,7 @@ def test_a_reply_that_was_not_streamed_is_read() -> None:
     ]
 
 
-def test_calls_with_the_same_id_or_none_get_one_of_their_own() -> None:
+def test_calls_with_equal_or_missing_ids_get_new_ids() -> None:
     starts = [{"type": "tool_use", "id": given, "name": "read"} for given in ("t", "t", "", "t")]
     blocks = [event for n, start in enumerate(starts) for event in block(n, start)]
     reply = read(START, *blocks, end("tool_use"), STOP, number=3)

@@ -39,12 +39,12 @@ def error_of(status: int, said: object) -> ProviderError:
         {"error": {"code": "context_length_exceeded", "message": ""}},
     ],
 )
-def test_vendors_words_for_a_full_window_are_known(said: object) -> None:
+def test_messages_about_a_full_window_are_recognized(said: object) -> None:
     assert isinstance(error_of(400, said), ContextTooLong)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b"\xff", b"[]", b'"no"'])
-def test_any_body_gives_one_sentence(body: bytes) -> None:
+def test_any_error_body_gives_one_sentence(body: bytes) -> None:
     error = error_of(502, body)
     assert isinstance(error, Unavailable)
     assert str(error).startswith("groq returned an error (status 502)")
@@ -59,7 +59,7 @@ def test_keys_are_never_repeated() -> None:
     assert error.hint == "Check GROQ_API_KEY."
 
 
-def test_headers_that_hold_a_key_are_never_repeated() -> None:
+def test_headers_with_a_key_are_never_repeated() -> None:
     headers = {"X-Proxy-Token": "Bearer pr0xy-7Qx9f3", "X-Team": "blue-team"}
     place = Endpoint("openai", "https://proxy.example/v1", extra_headers=headers)
     text = b'{"error": "no pr0xy-7Qx9f3 for blue-team"}'
@@ -156,7 +156,7 @@ def test_rejected_key_is_recognized(status: int, said: str) -> None:
     assert isinstance(error_of(status, {"error": {"message": said}}), KeyRefused)
 
 
-def test_long_texts_are_cut() -> None:
+def test_long_messages_are_cut() -> None:
     assert len(str(error_of(400, {"error": "x " * 5000}))) < 500
 
 
@@ -198,5 +198,5 @@ def test_error_in_a_stream_maps_like_a_status(error: object, kind: type[Provider
     assert type(from_payload(PLACE, "m", {"choices": [{"error": error}]})) is kind
 
 
-def test_a_usual_chunk_is_no_error() -> None:
+def test_ordinary_chunk_is_no_error() -> None:
     assert from_payload(PLACE, "m", {"error": None, "choices": [{"delta": {}}]}) is None

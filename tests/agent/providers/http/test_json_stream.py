@@ -51,42 +51,42 @@ def test_byte_by_byte_gives_the_same_objects(objects: list[dict[str, Any]]) -> N
     assert read(*(raw[n : n + 1] for n in range(len(raw)))) == objects
 
 
-def test_an_object_over_several_data_lines_is_one_object() -> None:
+def test_object_on_several_data_lines_is_joined() -> None:
     assert read(b'data: {"a":\ndata: 1}\n\n') == [{"a": 1}]
 
 
-def test_an_object_over_very_many_lines_is_read_in_linear_time() -> None:
+def test_object_on_very_many_lines_is_read_in_linear_time() -> None:
     # Parsing again at every line would take minutes and exceed the suite's time limit.
     lines = b"data: 1,\n" * 300_000
     (result,) = read(b'data: {"a": [\n' + lines + b"data: 1]}\n\n")
     assert len(result["a"]) == 300_001
 
 
-def test_an_empty_data_line_is_no_part_of_the_next_event() -> None:
+def test_empty_data_line_does_not_join_the_next_event() -> None:
     assert read(b'data:\ndata: {"a": 1}\ndata: {"b": 2}\n') == [{"a": 1}, {"b": 2}]
 
 
-def test_events_without_blank_lines_come_at_once() -> None:
+def test_events_without_blank_lines_are_emitted_at_once() -> None:
     assert SseParser().feed(b'data: {"a": 1}\n') == [{"a": 1}]
 
 
-def test_a_last_line_without_an_end_counts() -> None:
+def test_last_line_without_a_newline_is_read() -> None:
     assert read(b'data: {"a": 1}') == [{"a": 1}]
 
 
-def test_nothing_counts_after_done() -> None:
+def test_data_after_done_is_ignored() -> None:
     reader = SseParser()
     assert reader.feed(b'data: {"a": 1}\n\ndata: [DONE]\n\ndata: {"b": 2}\n\n') == [{"a": 1}]
     assert reader.done
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_a_plain_document_is_one_object(size: int) -> None:
+def test_plain_document_is_one_object(size: int) -> None:
     raw = b'\xef\xbb\xbf\r\n {\n  "a": [1,\n\n 2]\n}\n'
     assert read(*(raw[n : n + size] for n in range(0, len(raw), size))) == [{"a": [1, 2]}]
 
 
-def test_a_stray_json_line_in_a_stream_counts() -> None:
+def test_bare_json_line_in_a_stream_is_read() -> None:
     assert read(b'data: {"a": 1}\n\n{"error": "x"}\n') == [{"a": 1}, {"error": "x"}]
 
 
@@ -102,18 +102,18 @@ def test_reply_that_is_no_json_object_is_rejected(raw: bytes) -> None:
         read(raw)
 
 
-def test_an_empty_stream_holds_nothing() -> None:
+def test_empty_stream_has_no_objects() -> None:
     assert read(b"\n\n", b"") == []
 
 
 @pytest.mark.parametrize("start", [b"data: ", b"{"])
-def test_an_endless_line_is_a_bad_reply(start: bytes) -> None:
+def test_endless_line_is_a_bad_reply(start: bytes) -> None:
     portions = [start, *[b"x" * 100] * 9]
     assert SseParser(line_limit_bytes=1000).feed(b"".join(portions)) == []
     with pytest.raises(BadReply, match="line"):
         read(*portions, b"x" * 100, line_limit_bytes=1000)
 
 
-def test_an_endless_stream_is_a_bad_reply() -> None:
+def test_endless_stream_is_a_bad_reply() -> None:
     with pytest.raises(BadReply, match="1000 bytes"):
         read(*[b": alive\n"] * 200, limit_bytes=1000)

@@ -42,7 +42,7 @@ HANGING = ReplyScript(text="one two three", breaks=Break("hang", 0))
         "host.docker.internal",
     ],
 )
-def test_servers_nearby_are_waited_for(host: str) -> None:
+def test_nearby_servers_get_long_deadlines(host: str) -> None:
     assert is_private_host(host) is True
     address = f"http://[{host}]:8000/v1" if ":" in host else f"http://{host}:8000/v1"
     config = resolve_model("m", [ModelConfig("m", "openai/x", address, "k")], {})
@@ -50,34 +50,34 @@ def test_servers_nearby_are_waited_for(host: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["ollama/llama3.2", "vllm/x", "lmstudio/x"])
-def test_local_vendors_are_waited_for(model: str) -> None:
+def test_local_vendors_get_long_deadlines(model: str) -> None:
     assert deadlines_of(resolve_model(model, [], {})) == Deadlines.patient(PATIENCE_S)
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
-def test_vendors_on_the_internet_have_the_usual_deadlines(model: str) -> None:
+def test_internet_vendors_get_the_usual_deadlines(model: str) -> None:
     assert deadlines_of(resolve_model(model, [], KEYS)) == Deadlines()
 
 
-def test_another_name_is_looked_up() -> None:
+def test_deadlines_of_another_host_depend_on_its_address() -> None:
     config = ModelConfig("m", "openai/x", "https://models.example.com/v1", "k")
     assert deadlines_of(resolve_model("m", [config], {})) == Deadlines(looks_up=True)
 
 
 @pytest.mark.parametrize("host", ["93.184.215.14", "198.18.0.7"])
-def test_addresses_of_the_internet_and_of_transparent_proxies_have_the_usual_deadlines(
+def test_public_and_transparent_proxy_addresses_get_the_usual_deadlines(
     host: str,
 ) -> None:
     config = ModelConfig("m", "openai/x", f"http://{host}/v1", "k")
     assert deadlines_of(resolve_model("m", [config], {})) == Deadlines()
 
 
-def test_a_timeout_of_the_model_wins() -> None:
+def test_timeout_of_the_model_wins() -> None:
     config = ModelConfig("m", "ollama/x", timeout_s=7.0)
     assert deadlines_of(resolve_model("m", [config], {})) == Deadlines.patient(7.0)
 
 
-async def test_a_name_of_a_private_address_is_waited_for(model_server: ModelServer) -> None:
+async def test_name_with_a_private_address_gets_long_deadlines(model_server: ModelServer) -> None:
     model_server.script(ReplyScript(text="slow", latency_s=0.5))
     short = Deadlines(first_byte_s=0.1, looks_up=True)
     provider = OpenAICompatibleProvider(
@@ -89,7 +89,7 @@ async def test_a_name_of_a_private_address_is_waited_for(model_server: ModelServ
     assert reply.message.text == "slow"
 
 
-async def test_a_silence_of_a_slow_server_is_not_repeated(model_server: ModelServer) -> None:
+async def test_timeout_of_a_slow_server_is_not_retried(model_server: ModelServer) -> None:
     model_server.script(HANGING, HANGING, HANGING)
     config = ModelConfig("m", "openai/fake", model_server.base_url, "k", timeout_s=0.2)
     models = ModelPool("m", [config])
@@ -105,7 +105,7 @@ async def test_a_silence_of_a_slow_server_is_not_repeated(model_server: ModelSer
     assert "timeout_s" in (caught.value.hint or "")
 
 
-async def test_a_silence_of_another_server_is_repeated(model_server: ModelServer) -> None:
+async def test_timeout_of_another_server_is_retried(model_server: ModelServer) -> None:
     model_server.script(HANGING)
     provider = OpenAICompatibleProvider(
         Endpoint("openai", model_server.base_url, "k"), deadlines=Deadlines(first_byte_s=0.2)
@@ -117,7 +117,7 @@ async def test_a_silence_of_another_server_is_repeated(model_server: ModelServer
     assert caught.value.hint is None
 
 
-async def test_a_vanished_server_is_noticed() -> None:
+async def test_socket_detects_a_vanished_server() -> None:
     infos = await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)
     with probed_socket(infos[0]) as sock:
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

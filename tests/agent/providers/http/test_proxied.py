@@ -45,24 +45,24 @@ async def _ask(provider: ClosingProvider) -> str:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_the_environment_names_the_proxy(http_proxy: HttpProxy, model: str) -> None:
+async def test_environment_proxy_is_used(http_proxy: HttpProxy, model: str) -> None:
     assert await _ask(_open({"HTTP_PROXY": http_proxy.url}, model=model)) == "echo: hi"
     assert http_proxy.targets[0].startswith("http://models.example/")
 
 
-async def test_the_entry_names_the_proxy(http_proxy: HttpProxy) -> None:
+async def test_configured_proxy_is_used(http_proxy: HttpProxy) -> None:
     environ = {"ALL_PROXY": "http://nobody.example:1"}
     assert await _ask(_open(environ, proxy=http_proxy.url)) == "echo: hi"
 
 
 # The library passes the login in a way that aiohttp deprecates.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_the_openai_library_uses_the_proxy(http_proxy: HttpProxy) -> None:
+async def test_openai_library_uses_the_proxy(http_proxy: HttpProxy) -> None:
     provider = _open({}, proxy=http_proxy.url, transport="sdk")
     assert await _ask(provider) == "echo: hi"
 
 
-async def test_a_socks_proxy_resolves_the_name(model_server: ModelServer) -> None:
+async def test_socks_proxy_resolves_the_name(model_server: ModelServer) -> None:
     pytest.importorskip("aiohttp_socks")
     async with SocksProxy(model_server.port, "me:hidden-word") as proxy:
         assert await _ask(_open({"ALL_PROXY": proxy.url})) == "echo: hi"
@@ -77,13 +77,15 @@ async def test_embeddings_use_the_proxy(http_proxy: HttpProxy) -> None:
     assert http_proxy.targets == ["http://models.example/v1/embeddings"]
 
 
-async def test_loopback_is_asked_directly(model_server: ModelServer, http_proxy: HttpProxy) -> None:
+async def test_loopback_is_reached_without_proxy(
+    model_server: ModelServer, http_proxy: HttpProxy
+) -> None:
     environ = {"ALL_PROXY": http_proxy.url, "HTTP_PROXY": http_proxy.url}
     assert await _ask(_open(environ, api_base=model_server.base_url)) == "echo: hi"
     assert http_proxy.targets == []
 
 
-async def test_none_connects_directly(http_proxy: HttpProxy) -> None:
+async def test_proxy_none_connects_directly(http_proxy: HttpProxy) -> None:
     config = ModelConfig("m", "openai/fake", ADDRESS, "k", proxy="none")
     assert resolve_model("m", [config], {"ALL_PROXY": http_proxy.url}).proxy == "none"
 
@@ -94,7 +96,7 @@ async def _failure(provider: ClosingProvider) -> ProviderError:
     return caught.value
 
 
-async def test_an_https_address_is_tunnelled(model_server: ModelServer) -> None:
+async def test_https_address_is_tunnelled(model_server: ModelServer) -> None:
     async with HttpProxy(model_server.port, status=403) as proxy:
         error = await _failure(_open({}, api_base="https://models.example/v1", proxy=proxy.url))
     assert proxy.targets == ["models.example:443"]
@@ -103,7 +105,7 @@ async def test_an_https_address_is_tunnelled(model_server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize("address", [ADDRESS, "https://models.example/v1"])
-async def test_a_missing_login_is_named_without_the_password(
+async def test_missing_proxy_login_is_reported_without_the_password(
     http_proxy: HttpProxy, address: str
 ) -> None:
     url = http_proxy.url.replace("hidden-word", "other-word")
@@ -114,7 +116,7 @@ async def test_a_missing_login_is_named_without_the_password(
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_a_proxy_that_is_not_there_is_named(scheme: str, unused_tcp_port: int) -> None:
+async def test_unreachable_proxy_is_named(scheme: str, unused_tcp_port: int) -> None:
     if scheme == "socks5":
         pytest.importorskip("aiohttp_socks")
     url = f"{scheme}://me:hidden-word@127.0.0.1:{unused_tcp_port}"
@@ -149,7 +151,7 @@ asyncio.run(main())
 """
 
 
-async def test_the_program_reaches_an_https_model_through_connect(tmp_path: Path) -> None:
+async def test_program_reaches_an_https_model_through_connect(tmp_path: Path) -> None:
     import asyncio
 
     subprocess.run(

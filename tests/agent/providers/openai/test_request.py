@@ -51,12 +51,12 @@ def test_context_follows_the_text_after_a_blank_line() -> None:
     }
 
 
-def test_no_system_prompt_is_no_message() -> None:
+def test_empty_system_prompt_sends_no_message() -> None:
     assert body(ModelRequest("m", "", ()))["messages"] == []
     assert body(ModelRequest("m", "s", ()))["messages"] == [{"role": "system", "content": "s"}]
 
 
-def test_a_message_is_encoded_once() -> None:
+def test_message_is_encoded_once() -> None:
     encoder, message = OpenAIRequestEncoder(Dialect()), user("hi")
     encoder.body(model_request(message))
     message.wire["openai"] = b'{"role":"user","content":"kept"}'
@@ -82,7 +82,7 @@ def test_missing_reasoning_is_replayed_as_a_blank(
     assert sent["reasoning_content"] == " "
 
 
-def test_reasoning_goes_back_where_it_is_asked_for() -> None:
+def test_reasoning_is_replayed_if_the_dialect_requires_it() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
     request = model_request(Message("assistant", (Thinking("why"), Text("so"))))
     assert b"reasoning_content" not in encoder.body(request)
@@ -93,7 +93,7 @@ def test_reasoning_goes_back_where_it_is_asked_for() -> None:
     assert b"reasoning_content" not in encoder.body(request)
 
 
-def test_vendor_fields_of_a_call_return_only_to_that_vendor() -> None:
+def test_vendor_fields_of_a_call_are_replayed_only_to_that_vendor() -> None:
     extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
     message = Message("assistant", (Thinking("", extra),), (CALL,))
     sent = body(model_request(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
@@ -101,7 +101,7 @@ def test_vendor_fields_of_a_call_return_only_to_that_vendor() -> None:
     assert "abc" not in str(body(model_request(message)))
 
 
-def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_attached() -> None:
+def test_calls_of_another_model_get_a_placeholder_signature() -> None:
     second = replace(CALL, id="c2")
     sent = body(model_request(assistant("", (CALL, second))), Dialect(replay_extra=True))[
         "messages"
@@ -111,7 +111,7 @@ def test_calls_of_another_model_have_a_stand_in_for_what_the_vendor_would_have_a
     assert "extra_content" not in other
 
 
-def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
+def test_changed_prompt_or_tool_changes_the_cached_head() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
     request = model_request(user("hi"), tools=(TOOL,))
     bodies = [
@@ -125,14 +125,14 @@ def test_a_changed_system_prompt_or_tool_changes_the_head() -> None:
     assert encoder.body(request) == bodies[0]
 
 
-def test_many_conversations_do_not_pile_up_heads() -> None:
+def test_cached_heads_are_limited() -> None:
     encoder = OpenAIRequestEncoder(Dialect())
     for n in range(200):
         encoder.body(ModelRequest("m", f"prompt {n}", (user("hi"),)))
     assert len(encoder._heads) < 100
 
 
-def test_thinking_uses_the_vendors_own_fields() -> None:
+def test_thinking_uses_the_fields_of_the_vendor() -> None:
     dialect = Dialect(thinking={"reasoning_effort": "high"})
     assert body(model_request(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
     assert "reasoning_effort" not in body(model_request(options={"thinking": False}), dialect)
@@ -140,7 +140,7 @@ def test_thinking_uses_the_vendors_own_fields() -> None:
     assert body(model_request(options=own), dialect)["thinking"] == {"type": "disabled"}
 
 
-def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> None:
+def test_odd_names_and_unreadable_arguments_are_sent_as_valid_json() -> None:
     calls = (ToolCall("a", "functions.exec now", None, '{"x'), ToolCall("b", "", {}, " "))
     sent = body(model_request(assistant("", calls)))["messages"][1]["tool_calls"]
     assert [call["function"]["name"] for call in sent] == ["functions_exec_now", "unnamed"]
@@ -149,7 +149,7 @@ def test_odd_names_and_unreadable_arguments_do_not_spoil_the_conversation() -> N
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_a_reply_without_words_is_sent_with_some(text: str) -> None:
+def test_reply_without_text_is_sent_with_a_placeholder(text: str) -> None:
     # Anthropic and Moonshot reject every request with an empty message in it.
     thinking = Message("assistant", (Thinking("hm"), Text(text)))
     assert body(model_request(thinking))["messages"][1]["content"].strip()
@@ -184,7 +184,7 @@ def test_any_conversation_is_valid_json_that_only_grows(messages: list[Message])
         assert after.startswith(before.removesuffix(b"]}"))
 
 
-def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
+def test_renamed_token_limit_is_used_after_a_rejection() -> None:
     encoder = OpenAIRequestEncoder(Dialect(max_tokens_name="max_completion_tokens"))
     wanted = model_request(user("hi"), max_tokens=9)
     assert json.loads(encoder.body(wanted))["max_completion_tokens"] == 9
@@ -197,7 +197,7 @@ def test_the_limit_has_its_other_name_once_the_server_said_so() -> None:
 
 
 @pytest.mark.parametrize(("null", "content"), [(True, None), (False, "")])
-def test_a_reply_that_only_calls_has_the_content_that_its_server_takes(
+def test_content_of_a_reply_with_only_calls_depends_on_the_dialect(
     null: bool, content: str | None
 ) -> None:
     message = assistant("", (ToolCall("c", "exec", {}, "{}"),))

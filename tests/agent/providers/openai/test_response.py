@@ -44,14 +44,14 @@ def test_calls_with_equal_index_are_distinguished_by_id() -> None:
     ) == [("a", "read", '{"p":1}'), ("b", "read", '{"p":2}')]
 
 
-def test_a_new_id_in_the_middle_of_a_call_does_not_split_it() -> None:
+def test_new_id_in_the_middle_of_a_call_does_not_split_it() -> None:
     assert calls(
         call(index=0, id="a", name="read", arguments='{"p"'),
         call(index=0, id="b", arguments=":1}"),
     ) == [("a", "read", '{"p":1}')]
 
 
-def test_a_repeated_name_is_not_doubled_and_a_split_one_is_joined() -> None:
+def test_repeated_name_is_not_doubled_and_split_name_is_joined() -> None:
     assert calls(
         call(index=0, id="a", name="read", arguments=""),
         call(index=0, id="a", name="read", arguments="{}"),
@@ -61,14 +61,14 @@ def test_a_repeated_name_is_not_doubled_and_a_split_one_is_joined() -> None:
     ) == [("a", "read", "{}"), ("b", "read_file", "{}")]
 
 
-def test_an_empty_repetition_after_a_complete_call_adds_nothing() -> None:
+def test_empty_repetition_after_a_complete_call_is_ignored() -> None:
     assert calls(
         call(index=0, id="a", name="read", arguments="{}"),
         call(index=0, id="a", name="read", arguments=""),
     ) == [("a", "read", "{}")]
 
 
-def test_missing_or_doubled_ids_are_made_up() -> None:
+def test_missing_or_duplicate_ids_are_generated() -> None:
     assert calls(
         call(index=0, name="x", arguments="{}"),
         call(index=1, id="same", name="y", arguments="{}"),
@@ -76,12 +76,12 @@ def test_missing_or_doubled_ids_are_made_up() -> None:
     ) == [("call_7", "x", "{}"), ("same", "y", "{}"), ("call_8", "z", "{}")]
 
 
-def test_the_older_function_call_is_understood() -> None:
+def test_legacy_function_call_is_read() -> None:
     chunk = delta(function_call={"name": "read", "arguments": "{}"})
     assert calls(chunk) == [("call_7", "read", "{}")]
 
 
-def test_content_as_parts_is_text_and_thinking() -> None:
+def test_content_parts_are_text_and_thinking() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
@@ -93,11 +93,11 @@ def test_content_as_parts_is_text_and_thinking() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
-def test_either_spelling_of_reasoning_is_thinking(field: str) -> None:
+def test_both_spellings_of_reasoning_are_thinking(field: str) -> None:
     assert build(delta(**{field: "hm"}), LAST).message.content == (Thinking("hm"),)
 
 
-def test_an_emoji_split_over_deltas_stays_whole() -> None:
+def test_emoji_split_over_deltas_stays_whole() -> None:
     builder = OpenAIResponseBuilder(lambda: 1)
     events = [e for half in ("a\ud83d", "\ude00b") for e in builder.add(delta(content=half))]
     assert events == [TextDelta("a"), TextDelta("😀b")]
@@ -111,11 +111,11 @@ def test_an_emoji_split_over_deltas_stays_whole() -> None:
         {"x_groq": {"usage": {"prompt_tokens": 5, "completion_tokens": 1}}},
     ],
 )
-def test_usage_is_found_where_vendors_put_it(chunk: dict[str, Any]) -> None:
+def test_usage_is_read_from_every_known_place(chunk: dict[str, Any]) -> None:
     assert build(delta(content="x"), LAST, chunk).usage == Usage(5, 1)
 
 
-def test_without_an_end_there_is_no_reply() -> None:
+def test_stream_without_an_end_is_an_error() -> None:
     with pytest.raises(Unavailable):
         build(delta(content="half"), done=False)
     with pytest.raises(Unavailable):
@@ -134,11 +134,11 @@ def test_without_an_end_there_is_no_reply() -> None:
         delta(tool_calls=[None, {"function": None}, {"index": "x", "id": 5}]),
     ],
 )
-def test_nonsense_of_other_types_is_passed_over(chunk: dict[str, Any]) -> None:
+def test_fields_of_wrong_types_are_ignored(chunk: dict[str, Any]) -> None:
     assert build(chunk, delta(content="fine"), LAST).message.text == "fine"
 
 
-def test_a_call_cut_at_the_token_limit_has_no_arguments() -> None:
+def test_call_cut_at_the_token_limit_has_no_arguments() -> None:
     length = {"choices": [{"delta": {}, "finish_reason": "length"}]}
     for raw in ("", '{"a": 1'):
         message = build(call(index=0, id="a", name="exec", arguments=raw), length).message
@@ -151,14 +151,14 @@ def test_lone_surrogates_in_arguments_are_replaced() -> None:
     result.raw.encode()
 
 
-def test_made_up_ids_go_on_from_the_conversation() -> None:
+def test_generated_ids_continue_from_the_conversation() -> None:
     earlier = (ToolCall("call_12", "x", {}, "{}"), ToolCall("toolu_99", "x", {}, "{}"))
     assert next_call_number([user("a"), assistant("", earlier)]) == 13
     assert next_call_number([Message("user")]) == 1
 
 
 @pytest.mark.parametrize("levels", [100, 400, 900])
-def test_arguments_nested_beyond_reason_are_unreadable_and_can_be_stored(levels: int) -> None:
+def test_too_deeply_nested_arguments_are_unreadable_but_storable(levels: int) -> None:
     raw = '{"a":' + "[" * levels + "]" * levels + "}"
     result = parse_tool_call("c", "exec", raw)
     assert result.arguments is None
@@ -171,12 +171,12 @@ def test_ordinary_nesting_is_read() -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"9"', "null", "{}"])
-def test_usage_that_is_no_number_counts_nothing(number: str) -> None:
+def test_usage_that_is_not_a_number_is_zero(number: str) -> None:
     chunk = json.loads(f'{{"usage": {{"prompt_tokens": {number}, "completion_tokens": 2}}}}')
     assert build(chunk, LAST).usage == Usage(0, 2)
 
 
-def test_half_a_letter_in_a_calls_name_or_id_is_replaced() -> None:
+def test_lone_surrogate_in_a_name_or_id_is_replaced() -> None:
     assert calls(call(index=0, id="a\ud83d", name="re\ud83d", arguments="{}")) == [
         ("a\ufffd", "re\ufffd", "{}")
     ]
@@ -185,11 +185,11 @@ def test_half_a_letter_in_a_calls_name_or_id_is_replaced() -> None:
 @pytest.mark.parametrize(
     "reason", ["content_filter", "content_filter: SAFETY", "sensitive", "SAFETY", "refusal"]
 )
-def test_a_reply_that_a_filter_ended_has_one_reason_for_all_vendors(reason: str) -> None:
+def test_filtered_replies_have_the_same_stop_reason_for_all_vendors(reason: str) -> None:
     last = {"choices": [{"delta": {}, "finish_reason": reason}]}
     assert build(delta(content="It"), last).finish_reason == "content_filter"
 
 
-def test_a_refusal_in_its_own_field_is_no_complete_answer() -> None:
+def test_refusal_field_is_not_a_complete_answer() -> None:
     reply = build(delta(refusal="I can't "), delta(refusal="help."), LAST)
     assert (reply.message.text, reply.finish_reason) == ("I can't help.", "content_filter")

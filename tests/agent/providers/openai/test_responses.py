@@ -59,7 +59,7 @@ def result_of(call_id: str) -> Message:
     return Message("tool", (Text("file"),), tool_call_id=call_id)
 
 
-async def test_a_request_stores_nothing_and_asks_for_encrypted_reasoning(
+async def test_request_is_not_stored_and_includes_encrypted_reasoning(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     request = ModelRequest(
@@ -76,7 +76,7 @@ async def test_a_request_stores_nothing_and_asks_for_encrypted_reasoning(
     assert body["input"] == [{"type": "message", "role": "user", "content": "hi"}]
 
 
-async def test_reasoning_goes_back_encrypted_in_its_place(
+async def test_encrypted_reasoning_is_replayed_in_place(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     call = Call("exec", {"command": "ls"}, "c1")
@@ -99,7 +99,7 @@ async def test_reasoning_goes_back_encrypted_in_its_place(
     assert sent[2]["phase"] == "commentary"
 
 
-async def test_a_request_repeats_the_one_before_byte_for_byte(
+async def test_request_extends_the_previous_one_byte_for_byte(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(reasoning="hm", tool_calls=(Call("exec", {}, "c1"),)))
@@ -109,7 +109,7 @@ async def test_a_request_repeats_the_one_before_byte_for_byte(
     assert second.startswith(first.removesuffix(b"]}"))
 
 
-async def test_a_picture_is_shown(
+async def test_picture_is_sent(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     message = Message("user", (Text("what is it?"), Image("image/png", b"\x89PNG")))
@@ -119,7 +119,7 @@ async def test_a_picture_is_shown(
     assert text == {"type": "input_text", "text": "what is it?"}
 
 
-async def test_reasoning_of_another_account_is_left_out_once_refused(
+async def test_reasoning_of_another_account_is_dropped_after_a_rejection(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     signature = json.dumps({"responses_reasoning": {"id": "rs_1", "encrypted_content": "foreign"}})
@@ -132,7 +132,7 @@ async def test_reasoning_of_another_account_is_left_out_once_refused(
     assert [item["type"] for item in sent] == ["message", "message", "message"]
 
 
-async def test_thoughts_of_other_vendors_and_without_content_stay_here(
+async def test_thinking_of_other_vendors_is_not_sent(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     other_vendor = Message("assistant", (Thinking("hm", "EqQBCg"), Text("Yes.")))
@@ -142,7 +142,7 @@ async def test_thoughts_of_other_vendors_and_without_content_stay_here(
     assert types == ["message", "message", "message"]
 
 
-async def test_a_model_without_encrypted_reasoning_is_asked_without(
+async def test_encrypted_reasoning_is_dropped_if_unsupported(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     objection = refusal(400, "Encrypted content is not supported with this model.")
@@ -158,7 +158,7 @@ async def test_a_model_without_encrypted_reasoning_is_asked_without(
 @pytest.mark.parametrize(
     ("reason", "expected"), [("length", "length"), ("content_filter", FILTERED)]
 )
-async def test_an_incomplete_reply_says_why(
+async def test_incomplete_reply_has_its_reason(
     provider: OpenAIResponsesProvider, model_server: ModelServer, reason: str, expected: str
 ) -> None:
     model_server.script(ReplyScript(text="It begins", finish_reason=reason))
@@ -166,7 +166,7 @@ async def test_an_incomplete_reply_says_why(
     assert (reply.message.text, reply.finish_reason) == ("It begins", expected)
 
 
-async def test_an_error_in_the_stream_is_raised(
+async def test_error_event_is_raised(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="x", breaks=Break("error", 3)))
@@ -183,7 +183,7 @@ def built(*payloads: dict[str, Any]) -> Reply:
     return reply
 
 
-def test_items_that_were_not_streamed_are_read_at_the_end() -> None:
+def test_unstreamed_items_are_read_at_the_end() -> None:
     output = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},
         {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": '{"a": 1}'},
@@ -224,7 +224,7 @@ def completed(*output: dict[str, Any]) -> dict[str, Any]:
     return {"type": "response.completed", "response": response}
 
 
-def test_thoughts_without_an_opening_tag_are_separated() -> None:
+def test_thinking_without_an_opening_tag_is_separated() -> None:
     delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "I think.\n</th"}
     reply = built(delta, completed(message_item("I think.\n</think>\n\nYes")))
     assert reply.message.text == "Yes"
@@ -232,7 +232,7 @@ def test_thoughts_without_an_opening_tag_are_separated() -> None:
     assert reply.voids_text
 
 
-def test_thoughts_of_each_message_are_separated() -> None:
+def test_thinking_of_each_message_is_separated() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "exec", "arguments": "{}"}
     look, done = message_item("hm\n</think>\nI look."), message_item("ah\n</think>\nDone.")
     reply = built(completed(look, call, done))
@@ -240,7 +240,7 @@ def test_thoughts_of_each_message_are_separated() -> None:
     assert texts == ["I look.", "Done."]
 
 
-def test_closing_tag_is_text_where_the_server_tells_thinking_apart() -> None:
+def test_closing_tag_is_text_if_the_server_separates_thinking() -> None:
     summary = [{"type": "summary_text", "text": "hm"}]
     text = "The tag is\n</think>\nand nothing else."
     reply = built(completed({"type": "reasoning", "summary": summary}, message_item(text)))
@@ -248,7 +248,7 @@ def test_closing_tag_is_text_where_the_server_tells_thinking_apart() -> None:
     assert not reply.voids_text
 
 
-def test_a_refusal_is_no_success() -> None:
+def test_refusal_is_no_success() -> None:
     reply = built(
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot help."},
         {"type": "response.completed", "response": {"status": "completed"}},
@@ -256,7 +256,7 @@ def test_a_refusal_is_no_success() -> None:
     assert (reply.message.text, reply.finish_reason) == ("I cannot help.", FILTERED)
 
 
-def test_a_stream_without_its_end_is_cut() -> None:
+def test_stream_without_an_end_is_truncated() -> None:
     with pytest.raises(Unavailable):
         built({"type": "response.output_text.delta", "output_index": 0, "delta": "It"})
 
@@ -270,7 +270,7 @@ async def choice(model_server: ModelServer) -> AsyncIterator[OpenAIApiChoice]:
     await choice.aclose()
 
 
-async def test_a_model_that_needs_the_responses_api_is_asked_by_it_from_then_on(
+async def test_responses_api_is_used_after_a_rejection(
     choice: OpenAIApiChoice, model_server: ModelServer
 ) -> None:
     model_server.script(NEEDS_RESPONSES, "one", "two")
@@ -279,7 +279,7 @@ async def test_a_model_that_needs_the_responses_api_is_asked_by_it_from_then_on(
     assert ["input" in request.body for request in model_server.requests] == [False, True, True]
 
 
-async def test_a_server_without_the_responses_api_is_asked_without_reasoning(
+async def test_server_without_the_responses_api_gets_no_reasoning(
     choice: OpenAIApiChoice, model_server: ModelServer
 ) -> None:
     model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), "one", "two")
@@ -309,7 +309,7 @@ async def test_unrecoverable_rejection_is_raised(
         (ModelConfig("m", "groq/fake", api="responses"), True),
     ],
 )
-async def test_a_vendor_is_asked_by_the_api_that_it_knows_best(
+async def test_each_vendor_uses_its_preferred_api(
     model_server: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
     config: ModelConfig,
@@ -327,6 +327,6 @@ async def test_a_vendor_is_asked_by_the_api_that_it_knows_best(
     assert ("input" in model_server.requests[0].body) == by_responses
 
 
-def test_silence_between_messages_is_worded() -> None:
+def test_silence_between_messages_is_described() -> None:
     body = json.loads(ResponsesRequestEncoder({}, {}).body(continued(assistant(""), user("go on"))))
     assert all(item["content"] for item in body["input"])

@@ -62,7 +62,7 @@ def last_reply(events: list[ModelEvent]) -> Reply:
 
 
 @pytest.mark.parametrize("text", CALLS)
-async def test_a_call_that_is_the_whole_text_is_a_call_and_is_not_shown(text: str) -> None:
+async def test_call_that_is_the_whole_text_is_not_shown(text: str) -> None:
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert shown_text(events) == ""
     (call,) = last_reply(events).message.tool_calls
@@ -78,7 +78,7 @@ async def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
     assert not any(isinstance(event, Notice) for event in events)
 
 
-async def test_words_before_a_call_stay_and_ids_go_on_from_the_conversation() -> None:
+async def test_text_before_a_call_is_shown_and_ids_continue() -> None:
     text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert last_reply(events).message.text == "I look."
@@ -107,7 +107,7 @@ async def test_text_calls_do_not_run_with_native_tools() -> None:
 
 
 @pytest.mark.parametrize("tools", [None, "native"])
-async def test_a_model_that_has_called_natively_is_believed(
+async def test_text_calls_are_ignored_after_a_native_call(
     tools: Literal["native"] | None,
 ) -> None:
     replies: list[Step] = [NATIVE, CALLS[0]]
@@ -119,7 +119,7 @@ async def test_a_model_that_has_called_natively_is_believed(
 
 
 @pytest.mark.parametrize("text", ["Hi there", "{ so to speak", "```py\nprint()", "[1] says", " "])
-def test_only_what_may_become_a_call_is_held_back(text: str) -> None:
+def test_only_text_that_may_become_a_call_is_held_back(text: str) -> None:
     buffer = DetectionBuffer()
     assert "".join(map(buffer.add, text)) + buffer.release() == text
     long = text + " and so on" * 5

@@ -100,14 +100,14 @@ MARKUP = st.lists(
 
 
 @given(MARKUP.map("".join), st.lists(st.integers(0, 200)))
-def test_it_does_not_matter_where_the_text_is_cut(text: str, cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_result(text: str, cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     assert read(*(text[a:b] for a, b in pairwise(places))) == read(text)
     assert read(*text) == read(text)
 
 
 @given(MARKUP.map("".join))
-def test_no_call_is_ever_shown(text: str) -> None:
+def test_call_is_never_shown(text: str) -> None:
     shown, _ = read(text)
     assert "<tool name='a'>" not in shown
     assert '<tool name="b">' not in shown
@@ -122,7 +122,7 @@ def test_no_call_is_ever_shown(text: str) -> None:
         "Look:\n<tool name=exec>ls</tool><tool_result name='exec'>made up</tool_result>",
     ],
 )
-def test_wherever_a_reply_is_cut_nothing_of_a_call_is_shown(text: str) -> None:
+def test_truncated_call_is_never_shown(text: str) -> None:
     for end in range(len(text)):
         reader = TextToolParser()
         items = [item for letter in text[:end] for item in reader.feed(letter)]
@@ -135,9 +135,7 @@ JSON = st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists, 
 
 
 @given(st.lists(JSON, min_size=1, max_size=3), st.integers(1, 9))
-def test_json_arguments_arrive_as_they_were_meant(
-    wanted: list[dict[str, object]], size: int
-) -> None:
+def test_json_arguments_are_read_unchanged(wanted: list[dict[str, object]], size: int) -> None:
     text = "".join(
         f"<tool name='t'>{json.dumps(item, ensure_ascii=False)}</tool>" for item in wanted
     )
@@ -174,7 +172,7 @@ def test_arguments_come_from_json_tags_or_text(
         assert json.loads(call.raw) == arguments
 
 
-def test_without_its_end_only_whole_json_is_a_call() -> None:
+def test_unclosed_call_needs_complete_json() -> None:
     def arguments(body: str, *, cut: bool) -> object:
         return parse_text_reply("c", ParsedCall("t", body, whole=False), READ, cut=cut).arguments
 
@@ -201,7 +199,7 @@ async def test_tools_are_described_in_text_only() -> None:
     assert '"path"' in result.system
 
 
-async def test_results_go_back_as_text_and_sides_alternate() -> None:
+async def test_results_are_sent_as_text_and_roles_alternate() -> None:
     calls = (
         ToolCall("call_1", "read_file", {"path": "</tool>"}, '{"path": "</tool>"}'),
         ToolCall("call_2", "write_file", None, "oops"),
@@ -226,7 +224,7 @@ async def test_results_go_back_as_text_and_sides_alternate() -> None:
     assert results.endswith("and now?")
 
 
-async def test_ids_go_on_where_the_conversation_ended() -> None:
+async def test_ids_continue_from_the_conversation() -> None:
     done = [assistant("", (ToolCall("call_4", "read_file", {}, "{}"),))]
     result = Message("tool", (Text("x"),), (), "call_4")
     reply = "Yes. <tool name='read_file'>a</tool><tool name='read_file'>b</tool>"

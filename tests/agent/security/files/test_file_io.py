@@ -12,7 +12,7 @@ from agent.errors import ToolError
 from agent.security.files import file_io
 
 
-def test_a_folder_that_became_a_link_leads_nowhere(tmp_path: Path) -> None:
+def test_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     outside.mkdir()
     (outside / "f").write_text("secret")
@@ -28,7 +28,7 @@ def test_a_folder_that_became_a_link_leads_nowhere(tmp_path: Path) -> None:
     assert os.listdir(outside) == ["f"]
 
 
-def test_a_file_that_became_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
+def test_file_replaced_by_a_link_or_pipe_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("secret")
     (tmp_path / "link").symlink_to("target")
     os.mkfifo(tmp_path / "pipe")
@@ -42,7 +42,7 @@ def test_a_file_that_became_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "secret"
 
 
-def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ToolError):
         file_io.write_atomic(tmp_path / "folder", b"x")
@@ -69,7 +69,7 @@ async def test_cancelled_work_finishes_before_the_caller_continues() -> None:
     assert done == ["written"]
 
 
-def test_a_file_with_several_names_is_never_changed_in_place(tmp_path: Path) -> None:
+def test_file_with_several_names_is_never_changed_in_place(tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("old")
     os.link(tmp_path / "outside", tmp_path / "inside")
     with pytest.raises(ToolError, match="several names"):
@@ -79,7 +79,7 @@ def test_a_file_with_several_names_is_never_changed_in_place(tmp_path: Path) -> 
     assert (tmp_path / "inside").read_text() == "new"
 
 
-def test_a_private_file_with_several_names_is_not_read(tmp_path: Path) -> None:
+def test_private_file_with_several_names_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     os.link(tmp_path / "outside", tmp_path / "inside")
     (tmp_path / "outside").chmod(0o644)
@@ -89,14 +89,14 @@ def test_a_private_file_with_several_names_is_not_read(tmp_path: Path) -> None:
         file_io.read(tmp_path / "inside", 100)
 
 
-def test_new_content_gets_no_other_rights(tmp_path: Path) -> None:
+def test_atomic_write_drops_set_id_bits(tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("old")
     (tmp_path / "tool").chmod(0o6755)
     file_io.write_atomic(tmp_path / "tool", b"new")
     assert (tmp_path / "tool").stat().st_mode & 0o7777 == 0o755
 
 
-def test_two_processes_remember_at_once_and_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_write(tmp_path: Path) -> None:
     file = tmp_path / "MEMORY.md"
     file.write_text("")
     script = (
@@ -129,7 +129,7 @@ def test_two_processes_remember_at_once_and_lose_nothing(tmp_path: Path) -> None
     assert len(file.read_text().splitlines()) == 600
 
 
-def test_a_file_that_a_command_keeps_locked_is_written_all_the_same(
+def test_file_locked_by_a_command_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_io, "_LOCK_S", 0.05)

@@ -21,7 +21,7 @@ def test_folder_identity_ignores_its_contents(folder: Path) -> None:
     assert identity == FolderIdentity.of(folder)
 
 
-def test_link_in_its_place_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_link_in_its_place_is_rejected(folder: Path, tmp_path: Path) -> None:
     identity = FolderIdentity.of(folder)
     folder.rename(folder.with_name("moved"))
     folder.symlink_to(tmp_path / "elsewhere")
@@ -31,7 +31,7 @@ def test_link_in_its_place_is_refused(folder: Path, tmp_path: Path) -> None:
         FolderIdentity.of(folder)
 
 
-def test_link_to_the_folder_itself_is_refused(folder: Path) -> None:
+def test_link_to_the_folder_itself_is_rejected(folder: Path) -> None:
     identity = FolderIdentity.of(folder)
     folder.rename(folder.with_name("moved"))
     folder.symlink_to(folder.with_name("moved"))
@@ -39,7 +39,7 @@ def test_link_to_the_folder_itself_is_refused(folder: Path) -> None:
         identity.check()
 
 
-def test_link_above_it_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_link_above_it_is_rejected(folder: Path, tmp_path: Path) -> None:
     identity = FolderIdentity.of(folder)
     folder.parent.rename(tmp_path / "moved")
     folder.parent.symlink_to(tmp_path / "moved")
@@ -47,7 +47,7 @@ def test_link_above_it_is_refused(folder: Path, tmp_path: Path) -> None:
         identity.check()
 
 
-def test_other_folder_in_its_place_is_refused(folder: Path) -> None:
+def test_other_folder_in_its_place_is_rejected(folder: Path) -> None:
     identity = FolderIdentity.of(folder)
     folder.rename(folder.with_name("moved"))
     folder.mkdir()
@@ -57,7 +57,7 @@ def test_other_folder_in_its_place_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "a file"])
-def test_missing_folder_is_refused(folder: Path, what: str) -> None:
+def test_missing_folder_is_rejected(folder: Path, what: str) -> None:
     identity = FolderIdentity.of(folder)
     folder.rmdir()
     if what == "a file":

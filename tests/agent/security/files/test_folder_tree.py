@@ -37,7 +37,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) -> None:
+def test_walk_is_sorted_and_visits_folders_before_and_after_their_content(tmp_path: Path) -> None:
     for path in ("b/x.txt", "b/c/y.txt", "a.txt"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
@@ -50,7 +50,7 @@ def test_a_walk_finds_all_in_order_and_folders_before_and_after(tmp_path: Path) 
     ]
 
 
-def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path: Path) -> None:
+def test_walk_of_a_deep_tree_needs_few_descriptors(tmp_path: Path) -> None:
     with deep_folders(tmp_path / "t"):
         # This name sorts after the deep tree, so the walk finds it on the way up.
         (tmp_path / "t" / "z.txt").write_text("x")
@@ -69,7 +69,7 @@ def test_a_walk_goes_down_a_deep_tree_and_up_again_with_few_descriptors(tmp_path
         assert open_descriptors() == before
 
 
-def test_removal_takes_back_rights_and_follows_no_link(tmp_path: Path) -> None:
+def test_removal_restores_permissions_and_follows_no_link(tmp_path: Path) -> None:
     """Run as an ordinary user, because root may do anything."""
     outside = tmp_path / "outside"
     (outside / "kept").mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_failed_removal_is_reported(tmp_path: Path) -> None:
     assert (tmp_path / "file").exists()
 
 
-def test_a_deep_tree_is_copied_whole_without_links(tmp_path: Path) -> None:
+def test_deep_tree_is_copied_without_links(tmp_path: Path) -> None:
     with deep_folders(tmp_path / "t", tmp_path / "copy"):
         (tmp_path / "t" / "link").symlink_to("/etc")
         os.utime(tmp_path / "t" / "first.txt", (1, 2))
@@ -132,7 +132,7 @@ def test_a_deep_tree_is_copied_whole_without_links(tmp_path: Path) -> None:
         assert (info.st_mode & 0o777, info.st_mtime) == (0o750, 2)
 
 
-def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
+def test_walk_does_not_follow_a_moved_folder(tmp_path: Path) -> None:
     """Moving a folder during the walk must not redirect the walk."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     with deep_folders(inside, outside, levels=60, name="d"):
@@ -158,7 +158,7 @@ def test_a_folder_that_is_moved_away_leads_nowhere_else(tmp_path: Path) -> None:
         assert walk.left_out > 0
 
 
-def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_moved_parent_folder_is_an_error(tmp_path: Path) -> None:
     with (
         deep_folders(tmp_path / "t", tmp_path / "other", levels=60, name="d"),
         open_folder(tmp_path / "t") as root,
@@ -173,7 +173,7 @@ def test_a_way_back_that_is_gone_is_an_error(tmp_path: Path) -> None:
         assert place.names == ["d"] * 9
 
 
-def test_a_scratch_folder_goes_however_deep_it_has_become(tmp_path: Path) -> None:
+def test_scratch_folder_of_any_depth_is_removed(tmp_path: Path) -> None:
     with scratch_folder("kore-", tmp_path) as made:
         assert made.stat().st_mode & 0o777 == 0o700
         build(made)

@@ -65,25 +65,25 @@ def hidden(files: Mapping[str, str] | str, path: str, start: str = ".") -> bool:
         ("a*z", "a\udcffz", True),
     ],
 )
-def test_a_pattern_means_what_it_means_to_git(text: str, path: str, expected: bool) -> None:
+def test_patterns_match_as_in_git(text: str, path: str, expected: bool) -> None:
     assert hidden(text, path) is expected
 
 
-def test_the_innermost_file_has_the_last_word() -> None:
+def test_innermost_file_takes_precedence() -> None:
     files = {".": "*.txt\n", "a": "!keep.txt\n", "a/b": "keep.txt\n"}
     assert not hidden(files, "a/keep.txt")
     assert hidden(files, "a/drop.txt")
     assert hidden(files, "a/b/keep.txt")
 
 
-def test_files_above_the_searched_folder_count() -> None:
+def test_ignore_files_above_the_searched_folder_apply() -> None:
     files = {".": "/a/b/x\n", "a": "b/y\n"}
     assert hidden(files, "x", "a/b")
     assert hidden(files, "y", "a/b")
     assert not hidden(files, "z", "a/b")
 
 
-def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
+def test_only_the_files_of_an_ignored_folder_apply_inside_it() -> None:
     files = {".": "a/\n*.log\n", "a": "y\n"}
     assert not hidden(files, "x.log", "a")
     assert hidden(files, "y", "a")
@@ -99,7 +99,7 @@ def test_in_a_folder_that_is_left_out_only_its_own_files_count() -> None:
         "a" * 900_000,
     ],
 )
-def test_no_pattern_of_a_stranger_holds_the_process_up(text: str) -> None:
+def test_hostile_pattern_is_fast(text: str) -> None:
     """Backtracking would exceed the suite's time limit by far."""
     result = ignores({".": f"*.log\n{text}"})
     assert result.hides(["x.log"])
@@ -130,7 +130,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.lists(PATTERN, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4))
-def test_it_agrees_with_git(repository: Path, patterns: list[str], parts: list[str]) -> None:
+def test_random_patterns_agree_with_git(
+    repository: Path, patterns: list[str], parts: list[str]
+) -> None:
     (repository / ".gitignore").write_text("\n".join(patterns))
     command = ["git", "check-ignore", "-q", "--no-index", "/".join(parts)]
     code = subprocess.run(command, cwd=repository, check=False).returncode

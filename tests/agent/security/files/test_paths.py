@@ -37,17 +37,17 @@ def find(path: str, workspace: Path, *, restrict: bool = True) -> Path:
         ("~notes.txt", "~notes.txt"),
     ],
 )
-def test_path_that_stays_inside_is_resolved(workspace: Path, path: str, inside: str) -> None:
+def test_path_inside_is_resolved(workspace: Path, path: str, inside: str) -> None:
     assert find(path, workspace) == (workspace / inside).resolve()
 
 
-def test_absolute_path_inside_is_fine_even_through_a_link(tmp_path: Path) -> None:
+def test_absolute_path_inside_is_accepted_even_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "ws").mkdir()
     (tmp_path / "link").symlink_to("ws")
     assert find(str(tmp_path / "link" / "a"), tmp_path / "ws") == tmp_path / "ws" / "a"
 
 
-def test_link_in_the_place_of_the_workspace_leads_outside(tmp_path: Path) -> None:
+def test_link_in_place_of_the_workspace_leads_outside(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "ws").symlink_to("elsewhere")
     with pytest.raises(ToolError, match="leads outside the workspace"):
@@ -75,7 +75,7 @@ def test_link_in_the_place_of_the_workspace_leads_outside(tmp_path: Path) -> Non
         "a/" * 5000,
     ],
 )
-def test_path_that_leads_out_or_nowhere_is_refused(workspace: Path, path: str) -> None:
+def test_path_outside_or_missing_is_rejected(workspace: Path, path: str) -> None:
     with pytest.raises(ToolError) as caught:
         find(path, workspace)
     assert len(str(caught.value)) < 600
@@ -96,14 +96,14 @@ def test_path_that_leads_out_or_nowhere_is_refused(workspace: Path, path: str) -
         "web/node_modules/.cache",
     ],
 )
-def test_blocked_component_is_refused_anywhere(workspace: Path, path: str) -> None:
+def test_blocked_component_is_rejected_anywhere(workspace: Path, path: str) -> None:
     with pytest.raises(ToolError, match="blocked"):
         find(path, workspace)
     with pytest.raises(ToolError, match="blocked"):
         find(path, workspace, restrict=False)
 
 
-def test_link_out_is_refused_and_link_inside_is_followed(workspace: Path) -> None:
+def test_link_out_is_rejected_and_link_inside_is_followed(workspace: Path) -> None:
     (workspace / "out").symlink_to(workspace.parent)
     (workspace / "real").mkdir()
     (workspace / "in").symlink_to("real")
@@ -112,13 +112,13 @@ def test_link_out_is_refused_and_link_inside_is_followed(workspace: Path) -> Non
     assert find("in/x", workspace) == workspace / "real" / "x"
 
 
-def test_dotdot_after_a_link_is_counted_from_where_the_link_leads(workspace: Path) -> None:
+def test_dotdot_after_a_link_is_relative_to_its_target(workspace: Path) -> None:
     (workspace / "a" / "b").mkdir(parents=True)
     (workspace / "link").symlink_to("a/b")
     assert find("link/../x", workspace) == workspace / "a" / "x"
 
 
-def test_blocked_folder_is_refused_through_a_link_either_way(workspace: Path) -> None:
+def test_blocked_folder_is_rejected_through_links_in_both_directions(workspace: Path) -> None:
     (workspace / ".git").mkdir()
     (workspace / "innocent").symlink_to(".git")
     with pytest.raises(ToolError, match="blocked"):
@@ -129,7 +129,7 @@ def test_blocked_folder_is_refused_through_a_link_either_way(workspace: Path) ->
         find(".env/x", workspace)
 
 
-def test_links_in_a_circle_pipes_and_sockets_are_refused(workspace: Path) -> None:
+def test_circular_links_pipes_and_sockets_are_rejected(workspace: Path) -> None:
     (workspace / "one").symlink_to("two")
     (workspace / "two").symlink_to("one")
     os.mkfifo(workspace / "pipe")
@@ -138,7 +138,7 @@ def test_links_in_a_circle_pipes_and_sockets_are_refused(workspace: Path) -> Non
             find(path, workspace)
 
 
-def test_link_to_the_processes_own_memory_is_refused_without_restriction(workspace: Path) -> None:
+def test_link_to_process_memory_is_rejected_without_restriction(workspace: Path) -> None:
     (workspace / "p").symlink_to("/proc/self")
     up = "../" * 40  # from any working directory to the root
     for path in ("p/environ", "/proc/self/environ", f"/proc/self/cwd/{up}proc/1/environ"):

@@ -11,7 +11,7 @@ def mode(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_the_folders_above_are_private_and_those_that_are_there_stay(tmp_path: Path) -> None:
+def test_new_parent_folders_are_private_and_existing_ones_unchanged(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         (tmp_path / "there").mkdir(mode=0o755)

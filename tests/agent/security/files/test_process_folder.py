@@ -41,7 +41,7 @@ def other_process() -> Iterator[tuple[Path, "subprocess.Popen[str]"]]:
         yield Path(process.stdout.readline().strip()), process
 
 
-def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_live_one_stays(
+def test_folder_of_a_killed_process_is_removed_and_of_a_live_one_kept(
     temporary: Path,
 ) -> None:
     with other_process() as (dead, killed), other_process() as (alive, _):

@@ -21,7 +21,7 @@ def test_beginning_of_a_file_is_read(tmp_path: Path) -> None:
     assert read_regular(str(file), 100) == b"0123456789"
 
 
-def test_link_is_followed_where_that_is_allowed(tmp_path: Path) -> None:
+def test_link_is_followed_if_allowed(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     (tmp_path / "link").symlink_to("a")
     assert read_regular(tmp_path / "link", 10) == b"x"
@@ -43,19 +43,19 @@ def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "/proc/self/environ", "/"])
-def test_devices_folders_and_views_of_the_kernel_are_refused(path: str) -> None:
+def test_devices_folders_and_kernel_views_are_rejected(path: str) -> None:
     with pytest.raises(OSError, match=r"\w"):
         read_regular(path, 10)
 
 
-def test_socket_is_refused(tmp_path: Path) -> None:
+def test_socket_is_rejected(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         with pytest.raises(OSError, match=r"\w"):
             read_regular(tmp_path / "s", 10)
 
 
-def test_refusal_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_rejection_leaves_no_descriptor_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):

@@ -15,14 +15,14 @@ def where(path: Path) -> os.stat_result:
         return os.fstat(fd)
 
 
-def test_a_folder_is_opened_by_its_own_path(tmp_path: Path) -> None:
+def test_folder_is_opened_by_its_path(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     assert os.path.samestat(where(tmp_path / "a" / "b"), (tmp_path / "a" / "b").stat())
     assert os.path.samestat(where(Path("/")), Path("/").stat())
 
 
 @pytest.mark.parametrize("path", ["link", "link/inner", "up/../real", "file", "none"])
-def test_links_dots_files_and_nothing_are_not_opened(tmp_path: Path, path: str) -> None:
+def test_links_dots_and_files_are_not_opened(tmp_path: Path, path: str) -> None:
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "up").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -31,7 +31,7 @@ def test_links_dots_files_and_nothing_are_not_opened(tmp_path: Path, path: str) 
         where(tmp_path / path)
 
 
-def test_missing_folders_are_made_when_asked_but_never_behind_a_link(tmp_path: Path) -> None:
+def test_missing_folders_are_created_but_never_behind_a_link(tmp_path: Path) -> None:
     with open_folder_beneath(tmp_path / "a" / "b" / "c", create=True) as fd:
         assert os.path.samestat(os.fstat(fd), (tmp_path / "a/b/c").stat())
     (tmp_path / "link").symlink_to("a")
@@ -42,13 +42,13 @@ def test_missing_folders_are_made_when_asked_but_never_behind_a_link(tmp_path: P
 
 @linux_only
 @pytest.mark.parametrize("path", ["/proc", "/proc/1", "/proc/self/root/etc", "/proc/self/cwd"])
-def test_views_of_the_kernel_and_what_lies_behind_their_links_stay_closed(path: str) -> None:
+def test_kernel_views_and_their_links_are_rejected(path: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011
         where(Path(path))
 
 
 @linux_only
-def test_both_ways_to_open_agree(tmp_path: Path) -> None:
+def test_openat2_and_its_fallback_agree(tmp_path: Path) -> None:
     """Compare `openat2`, where available, with the walk that replaces it."""
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")

@@ -43,7 +43,7 @@ def test_text_that_ends_the_parser_is_not_parsed(parser: ParserProcess) -> None:
     assert faults(parser, b"a: [1\n")
 
 
-def test_text_that_takes_too_long_is_given_up(parser: ParserProcess) -> None:
+def test_text_that_takes_too_long_is_abandoned(parser: ParserProcess) -> None:
     with pytest.raises(ToolError, match="it took too long"):
         parser.parse("Bash", b"a $(" * 100_000, 0.05)
     with pytest.raises(ToolError, match="in time"):
@@ -62,14 +62,14 @@ def test_stopped_parser_times_out() -> None:
     parser.close()
 
 
-def test_text_that_takes_all_memory_is_given_up() -> None:
+def test_text_that_takes_all_memory_is_abandoned() -> None:
     parser = ParserProcess(GRAMMARS, ParserLimits(memory_bytes=30_000_000))
     with pytest.raises(ToolError, match="its parser failed"):
         parser.parse("Bash", b"a;" * 200_000, 5.0)
     parser.close()
 
 
-def test_killed_parser_is_started_again(parser: ParserProcess) -> None:
+def test_killed_parser_is_restarted(parser: ParserProcess) -> None:
     faults(parser, b"a: 1\n")
     first = parser.pid
     assert first is not None
@@ -79,7 +79,7 @@ def test_killed_parser_is_started_again(parser: ParserProcess) -> None:
     assert parser.pid != first
 
 
-def test_idle_parser_ends_and_is_started_again() -> None:
+def test_idle_parser_ends_and_is_restarted() -> None:
     parser = ParserProcess(GRAMMARS, ParserLimits(idle_s=0.01))
     for _ in range(20):
         # The process may be about to end, or have ended.
@@ -90,7 +90,7 @@ def test_idle_parser_ends_and_is_started_again() -> None:
     parser.close()
 
 
-def test_threads_get_their_own_answers(parser: ParserProcess) -> None:
+def test_threads_get_their_own_results(parser: ParserProcess) -> None:
     def echo(n: int) -> str:
         text = f"echo {n}".encode()
         tree = decode_tree(parser.parse("Bash", text, 1.0, tree=True)["tree"], text)
@@ -101,7 +101,7 @@ def test_threads_get_their_own_answers(parser: ParserProcess) -> None:
         assert list(pool.map(echo, range(200))) == [str(n) for n in range(200)]
 
 
-def test_forked_copy_has_a_parser_of_its_own(parser: ParserProcess) -> None:
+def test_forked_process_has_its_own_parser(parser: ParserProcess) -> None:
     faults(parser, b"a: 1\n")
     mine = parser.pid
     reader, writer = os.pipe()
@@ -175,7 +175,7 @@ from tree_sitter_bash import language
 """
 
 
-def test_parser_that_was_taken_over_reaches_nothing(
+def test_compromised_parser_cannot_reach_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "taken_over").mkdir()
@@ -203,12 +203,12 @@ def test_parser_that_was_taken_over_reaches_nothing(
         {"names": None, "nodes": 7},
     ],
 )
-def test_data_that_is_no_tree_is_refused(data: dict[str, object]) -> None:
+def test_invalid_tree_is_rejected(data: dict[str, object]) -> None:
     with pytest.raises((ValueError, LookupError, TypeError)):
         decode_tree(data, b"ls")
 
 
-def test_parser_has_nothing_of_kore(parser: ParserProcess) -> None:
+def test_parser_inherits_nothing_from_kore(parser: ParserProcess) -> None:
     faults(parser, b"a: 1\n")
     folder = Path(f"/proc/{parser.pid}")
     assert (folder / "environ").read_bytes().split(b"\0")[:-1] == [
@@ -220,7 +220,7 @@ def test_parser_has_nothing_of_kore(parser: ParserProcess) -> None:
     assert "NoNewPrivs:\t1\n" in status
 
 
-def test_no_grammar_is_loaded_where_kore_runs(tmp_path: Path) -> None:
+def test_grammars_are_not_loaded_in_the_main_process(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path

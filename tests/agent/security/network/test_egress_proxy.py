@@ -66,7 +66,7 @@ async def way(**grant: Any) -> AsyncIterator[Way]:
 GET = "GET http://localhost:{port}/a HTTP/1.1\r\nHost: x\r\n"
 
 
-async def test_a_listed_host_is_reached_and_recorded() -> None:
+async def test_listed_host_is_reached_and_recorded() -> None:
     async with way() as stream:
         stream.site.page("/a", "hello")
         headers = "Host: evil.example\r\nAccept: */*\r\nProxy-Authorization: Basic eA==\r\n"
@@ -85,7 +85,7 @@ async def test_a_listed_host_is_reached_and_recorded() -> None:
         assert stream.proxy.session.reached_hosts == {f"localhost:{stream.port}"}
 
 
-async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
+async def test_body_is_forwarded_up_to_its_announced_length() -> None:
     async with way() as stream:
         answer = await stream.ask(
             "POST http://localhost:{port}/a HTTP/1.1\r\nContent-Length: 4\r\n"
@@ -98,7 +98,7 @@ async def test_of_a_body_as_much_is_passed_on_as_was_announced() -> None:
         assert sent["content-length"] == "4"
 
 
-async def test_a_tunnel_carries_bytes_both_ways_until_both_have_ended() -> None:
+async def test_tunnel_carries_bytes_until_both_sides_end() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         data = await reader.read()  # until the client closes its side
         writer.write(b"heard " + data)
@@ -175,7 +175,7 @@ async def test_request_to_an_unlisted_host_is_rejected_and_recorded() -> None:
         assert stream.proxy.session.reached_hosts == set()
 
 
-async def test_a_private_address_behind_a_listed_name_is_refused() -> None:
+async def test_private_address_behind_a_listed_name_is_rejected() -> None:
     async with way(allow=is_public) as stream:
         for host in HOSTS:
             assert "not a public address" in await stream.ask(
@@ -184,7 +184,7 @@ async def test_a_private_address_behind_a_listed_name_is_refused() -> None:
         assert stream.site.visits == []
 
 
-async def test_nobody_gets_through_without_the_token() -> None:
+async def test_connection_without_the_token_is_rejected() -> None:
     async with way() as stream:
         for token in (b"", b"x" * 32, stream.token[:-1] + bytes([stream.token[-1] ^ 1])):
             stream.token, result = token, stream.token
@@ -204,7 +204,7 @@ async def test_slow_or_silent_connection_is_closed() -> None:
         await until(lambda: len(asyncio.all_tasks()) < 8)
 
 
-async def test_a_long_download_is_not_silence() -> None:
+async def test_long_download_is_not_idle() -> None:
     async with way(limits=ProxyLimits(idle_s=0.5)) as stream:
         stream.site.drip("/drip", pause_s=0.02, count=50)
         assert (await stream.ask("GET http://localhost:{port}/drip HTTP/1.1\r\n\r\n")).count(
@@ -212,7 +212,7 @@ async def test_a_long_download_is_not_silence() -> None:
         ) >= 50
 
 
-async def test_bytes_and_refusals_are_bounded() -> None:
+async def test_bytes_and_rejections_are_limited() -> None:
     async with way(limits=ProxyLimits(max_bytes=100_000, max_refusals=2)) as stream:
         stream.site.big("/big", 5_000_000)
         big = await stream.ask("GET http://localhost:{port}/big HTTP/1.1\r\n\r\n")
@@ -224,7 +224,7 @@ async def test_bytes_and_refusals_are_bounded() -> None:
         assert "nothing more is looked at" in refusals[-1]
 
 
-async def test_connections_are_counted() -> None:
+async def test_number_of_connections_is_limited() -> None:
     async with way(limits=ProxyLimits(max_concurrent=1, max_connections=2)) as stream:
         stream.site.page("/a", "hello")
         assert all("hello" in answer for answer in await both(stream))
@@ -250,7 +250,7 @@ async def test_host_is_not_reached_if_the_record_fails() -> None:
             assert site.visits == []
 
 
-async def test_nothing_is_left_of_it() -> None:
+async def test_closing_ends_all_connections() -> None:
     async with way() as stream:
         reader, writer = await stream.dial()
         writer.write(f"CONNECT localhost:{stream.port} HTTP/1.1\r\n\r\n".encode())
@@ -267,7 +267,7 @@ async def test_nothing_is_left_of_it() -> None:
         await stream.dial()
 
 
-def test_names_have_one_form() -> None:
+def test_host_names_are_normalized() -> None:
     assert host_name("Example.ORG.") == "example.org"
     assert host_name("*.bücher.example") == "*.xn--bcher-kva.example"
     assert host_name("[2606:4700:0:0::1]") == "2606:4700::1"
@@ -286,7 +286,7 @@ def test_names_have_one_form() -> None:
             host_name(wrong)
 
 
-def test_of_two_lists_the_narrower_names_remain() -> None:
+def test_shared_hosts_are_the_narrower_names() -> None:
     assert shared_hosts(("*.a.org", "b.org"), ("x.a.org", "*.y.a.org", "c.org")) == (
         "x.a.org",
         "*.y.a.org",

@@ -37,7 +37,7 @@ def test_special_addresses_are_not_public(address: str) -> None:
      "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "localhost", "LOCALHOST.", "169.254.169.254",
      "[64:ff9b::7f00:1]", "[fe80::1]", "１２７.0.0.1"],
 )  # fmt: skip
-async def test_every_spelling_of_a_local_address_is_refused(host: str) -> None:
+async def test_every_spelling_of_a_local_address_is_rejected(host: str) -> None:
     with pytest.raises(ToolError):
         await resolve_public(f"http://{host}:8080/x")
 
@@ -49,7 +49,7 @@ async def test_every_spelling_of_a_local_address_is_refused(host: str) -> None:
      "http://8.8.8.8:99999/", "http://[::1", "javascript:alert(1)", "http://\ud800/",
      "http://a..b/", "http://8.8.8.8:0/", "http://\x1b/", "http://a\x7fb/", "http://a b/", "http://]"],
 )  # fmt: skip
-async def test_other_urls_are_refused_in_a_sentence(url: str) -> None:
+async def test_other_urls_are_rejected_in_a_sentence(url: str) -> None:
     with pytest.raises(ToolError):
         await resolve_public(url)
 
@@ -60,7 +60,7 @@ async def test_public_literal_is_pinned_without_a_name_server() -> None:
     assert str(target.url) == "https://8.8.8.8/dns?q=1#top"
 
 
-async def test_tests_may_allow_loopback_and_nothing_else_changes() -> None:
+async def test_exception_for_loopback_allows_only_loopback() -> None:
     target = await resolve_public("http://127.0.0.1:1/", lambda address: address.is_loopback)
     assert target.addresses == ("127.0.0.1",)
     with pytest.raises(ToolError, match="not a public address"):

@@ -333,7 +333,7 @@ def test_strictest_mode_counts() -> None:
     assert not is_mode("Plan")
 
 
-def test_nearly_all_harmless_commands_run_without_approval() -> None:
+def test_nearly_all_harmless_commands_need_no_approval() -> None:
     lines = HARMLESS.read_text().splitlines()
     judge = policy("accept-edits", is_confined=True)
     asking = [line for line in lines if judge.decide(run(line)).verdict != "allow"]

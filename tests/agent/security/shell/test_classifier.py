@@ -45,21 +45,21 @@ def test_blocked_word_in_command_position_is_found(command: str) -> None:
         "env A=1 ls", "timeout 5 ls", "find . -name rm", "cat <<EOF\nhello\nEOF",
     ],
 )  # fmt: skip
-def test_other_commands_are_left_alone(command: str) -> None:
+def test_other_commands_are_not_blocked(command: str) -> None:
     assert find_blocked_word(command, BLOCKED) is None
 
 
-def test_nothing_is_blocked_by_an_empty_list() -> None:
+def test_empty_list_blocks_nothing() -> None:
     assert find_blocked_word("rm x", ()) is None
 
 
-def test_deep_nesting_ends() -> None:
+def test_blocked_word_is_found_in_deep_nesting() -> None:
     assert find_blocked_word("$(" * 500 + "rm x" + ")" * 500, BLOCKED) == "rm"
     assert find_blocked_word("eval " * 300 + "rm x", BLOCKED) == "rm"
 
 
 @pytest.mark.parametrize("part", ["env ", "env x ", "$x;", "$(a) ", "x `a`; ", 'sh "$(a)" '])
-def test_the_work_grows_with_the_length_of_the_line_and_not_faster(part: str) -> None:
+def test_search_takes_linear_time(part: str) -> None:
     # Quadratic work would take minutes and exceed the suite's time limit.
     assert find_blocked_word(part * (9_000 // len(part)), BLOCKED) is None
     assert find_blocked_word(part * (9_000 // len(part)) + "; rm x", BLOCKED) == "rm"
@@ -72,7 +72,7 @@ def test_any_text_gets_an_answer(command: str) -> None:
 
 
 @given(st.text(alphabet=" ax;|&1-\n", max_size=20))
-def test_a_blocked_last_command_is_always_found(before: str) -> None:
+def test_blocked_last_command_is_always_found(before: str) -> None:
     assert find_blocked_word(before + "\nrm x", BLOCKED) == "rm"
 
 
@@ -108,7 +108,7 @@ def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
         "cat <<E\nhello\nE", "git branch -a", "git remote -v", "command -v python3",
     ],
 )  # fmt: skip
-def test_commands_that_only_look_are_reads(command: str, workspace: Path) -> None:
+def test_read_only_commands_are_reads(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) == "reads"
 
 
@@ -123,7 +123,7 @@ def test_commands_that_only_look_are_reads(command: str, workspace: Path) -> Non
         "cd src && git log", "git -C src status", "chmod +x run.sh", "cat a 2> log", "uniq a b",
     ],
 )  # fmt: skip
-def test_commands_that_build_test_or_edit_are_works(command: str, workspace: Path) -> None:
+def test_build_test_and_edit_commands_are_works(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) == "works"
 
 
@@ -162,18 +162,18 @@ def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
         "echo x > .git/hooks/y",
     ],
 )  # fmt: skip
-def test_everything_else_is_unknown(command: str, workspace: Path) -> None:
+def test_other_commands_are_unknown(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) == ("reads" if command == "" else "unknown")
 
 
-def test_paths_are_seen_from_the_folder_of_the_command(workspace: Path) -> None:
+def test_paths_are_relative_to_the_folder_of_the_command(workspace: Path) -> None:
     assert kind_of("cat ../README.md", workspace, "src") == "reads"
     assert kind_of("cat ../../x", workspace, "src") == "unknown"
     assert kind_of(f"cat {workspace}/src/a.py", workspace, "src") == "reads"
     assert kind_of("ls", workspace, "..") == "unknown"
 
 
-def test_looking_at_a_repository_that_runs_programs_is_work(workspace: Path) -> None:
+def test_reading_a_repository_that_runs_programs_is_work(workspace: Path) -> None:
     config = workspace / ".git" / "config"
     config.parent.mkdir()
     config.write_text("[core]\n\tbare = false\n")
@@ -183,13 +183,13 @@ def test_looking_at_a_repository_that_runs_programs_is_work(workspace: Path) -> 
     assert kind_of("git diff", workspace, "src") == "works"
 
 
-def test_a_folder_laid_out_as_a_bare_repository_is_not_trusted(workspace: Path) -> None:
+def test_bare_repository_layout_is_not_trusted(workspace: Path) -> None:
     (workspace / "src" / "objects").mkdir()
     (workspace / "src" / "HEAD").write_text("ref: refs/heads/main\n")
     assert kind_of("git log", workspace, "src") == "works"
 
 
-def test_nine_in_ten_harmless_commands_need_no_question(workspace: Path) -> None:
+def test_nine_in_ten_harmless_commands_need_no_approval(workspace: Path) -> None:
     lines = HARMLESS.read_text("utf-8").splitlines()
     texts = [line for line in lines if line and kind_of(line, workspace) == "unknown"]
     assert len(texts) < len(lines) / 10, "\n".join(texts)

@@ -36,7 +36,7 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
         ("git show @", "git show *"),
     ],
 )
-def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
+def test_simple_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
     command_prefix = prefix_of(line, tmp_path, tmp_path)
     assert (command_prefix and str(command_prefix)) == prefix
 
@@ -133,7 +133,7 @@ def test_a_plain_command_has_a_prefix(line: str, prefix: str | None, tmp_path: P
         "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
     ],
 )  # fmt: skip
-def test_what_never_passes_by_a_prefix(line: str, tmp_path: Path) -> None:
+def test_unsafe_line_has_no_prefix(line: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
     (tmp_path / "file").symlink_to("/etc/passwd")
     (tmp_path / "sub").mkdir()
@@ -145,13 +145,13 @@ def test_what_never_passes_by_a_prefix(line: str, tmp_path: Path) -> None:
     assert prefix_of(line, tmp_path, tmp_path) is None
 
 
-def test_a_link_out_of_the_workspace_leads_elsewhere(tmp_path: Path) -> None:
+def test_link_out_of_the_workspace_has_no_prefix(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
     assert prefix_of("cat link/passwd", tmp_path, tmp_path) is None
     assert prefix_of("cat a", tmp_path.parent, tmp_path) is None
 
 
-def test_a_prefix_is_bound_to_the_scripts_that_it_runs(tmp_path: Path) -> None:
+def test_prefix_is_bound_to_the_scripts_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "package.json"
     file.write_text("{}")
     first = prefix_of("npm test -- a.js", tmp_path, tmp_path)
@@ -163,7 +163,7 @@ def test_a_prefix_is_bound_to_the_scripts_that_it_runs(tmp_path: Path) -> None:
     assert prefix_of("git status", tmp_path, tmp_path) == CommandPrefix(("git", "status"))
 
 
-def test_nothing_is_listed_that_runs_what_it_is_given() -> None:
+def test_wrappers_and_interpreters_have_no_prefix() -> None:
     table = prefixes()
     assert table.alone.isdisjoint(wrappers() | interpreters())
     assert table.sub.keys().isdisjoint(wrappers())

@@ -41,7 +41,7 @@ def targets_of(line: str, root: Path) -> DeletionTargets | None:
         ("rm ../other", ["../other"]),
     ],
 )
-def test_named_files(root: Path, line: str, names: list[str]) -> None:
+def test_named_files_are_listed(root: Path, line: str, names: list[str]) -> None:
     targets = targets_of(line, root)
     assert may_delete(line)
     assert targets is not None
@@ -64,7 +64,7 @@ def test_named_files(root: Path, line: str, names: list[str]) -> None:
         ('eval "$X"; rm a', "."),
     ],
 )
-def test_files_that_are_chosen_when_it_runs(root: Path, line: str, name: str) -> None:
+def test_computed_file_names_are_unknown(root: Path, line: str, name: str) -> None:
     targets = targets_of(line, root)
     assert may_delete(line)
     assert targets is not None
@@ -75,5 +75,5 @@ def test_files_that_are_chosen_when_it_runs(root: Path, line: str, name: str) ->
     "line",
     ["ls", "git rm --cached a", "echo rm", "git clean -nx", "find . -name rm", "git clean -f"],
 )
-def test_lines_that_delete_no_files(root: Path, line: str) -> None:
+def test_other_lines_delete_no_files(root: Path, line: str) -> None:
     assert targets_of(line, root) is None

@@ -19,7 +19,7 @@ LINES = (
 
 
 @pytest.mark.programs("git")
-def test_configurations_that_git_writes_are_plain(tmp_path: Path) -> None:
+def test_configurations_written_by_git_are_plain(tmp_path: Path) -> None:
     for words in LINES:
         subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
     files = [*tmp_path.glob("*/.git/config"), *tmp_path.glob("*/config")]
@@ -78,15 +78,15 @@ def test_ordinary_settings_are_plain() -> None:
         "bare = false\n",
     ],
 )
-def test_everything_else_is_not_plain(text: str) -> None:
+def test_other_settings_are_not_plain(text: str) -> None:
     assert not is_plain_text(text.encode())
 
 
-def test_bytes_that_are_no_text_are_not_plain() -> None:
+def test_invalid_utf8_is_not_plain() -> None:
     assert not is_plain_text(b"[user]\nname = \xff\n")
 
 
-def test_only_a_regular_file_of_some_size_is_plain(tmp_path: Path) -> None:
+def test_only_small_regular_files_are_plain(tmp_path: Path) -> None:
     pipe, link, large = tmp_path / "pipe", tmp_path / "link", tmp_path / "large"
     os.mkfifo(pipe)
     link.symlink_to("/dev/null")

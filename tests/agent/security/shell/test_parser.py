@@ -35,7 +35,7 @@ def argvs(command: str) -> list[tuple[str | None, ...]]:
         ("$((1+1))", None), ("''", ""),
     ],
 )  # fmt: skip
-def test_a_word_has_the_value_that_the_program_would_receive(word: str, value: str | None) -> None:
+def test_words_have_the_value_that_the_program_receives(word: str, value: str | None) -> None:
     script = parse_script(f"echo {word}")
     assert script.commands[0].argv == ("echo", value)
     assert script.opaque_reason is None
@@ -72,7 +72,7 @@ def test_every_simple_command_is_found(command: str) -> None:
         "unshare -r a b",
     ],
 )  # fmt: skip
-def test_programs_that_run_programs_are_seen_through(command: str) -> None:
+def test_wrapped_programs_are_found(command: str) -> None:
     script = parse_script(command)
     assert ("a", "b") in [each.argv[:2] for each in script.commands]
     assert script.opaque_reason is None
@@ -89,7 +89,7 @@ def test_programs_that_run_programs_are_seen_through(command: str) -> None:
         "a\\\nb c\\\nd#", "echo $'\\''", "x;" * 2500, "coproc x", "sh - | x", ". /dev/stdin",
     ],
 )  # fmt: skip
-def test_what_is_not_understood_is_opaque(command: str) -> None:
+def test_unsupported_syntax_is_opaque(command: str) -> None:
     assert parse_script(command).opaque_reason
 
 
@@ -103,47 +103,47 @@ def test_redirections_belong_to_their_command() -> None:
     assert (group.argv, group.redirects, inner.argv) == ((), (Redirect(">>", None),), ("b",))
 
 
-def test_a_file_that_a_substitution_reads_is_seen() -> None:
+def test_file_read_by_a_substitution_is_found() -> None:
     redirects = [r for each in parse_script("echo $(< f)").commands for r in each.redirects]
     assert redirects == [Redirect("<", "f")]
 
 
-def test_assignments_are_kept_with_their_values() -> None:
+def test_assignments_have_their_values() -> None:
     script = parse_script("A=1 B='x y' a; C=$(b); export D=2")
     assert [each.assignments for each in script.commands if each.assignments] == [
         (("A", "1"), ("B", "x y")), (("C", None),), (("D", "2"),),
     ]  # fmt: skip
 
 
-def test_the_values_of_a_loop_are_known_until_something_else_sets_them() -> None:
+def test_loop_values_are_known_until_reassigned() -> None:
     assert parse_script("for f in a 'b c'; do x; done").loop_values == {"f": ("a", "b c")}
     assert parse_script("for f in a; do f=b; done").loop_values == {}
     assert parse_script("for f in $(x); do y; done").loop_values == {}
 
 
-def test_a_shell_without_double_brackets_would_run_what_they_hold() -> None:
+def test_double_brackets_are_opaque_for_a_plain_shell() -> None:
     assert ("rm", "x") in [argv[:2] for argv in argvs("[[ a || rm x ]]") if argv]
     assert ("rm", "x") in argvs("((rm x))")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
-def test_nearly_valid_lines_get_an_answer(command: str) -> None:
+def test_nearly_valid_lines_are_parsed(command: str) -> None:
     script = parse_script(command)
     assert all(len(each.argv) == len(each.words) for each in script.commands)
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=80) | st.binary().map(bytes.hex))
-def test_any_text_gets_an_answer(command: str) -> None:
+def test_any_text_is_parsed(command: str) -> None:
     assert parse_script(command).text == command
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_get_an_answer(data: bytes) -> None:
+def test_any_bytes_are_parsed(data: bytes) -> None:
     assert parse_script(data.decode("utf-8", "surrogateescape")).text is not None
 
 
 @given(st.text(st.sampled_from("aé×中🙂\U0002fa1d\u3000"), min_size=1), st.booleans())
-def test_words_in_any_script_come_out_as_they_are(word: str, long: bool) -> None:
+def test_words_in_any_script_are_unchanged(word: str, long: bool) -> None:
     behind = " x" * 200 if long else ""
     script = parse_script(f"echo '{word}' {word}{behind}")
     assert script.commands[0].argv[:3] == ("echo", word, word)
@@ -160,7 +160,7 @@ def test_line_is_opaque_without_a_parser() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_line_reads_the_same_while_others_have_the_processor(
+def test_parse_is_the_same_on_a_busy_processor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = itertools.count()
@@ -170,12 +170,12 @@ def test_a_line_reads_the_same_while_others_have_the_processor(
     assert script.commands[0].argv[:3] == ("echo", "a", "a")
 
 
-def test_only_ascii_names_are_assigned_to() -> None:
+def test_only_ascii_names_can_be_assigned() -> None:
     assert argvs("中=1 ls") == [("中=1", "ls")]
     assert argvs("x=1 ls") == [("ls",)]
 
 
-def test_a_character_beyond_every_table_ends_no_process() -> None:
+def test_unknown_character_does_not_end_the_process() -> None:
     line = "a{" * 36 + "\U0010ffff"
     program = f"from agent.security.shell.parser import parse_script; parse_script({line!a})"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Path:
         ("find . -name a -exec ./x.sh {} +", "x.sh"), ("bash <data x.sh", "x.sh"),
     ],
 )  # fmt: skip
-def test_a_changed_script_has_another_digest(workspace: Path, line: str, file: str) -> None:
+def test_changed_script_has_another_digest(workspace: Path, line: str, file: str) -> None:
     before = script_contents(line, workspace, workspace).digest
     assert before is not None
     assert script_contents(line, workspace, workspace).digest == before
@@ -52,12 +52,12 @@ def test_a_changed_script_has_another_digest(workspace: Path, line: str, file: s
 
 
 @pytest.mark.parametrize("line", ["ls -l", "cp data x", "cat data > x", "python -c 'x'"])
-def test_a_line_that_runs_no_file_has_no_digest(workspace: Path, line: str) -> None:
+def test_line_without_a_file_has_no_digest(workspace: Path, line: str) -> None:
     assert script_contents(line, workspace, workspace) == ScriptContents()
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_files_that_run_are_bound_or_the_line_is_not(tmp_path: Path, case: str) -> None:
+def test_changed_file_changes_the_digest_or_the_line_is_unbound(tmp_path: Path, case: str) -> None:
     line, _, file = case.partition("\t")
     for name in sorted({each.partition("\t")[2] for each in LINES}):
         path = tmp_path / name
@@ -88,7 +88,7 @@ def test_files_that_run_are_bound_or_the_line_is_not(tmp_path: Path, case: str) 
         "kubectl get pods -n x", "journalctl -u x -n 50", "echo hi > data", "git status",
     ],
 )  # fmt: skip
-def test_an_ordinary_line_is_bound_whole(workspace: Path, line: str) -> None:
+def test_ordinary_line_is_bound(workspace: Path, line: str) -> None:
     assert script_contents(line, workspace, workspace).unbound is None
 
 
@@ -99,23 +99,23 @@ def test_an_ordinary_line_is_bound_whole(workspace: Path, line: str) -> None:
      "./x.sh > x.py; make -f x.py", "cat data > a.mk; make -f a.mk", "cat data > hard; ./x.sh",
      "echo a > x.sh; sh -c ./x.sh"],
 )  # fmt: skip
-def test_a_line_that_writes_the_script_it_runs_is_unbound(workspace: Path, line: str) -> None:
+def test_line_that_writes_its_script_is_unbound(workspace: Path, line: str) -> None:
     (workspace / "package.json").unlink()
     os.link(workspace / "x.sh", workspace / "hard")
     assert script_contents(line, workspace, workspace).unbound is not None
 
 
-def test_a_target_that_make_builds_is_no_script(workspace: Path) -> None:
+def test_make_target_is_no_script(workspace: Path) -> None:
     before = script_contents("make -j4 app", workspace, workspace)
     (workspace / "app").write_text("built")
     assert script_contents("make -j4 app", workspace, workspace) == before
 
 
-def test_the_unbound_program_is_named(workspace: Path) -> None:
+def test_unbound_program_is_named(workspace: Path) -> None:
     assert script_contents("ls && go run x.go", workspace, workspace).unbound == "go"
 
 
-def test_a_program_that_path_finds_in_the_workspace_is_bound(
+def test_program_in_the_workspace_found_by_path_is_bound(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"/usr/bin:{workspace}")
@@ -125,7 +125,7 @@ def test_a_program_that_path_finds_in_the_workspace_is_bound(
     assert script_contents("x.sh", workspace, workspace).digest != before.digest
 
 
-def test_a_large_file_is_bound_by_its_identity_and_times(workspace: Path) -> None:
+def test_large_file_is_bound_by_identity_and_times(workspace: Path) -> None:
     large = workspace / "large.bin"
     large.write_bytes(bytes(9_000_000))
     before = script_contents("./large.bin", workspace, workspace).digest
@@ -140,7 +140,7 @@ def test_script_arguments_are_not_part_of_the_digest(workspace: Path) -> None:
     assert script_contents("python x.py data", workspace, workspace).digest == before
 
 
-def test_a_pipe_or_a_folder_in_place_of_a_script_blocks_nothing(workspace: Path) -> None:
+def test_pipe_or_folder_instead_of_a_script_does_not_block(workspace: Path) -> None:
     before = script_contents("./x.sh", workspace, workspace).digest
     (workspace / "x.sh").unlink()
     os.mkfifo(workspace / "x.sh")

@@ -37,11 +37,11 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_mark_stays_with_a_file_that_is_moved(file: Path) -> None:
+def test_mark_stays_with_a_moved_file(file: Path) -> None:
     assert is_marked(file.rename(file.with_name("other.md")))
 
 
-def test_the_workspace_is_marked_too(file: Path) -> None:
+def test_workspace_is_marked_too(file: Path) -> None:
     assert is_marked(file.parent)
 
 
@@ -51,7 +51,7 @@ def test_file_written_under_taint_is_marked(file: Path) -> None:
     assert is_marked(fresh)
 
 
-def test_a_clean_write_keeps_an_old_mark_and_makes_none(file: Path) -> None:
+def test_clean_write_keeps_an_old_mark_and_adds_none(file: Path) -> None:
     write_marked(file, b"new inode", file.parent, NOTHING)
     assert is_marked(file)
     clean = file.with_name("clean.md")
@@ -77,7 +77,7 @@ def test_command_output_stays_unseen_after_a_later_write(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("file")
-def test_files_that_a_command_changed_are_marked(tmp_path: Path) -> None:
+def test_files_changed_by_a_command_are_marked(tmp_path: Path) -> None:
     workspace = tmp_path / "deep"
     (workspace / "deeper").mkdir(parents=True)
     page = workspace / "deeper" / "page"
@@ -157,7 +157,7 @@ def test_every_later_change_is_marked_after_an_incomplete_scan(tmp_path: Path, h
 
 
 @pytest.mark.usefixtures("file")
-def test_command_s_changes_are_marked_during_the_run_and_after_a_kill(
+def test_changes_by_a_command_are_marked_during_the_run_and_after_a_kill(
     tmp_path: Path,
 ) -> None:
     workspace = tmp_path / "workspace"
@@ -236,7 +236,7 @@ def test_too_many_processes_leave_a_permanent_mark(file: Path) -> None:
     assert os.listxattr(file.parent) == []
 
 
-def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Path) -> None:
+def test_fully_watched_command_does_not_mark_later_files(file: Path) -> None:
     changing = TaintingCommand(file.parent)
     changing.begin()
     fresh = file.with_name("fresh.md")
@@ -248,7 +248,7 @@ def test_a_command_that_was_looked_after_whole_leaves_later_files_alone(file: Pa
     assert not is_marked(later)
 
 
-def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> None:
+def test_names_chosen_by_a_command_or_tool_are_marked(file: Path) -> None:
     workspace = file.parent
     changing = TaintingCommand(workspace)
     changing.begin()
@@ -261,7 +261,7 @@ def test_names_that_a_command_or_a_tool_has_chosen_are_marked(file: Path) -> Non
     assert not is_name_marked(workspace / "mine")
 
 
-def test_a_folder_around_a_workspace_knows_of_its_marks(file: Path) -> None:
+def test_folder_around_a_workspace_has_its_marks(file: Path) -> None:
     inner = file.parent / "outer" / "inner"
     inner.mkdir(parents=True)
     (inner / "page").touch()
@@ -302,7 +302,7 @@ def test_exposure_of_a_command_survives_a_killed_kore(
     assert not is_marked(before)
 
 
-def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
+def test_unexposed_command_leaves_no_mark(file: Path) -> None:
     workspace = file.parent / "workspace"
     workspace.mkdir()
     changing = TaintingCommand(workspace)
@@ -316,7 +316,7 @@ def test_a_command_that_heard_nothing_leaves_nothing(file: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["while", "after"])
-def test_a_clock_that_is_set_back_hides_nothing(
+def test_clock_set_back_hides_no_change(
     file: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     workspace = file.parent / "workspace"
@@ -334,7 +334,7 @@ def test_a_clock_that_is_set_back_hides_nothing(
     assert is_marked(fresh)
 
 
-def test_attributes_too_many_to_list_hide_nothing() -> None:
+def test_too_many_attributes_count_as_marked() -> None:
     # Only a file system in memory supports this number of attributes.
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         workspace = Path(folder, "workspace")
@@ -354,7 +354,7 @@ def test_attributes_too_many_to_list_hide_nothing() -> None:
 
 
 @pytest.mark.usefixtures("file")
-def test_link_or_fifo_that_was_there_before_is_not_marked(tmp_path: Path) -> None:
+def test_existing_link_or_fifo_is_not_marked(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     old = [workspace / "old link", workspace / "old fifo"]
@@ -397,7 +397,7 @@ def test_marked_link_to_a_clean_file_is_marked(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("file")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
-def test_workspace_of_another_user_knows_of_its_marks(tmp_path: Path) -> None:
+def test_workspace_of_another_user_has_its_marks(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     (workspace / "deeper").mkdir(parents=True)
     page = workspace / "deeper" / "page.md"
@@ -410,7 +410,7 @@ def test_workspace_of_another_user_knows_of_its_marks(tmp_path: Path) -> None:
     assert is_marked(workspace / "deeper")
 
 
-def test_circle_of_links_ends(tmp_path: Path) -> None:
+def test_circular_links_end(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("other")
     (tmp_path / "other").symlink_to("one")
     assert not is_marked(tmp_path / "one")

@@ -74,12 +74,12 @@ def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
     ids=["target of a link", "name of a link", "name of a FIFO"],
 )
 @pytest.mark.parametrize("folder", ["", "memory/"])
-def test_name_of_what_takes_no_mark_counts(hostile: Run, make: str, folder: str) -> None:
+def test_name_of_an_unmarkable_file_is_tainted(hostile: Run, make: str, folder: str) -> None:
     result = hostile(make % f"'{folder}obey me'")
     assert result["paths"][f"{folder}obey me"]["name"]
 
 
-def test_branch_that_a_command_chose_is_marked(hostile: Run) -> None:
+def test_branch_chosen_by_a_command_is_marked(hostile: Run) -> None:
     result = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
     assert result["paths"][".git/HEAD"]["level"] == "unseen"
 

@@ -65,7 +65,7 @@ def test_links_become_code(markdown: str, shown: str) -> None:
         ("$$\n`b$$ x` `[b]: //evil%2Ecom/S` y", "$$\n`b$$ x` `[b]\\: //evil%2Ecom/S` y"),
     ],
 )
-def test_nothing_that_may_begin_a_link_begins_one(markdown: str, shown: str) -> None:
+def test_possible_link_starts_are_escaped(markdown: str, shown: str) -> None:
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
 
 
@@ -87,14 +87,14 @@ def test_picture_with_an_untrusted_address_is_removed(markdown: str, shown: str)
 
 
 @pytest.mark.parametrize("markdown", [f"![x]({KNOWN})", f"[![x]({KNOWN}) ]({KNOWN})"])
-def test_picture_of_the_persons_own_address_stays(markdown: str) -> None:
+def test_picture_at_a_known_address_stays(markdown: str) -> None:
     assert defuse_links(markdown, lambda address: True, lambda address: True) == markdown
 
 
 @pytest.mark.parametrize(
     "extension", ["{S}", "|S", "^S", "`S`", '"S', ")S", "\\?d=S", "[?d=S](x)", "||?d=S||", "](S)"]
 )
-def test_nothing_adds_to_an_address_that_may_stay(extension: str) -> None:
+def test_known_address_cannot_be_extended(extension: str) -> None:
     shown = defuse_links(f"{KNOWN}{extension}", lambda address: address == KNOWN)
     assert shown.startswith(f"`{KNOWN}") or shown.startswith(f"``{KNOWN}``")
 
@@ -164,7 +164,7 @@ def test_known_addresses_code_and_prose_stay(markdown: str) -> None:
         ("```py https://evil.example/S\n```\nhttps://evil.example/S", "https://evil.example/S"),
     ],
 )
-def test_no_spelling_of_a_link_stays_one(markdown: str, hidden: str) -> None:
+def test_every_spelling_of_a_link_becomes_code(markdown: str, hidden: str) -> None:
     shown = defuse_links(markdown, lambda address: address == KNOWN)
     # In a run of backticks that is longer than any other, so that it pairs with itself.
     marks = max(re.findall("`+", shown), key=len)
@@ -186,7 +186,7 @@ def test_no_spelling_of_a_link_stays_one(markdown: str, hidden: str) -> None:
         f"S.**{KNOWN_NAME}**",
     ],
 )
-def test_an_address_that_marks_put_together_is_in_a_block_of_code(markdown: str) -> None:
+def test_address_assembled_by_marks_becomes_a_code_block(markdown: str) -> None:
     shown = defuse_links(markdown, lambda address: address in (KNOWN, KNOWN_NAME))
     assert shown == f"```\n{markdown}\n```\n"
 
@@ -198,13 +198,13 @@ def test_an_address_that_marks_put_together_is_in_a_block_of_code(markdown: str)
         ("evil\\(.\\)example/S", "evil\\(. \\)example/ S"),
     ],
 )
-def test_an_address_that_a_formula_puts_together_falls_apart(markdown: str, shown: str) -> None:
+def test_address_assembled_by_a_formula_is_broken(markdown: str, shown: str) -> None:
     """After the start of a formula no block of code is certain."""
     assert defuse_links(markdown, lambda address: address == KNOWN) == shown
 
 
 @given(st.text(alphabet="[]()<>`!ahtps:/. \n", max_size=400))
-def test_any_text_keeps_its_letters(text: str) -> None:
+def test_any_text_keeps_its_characters(text: str) -> None:
     shown = defuse_links(text, lambda address: False)
     letters = re.sub(r"[^a-z]", "", text)
     assert letters == re.sub(r"[^a-z]", "", shown)
@@ -219,7 +219,7 @@ def test_hostile_text_does_not_hang(piece: str) -> None:
     assert defuse_links(piece * 20_000, lambda address: True)
 
 
-def test_a_run_of_marks_is_read_in_one_go() -> None:
+def test_run_of_marks_is_read_in_linear_time() -> None:
     """Backtracking over 100,000 marks took five seconds.
 
     A possessive quantifier does not backtrack.

@@ -60,7 +60,7 @@ def test_links_become_code(text: str, shown: str) -> None:
 
 
 @given(st.lists(texts, min_size=1, max_size=3))
-def test_no_reply_is_a_link_alone_or_behind_earlier_replies(said: Sequence[str]) -> None:
+def test_reply_never_completes_a_link_of_earlier_replies(said: Sequence[str]) -> None:
     shown: list[str] = []
     for text in said:
         shown.append(whole(text, *shown))
@@ -69,12 +69,12 @@ def test_no_reply_is_a_link_alone_or_behind_earlier_replies(said: Sequence[str])
 
 
 @given(st.lists(st.sampled_from([*PIECES, "![", f"]({KNOWN})", f"![x]({KNOWN})"]), max_size=14))
-def test_no_text_shows_a_picture_of_a_strangers_address(pieces: Sequence[str]) -> None:
+def test_picture_of_an_untrusted_address_is_never_shown(pieces: Sequence[str]) -> None:
     assert not pictures_of(whole("".join(pieces)))
 
 
 @given(texts, st.lists(st.integers(1, 9), min_size=1, max_size=9))
-def test_pieces_make_no_difference(text: str, sizes: Sequence[int]) -> None:
+def test_chunking_does_not_change_the_result(text: str, sizes: Sequence[int]) -> None:
     stream, at, shown = stream_of(), 0, ""
     while at < len(text):
         for size in sizes:
@@ -83,20 +83,20 @@ def test_pieces_make_no_difference(text: str, sizes: Sequence[int]) -> None:
     assert shown + stream.end() == whole(text)
 
 
-def test_the_grammar_spells_links_that_renderers_show() -> None:
+def test_generated_spellings_are_rendered_as_links() -> None:
     texts = spelled_texts(0, 100)
     assert sum(any(leaks(text, CANARY)) for text in texts) > 30
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_spelling_of_a_link_is_one(seed: int) -> None:
+def test_generated_spellings_leak_no_link(seed: int) -> None:
     for text in spelled_texts(seed, 150):
         shown = defuse_links(text, lambda address: address == OFFERED)
         assert not list(leaks(shown, CANARY)), text
 
 
 @pytest.mark.parametrize("seed", range(4, 8))
-def test_a_spelled_text_is_shown_alike_however_it_arrives(seed: int) -> None:
+def test_chunking_of_generated_spellings_does_not_change_the_result(seed: int) -> None:
     random = Random(seed)
     for text in spelled_texts(seed, 300):
         stream, at, shown = LinkStream(lambda address: address == OFFERED), 0, ""
@@ -107,21 +107,21 @@ def test_a_spelled_text_is_shown_alike_however_it_arrives(seed: int) -> None:
         assert shown + stream.end() == defuse_links(text, lambda address: address == OFFERED)
 
 
-def test_words_leave_as_they_come() -> None:
+def test_text_is_released_word_by_word() -> None:
     assert released("Hello **wor", "ld** and", " more.", "\n\nNext") == [
         *("Hello ", "**world** ", "and ", "more.\n\n"),
         "Next",
     ]
 
 
-def test_code_leaves_as_it_comes() -> None:
+def test_code_is_released_unchanged() -> None:
     assert released("```py\nx", " = 1", "\n``", "`\nok ") == [
         *("```py\nx", " = 1", "\n", "```\nok "),
         "",
     ]
 
 
-def test_a_link_waits_for_the_end_of_its_line_or_paragraph() -> None:
+def test_link_is_held_until_its_line_or_paragraph_ends() -> None:
     assert released("- see `a` ", "b\n", "- [x", "](y\n", "\nend ") == [
         *("- see ", "`a` b\n", "- ", ""),
         "[x]\\(y\n\nend ",
@@ -174,7 +174,7 @@ End `List<int>`.
 """
 
 
-def test_code_stays_as_it_is_behind_ordinary_lines() -> None:
+def test_code_behind_ordinary_lines_is_unchanged() -> None:
     assert whole(f"{ORDINARY}{CODE}") == f"{ORDINARY}{CODE}"
 
 
@@ -223,7 +223,7 @@ def test_span_of_code_is_not_trusted_within_a_formula(text: str) -> None:
         (("",), ("Two.",), "Two."),
     ],
 )
-def test_reply_behind_another_begins_with_a_blank_line(
+def test_reply_after_another_begins_with_a_blank_line(
     earlier: Sequence[str], pieces: Sequence[str], shown: str
 ) -> None:
     stream = stream_of(*earlier)

@@ -36,7 +36,7 @@ def fetch(taint: frozenset[Taint], quoted: bool = False) -> ToolRequest:
     )  # fmt: skip
 
 
-def test_taint_is_the_sum_of_what_results_brought() -> None:
+def test_taint_accumulates_over_results() -> None:
     exposure = TaintState()
     exposure.take(user("hi"))
     assert exposure.taint == NOTHING
@@ -47,11 +47,11 @@ def test_taint_is_the_sum_of_what_results_brought() -> None:
 
 
 @pytest.mark.parametrize("taint", [NOTHING, PRIVATE, UNTRUSTED])
-def test_one_kind_alone_closes_no_way_out(taint: frozenset[Taint]) -> None:
+def test_taint_of_one_kind_allows_outgoing_calls(taint: frozenset[Taint]) -> None:
     assert exfiltration_objection(fetch(taint)) is None
 
 
-def test_with_both_a_way_out_asks_unless_its_text_is_quoted() -> None:
+def test_both_kinds_of_taint_ask_unless_the_text_is_quoted() -> None:
     decision = exfiltration_objection(fetch(BOTH))
     assert decision is not None
     assert (decision.verdict, decision.rule) == ("ask", "taint-way-out")
@@ -69,7 +69,7 @@ def test_networked_command_needs_approval_for_any_text() -> None:
 @pytest.mark.parametrize(
     "path", ["SOUL.md", "memory/x.md", "skills/a/SKILL.md", ".kore/agents/a.md"]
 )
-def test_strangers_words_do_not_become_instructions_unseen(path: str) -> None:
+def test_untrusted_text_needs_approval_to_become_instructions(path: str) -> None:
     request = ToolRequest(
         "write_file", "idempotent", {}, HERE, creates=(HERE / path,), taint=UNTRUSTED
     )
@@ -84,7 +84,7 @@ def test_strangers_words_do_not_become_instructions_unseen(path: str) -> None:
     )
 
 
-def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
+def test_heartbeat_work_needs_approval_like_a_job() -> None:
     def writing(path: str, taint: frozenset[Taint] = UNTRUSTED) -> ToolRequest:
         return ToolRequest("edit_file", "unsafe", {}, HERE, changes=(HERE / path,), taint=taint)
 
@@ -96,7 +96,7 @@ def test_work_for_the_heartbeat_is_planted_like_a_job() -> None:
     assert exfiltration_objection(writing("notes/HEARTBEAT.md")) is None
 
 
-def test_remembering_asks_once_strangers_were_heard() -> None:
+def test_remembering_needs_approval_after_untrusted_text() -> None:
     decision = exfiltration_objection(
         ToolRequest(
             "remember", "idempotent", {"text": "x"}, HERE, taint=UNTRUSTED, traits=Remember.traits
@@ -106,7 +106,7 @@ def test_remembering_asks_once_strangers_were_heard() -> None:
     assert decision.verdict == "ask"
 
 
-async def test_an_address_that_the_person_wrote_may_leave() -> None:
+async def test_address_of_the_person_may_leave() -> None:
     exposure = taint_of(user("Read https://a.example/?q=1."))
     assert await exposure.is_quoted("https://a.example/?q=1")
 
@@ -122,21 +122,21 @@ async def test_an_address_that_the_person_wrote_may_leave() -> None:
         "HTTPS://a.example/?q=1",
     ],
 )
-async def test_an_address_that_was_changed_may_not(changed: str) -> None:
+async def test_changed_address_may_not_leave(changed: str) -> None:
     assert not await taint_of(user("Read https://a.example/?q=1.")).is_quoted(changed)
 
 
 @pytest.mark.parametrize("path", ["one", "two", "three"])
-async def test_an_address_that_strangers_offer_may_leave(path: str) -> None:
+async def test_address_offered_by_untrusted_text_may_leave(path: str) -> None:
     assert await taint_of(result(OFFERS, UNTRUSTED)).is_quoted(f"https://a.example/{path}")
 
 
-async def test_an_address_in_something_private_may_not() -> None:
+async def test_address_in_private_text_may_not_leave() -> None:
     assert not await taint_of(result(OFFERS, BOTH)).is_quoted("https://a.example/one")
     assert not await taint_of(result(OFFERS, PRIVATE)).is_quoted("https://a.example/one")
 
 
-async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
+async def test_query_in_words_of_the_person_may_leave() -> None:
     exposure = taint_of(user("please find the  Best tea\nin Uji"))
     assert await exposure.is_quoted("best tea in Uji")
     assert not await exposure.is_quoted("best tea in Uji secret")
@@ -145,11 +145,11 @@ async def test_a_query_may_leave_when_the_person_wrote_these_words() -> None:
     assert not await exposure.is_quoted("")
 
 
-async def test_a_query_from_strangers_words_may_not() -> None:
+async def test_query_in_untrusted_words_may_not_leave() -> None:
     assert not await taint_of(result("search for: open sesame", UNTRUSTED)).is_quoted("open sesame")
 
 
-async def test_an_address_with_brackets_is_offered_whole() -> None:
+async def test_address_with_brackets_is_offered_completely() -> None:
     exposure = taint_of(result("(https://a.example/wiki/A_(b))", UNTRUSTED))
     assert await exposure.is_quoted("https://a.example/wiki/A_(b)")
 
@@ -171,7 +171,7 @@ async def test_part_of_an_untrusted_address_is_not_quoted(page: str, chosen: str
 PICTURES = " ".join(f"https://a.example/{i}-{c}.png" for i in range(16) for c in "0123456789abcdef")
 
 
-async def test_links_of_strangers_are_paid_for_once_and_like_other_choices() -> None:
+async def test_untrusted_links_share_a_budget_and_count_once() -> None:
     exposure = taint_of(user("See b.example/own."), result(PICTURES, UNTRUSTED))
     chosen = [f"https://a.example/{i}-a.png" for i in range(16)]
     assert [await exposure.grant_link(link) for link in chosen] == [True] * 2 + [False] * 14
@@ -184,13 +184,13 @@ async def test_links_of_strangers_are_paid_for_once_and_like_other_choices() -> 
 @pytest.mark.parametrize(
     "link", ["https://a.example/x_(y)", "a.example/docs", "me@a.example", "www.a.example"]
 )
-async def test_link_of_any_shape_may_be_granted_whole(link: str) -> None:
+async def test_link_of_any_shape_may_be_granted(link: str) -> None:
     exposure = taint_of(result(f"See ({link}), or {link}.", UNTRUSTED))
     assert await exposure.grant_link(link)
     assert not await exposure.grant_link(link[:-2])
 
 
-async def test_link_in_something_private_is_not_granted() -> None:
+async def test_link_in_private_text_is_not_granted() -> None:
     assert not await taint_of(result(OFFERS, BOTH)).grant_link("https://a.example/one")
 
 

@@ -53,7 +53,7 @@ async def test_unanswerable_questions_are_rejected(
         await AskUser().run({"questions": questions}, call)
 
 
-async def test_a_question_ends_the_turn_with_its_words(tmp_path: Path) -> None:
+async def test_question_ends_the_turn_with_its_text(tmp_path: Path) -> None:
     planned = calls(call("ask_user", questions=[COLOURS]), text="Let me ask.")
     agent, model = scripted([planned, "never said"], tmp_path)
     seen, result = await run_turn(agent, task(agent))
@@ -69,7 +69,7 @@ async def test_a_question_ends_the_turn_with_its_words(tmp_path: Path) -> None:
     assert text == result.text
 
 
-async def test_the_answer_finds_the_question_in_the_conversation(tmp_path: Path) -> None:
+async def test_answer_is_matched_to_its_question(tmp_path: Path) -> None:
     planned = calls(call("ask_user", questions=[COLOURS]))
     agent, model = scripted([planned, "Blue it is."], tmp_path)
     message = user("paint it")
@@ -95,7 +95,7 @@ async def test_calls_next_to_a_question_run_before_the_turn_ends(tmp_path: Path)
     assert result.text == "A?\n\nB?"
 
 
-async def test_a_signal_of_the_model_counts_before_the_question(tmp_path: Path) -> None:
+async def test_signal_of_the_model_precedes_the_question(tmp_path: Path) -> None:
     planned = calls(
         call("ask_user", questions=[COLOURS]), text="<promise>BLOCKED:no paint</promise>"
     )
@@ -104,7 +104,7 @@ async def test_a_signal_of_the_model_counts_before_the_question(tmp_path: Path) 
     assert (result.signal, result.signal_reason) == ("BLOCKED", "no paint")
 
 
-async def test_a_question_from_before_a_restart_still_ends_the_turn(tmp_path: Path) -> None:
+async def test_question_from_before_a_restart_still_ends_the_turn(tmp_path: Path) -> None:
     planned = calls(call("ask_user", questions=[COLOURS]))
     agent, model = scripted(["never said"], tmp_path)
     known = {"c1": ToolResult("asked", ends_with="Which colour?")}
@@ -113,7 +113,7 @@ async def test_a_question_from_before_a_restart_still_ends_the_turn(tmp_path: Pa
     assert model.requests == []
 
 
-async def test_a_failed_question_leaves_the_turn_to_the_model(tmp_path: Path) -> None:
+async def test_failed_question_leaves_the_turn_to_the_model(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("ask_user", questions=[])), "Sorry."], tmp_path)
     _, result = await run_turn(agent, task(agent))
     assert (result.text, result.signal) == ("Sorry.", None)

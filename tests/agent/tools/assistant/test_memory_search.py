@@ -38,12 +38,12 @@ async def test_owner_finds_only_their_own_memory(call: CallContext, memory: Path
     ]
 
 
-async def test_somebody_else_finds_theirs(guest: CallContext, memory: Path) -> None:
+async def test_other_person_finds_only_their_own_memory(guest: CallContext, memory: Path) -> None:
     assert await search_text(guest, "green") == "- MEMORY.md:1: - 2026-03-04: green bike"
     assert (await search_text(guest, "secret")).startswith("Nothing was found")
 
 
-async def test_lines_with_more_of_the_words_come_first_and_noise_is_left_out(
+async def test_lines_with_more_matches_come_first_and_noise_is_omitted(
     call: CallContext, memory: Path
 ) -> None:
     assert (await search_text(call, "green tea please")).split("\n")[0].endswith("likes green tea")
@@ -51,9 +51,7 @@ async def test_lines_with_more_of_the_words_come_first_and_noise_is_left_out(
     assert "five" not in await search_text(call, "likes green tea")
 
 
-async def test_other_forms_of_a_word_and_a_whole_question_find_the_line(
-    call: CallContext, memory: Path
-) -> None:
+async def test_word_forms_and_whole_questions_match(call: CallContext, memory: Path) -> None:
     (memory / "MEMORY.md").write_text(
         "- 2026-01-01: The sister's wedding is in June\n- 2026-01-02: what to do: the dishes\n"
         "- 2026-01-03: 下周去北京出差\n- 2026-01-04: keeps what he has in a fotobook\n"
@@ -64,14 +62,14 @@ async def test_other_forms_of_a_word_and_a_whole_question_find_the_line(
 
 
 @pytest.mark.parametrize("query", ["zurich", "ZÜRICH?", '"Zürich trip"', "東京", "zu\u0308rich"])
-async def test_case_accents_and_signs_do_not_matter(
+async def test_case_accents_and_punctuation_are_ignored(
     call: CallContext, memory: Path, query: str
 ) -> None:
     (memory / "MEMORY.md").write_text("- the Zürich trip goes on to 東京タワー\n")
     assert "東京タワー" in await search_text(call, query)
 
 
-async def test_conversations_come_behind_with_their_taint(call: CallContext, memory: Path) -> None:
+async def test_conversations_follow_with_their_taint(call: CallContext, memory: Path) -> None:
     results: list[tuple[str, int]] = []
 
     async def recall(words: str, most: int) -> Sequence[MemoryHit]:
@@ -95,7 +93,7 @@ async def test_failed_source_is_noted_next_to_the_hits(call: CallContext, memory
     assert text.endswith("(messages cannot be searched)")
 
 
-async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory: Path) -> None:
+async def test_marked_memory_taints_the_result(call: CallContext, memory: Path) -> None:
     tool = MemorySearch(ToolSettings())
     assert (await tool.run({"query": "house"}, call)).taint == NOTHING
     mark_tainted(memory / "plans.md", memory)
@@ -103,7 +101,7 @@ async def test_a_marked_memory_brings_strangers_words(call: CallContext, memory:
         assert (await tool.run({"query": "house"}, call)).taint == UNTRUSTED
 
 
-async def test_a_line_that_was_found_can_be_read_around(call: CallContext, memory: Path) -> None:
+async def test_context_of_a_matching_line_can_be_read(call: CallContext, memory: Path) -> None:
     (memory / "plans.md").write_text("".join(f"step {n}\n\n" for n in range(1, 31)))
     assert await search_text(call, "step 15") != ""
     shown = (await search_text(call, "plans.md:29")).split("\n")
@@ -113,12 +111,12 @@ async def test_a_line_that_was_found_can_be_read_around(call: CallContext, memor
     assert await search_text(call, "- [plans.md:29]") == "\n".join(shown)
 
 
-async def test_another_persons_lines_cannot_be_opened(guest: CallContext, memory: Path) -> None:
+async def test_lines_of_another_person_cannot_be_opened(guest: CallContext, memory: Path) -> None:
     assert "likes green" not in await search_text(guest, "MEMORY.md:2")
     assert (await search_text(guest, "plans.md:1")).startswith("Nothing was found")
 
 
-async def test_a_message_that_was_found_can_be_read_around(call: CallContext, memory: Path) -> None:
+async def test_context_of_a_matching_message_can_be_read(call: CallContext, memory: Path) -> None:
     results: list[tuple[str, int]] = []
 
     async def around(session: str, n: int) -> Sequence[MemoryHit]:
@@ -138,6 +136,6 @@ async def test_a_message_that_was_found_can_be_read_around(call: CallContext, me
 
 
 @pytest.mark.parametrize("query", ["", " ", "?!"])
-async def test_a_query_without_words_is_refused(call: CallContext, query: str) -> None:
+async def test_query_without_words_is_rejected(call: CallContext, query: str) -> None:
     with pytest.raises(ToolError, match="no word"):
         await MemorySearch(ToolSettings()).run({"query": query}, call)

@@ -26,7 +26,7 @@ def facts(call: CallContext) -> list[str]:
     ]
 
 
-async def test_fact_is_one_dated_line_in_the_speakers_file(
+async def test_fact_is_one_dated_line_in_the_file_of_the_speaker(
     call: CallContext, guest: CallContext
 ) -> None:
     await remember(call, "likes\n  tea ")
@@ -43,7 +43,7 @@ async def test_same_text_is_stored_once(call: CallContext) -> None:
     assert len(call.memory.read_text().splitlines()) == 3
 
 
-async def test_a_line_more_takes_no_mark_off_the_file(call: CallContext) -> None:
+async def test_added_line_keeps_the_mark_of_the_file(call: CallContext) -> None:
     call.memory.parent.mkdir(parents=True, exist_ok=True)
     call.memory.write_text("- 2026-01-01: pwned\n")
     mark_tainted(call.memory, call.workspace, unseen=True)
@@ -54,7 +54,7 @@ async def test_a_line_more_takes_no_mark_off_the_file(call: CallContext) -> None
     assert is_unseen(call.memory)
 
 
-async def test_control_characters_do_not_spoil_the_file(call: CallContext) -> None:
+async def test_control_characters_are_removed(call: CallContext) -> None:
     await remember(call, "likes\0tea\x1b[1m")
     await remember(call, "likes 👩‍🍳")
     assert call.memory.read_text().endswith(": likes 👩‍🍳\n")
@@ -62,9 +62,7 @@ async def test_control_characters_do_not_spoil_the_file(call: CallContext) -> No
 
 
 @pytest.mark.parametrize("text", ["\0", "\x1b"])
-async def test_control_characters_alone_are_nothing_to_remember(
-    call: CallContext, text: str
-) -> None:
+async def test_text_of_control_characters_is_rejected(call: CallContext, text: str) -> None:
     with pytest.raises(ToolError):
         await remember(call, text)
 
@@ -76,13 +74,13 @@ async def test_concurrent_facts_are_all_stored(call: CallContext) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "x" * 2001, "half \ud800"])
-async def test_impossible_facts_are_refused(call: CallContext, text: str) -> None:
+async def test_impossible_facts_are_rejected(call: CallContext, text: str) -> None:
     with pytest.raises(ToolError):
         await remember(call, text)
     assert not call.memory.exists()
 
 
-async def test_full_memory_says_so_and_stays(call: CallContext) -> None:
+async def test_full_memory_is_reported_and_unchanged(call: CallContext) -> None:
     call.memory.parent.mkdir()
     call.memory.write_text("日" * FILE_LIMIT_CHARS)
     with pytest.raises(ToolError, match="full"):
@@ -99,7 +97,7 @@ def test_memory_file_limit_fits_into_the_prompt() -> None:
     [b"caf\xe9\n", "日本\n".encode("shift_jis"), "café\n".encode("utf-16"), b"a\0b\n"],
     ids=["latin-1", "unknown", "utf-16", "binary"],
 )
-async def test_a_memory_that_the_prompt_cannot_read_is_refused_and_stays_byte_for_byte(
+async def test_unreadable_memory_is_rejected_and_unchanged(
     call: CallContext, stored: bytes
 ) -> None:
     call.memory.parent.mkdir()
@@ -110,7 +108,7 @@ async def test_a_memory_that_the_prompt_cannot_read_is_refused_and_stays_byte_fo
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["no mark", "mark"])
-async def test_a_memory_keeps_every_byte_that_it_had(call: CallContext, mark: bytes) -> None:
+async def test_existing_bytes_of_a_memory_are_kept(call: CallContext, mark: bytes) -> None:
     stored = mark + "# Memory\r\n- naïve, 日本\r\n".encode()
     call.memory.parent.mkdir()
     call.memory.write_bytes(stored)
@@ -120,7 +118,7 @@ async def test_a_memory_keeps_every_byte_that_it_had(call: CallContext, mark: by
     assert whole[len(stored) :].decode().endswith(": likes café\n")
 
 
-async def test_a_memory_that_became_a_link_is_neither_written_nor_read_through(
+async def test_memory_replaced_by_a_link_is_neither_written_nor_read(
     call: CallContext, guest: CallContext, workspace: Path
 ) -> None:
     outside = workspace.parent / "outside.md"
@@ -161,9 +159,7 @@ def three(call: CallContext) -> CallContext:
 
 
 @pytest.mark.parametrize("line", ["Lives in Lisbon.", "- 2026-01-01: lives in  lisbon", "LIVES in"])
-async def test_a_line_that_became_wrong_is_replaced_in_its_place(
-    three: CallContext, line: str
-) -> None:
+async def test_outdated_line_is_replaced_in_place(three: CallContext, line: str) -> None:
     assert await remember(three, "lives in Porto", line) == "Replaced: Lives in Lisbon."
     assert facts(three)[2:4] == ["lives in Porto", "works at Acme in Lisbon"]
     # A repeated call, as after a crash, changes nothing.
@@ -171,13 +167,13 @@ async def test_a_line_that_became_wrong_is_replaced_in_its_place(
 
 
 @pytest.mark.parametrize(("line", "place"), [("works at acme", 3), ("喜欢喝绿茶", 4)])
-async def test_an_empty_text_forgets_the_line(three: CallContext, line: str, place: int) -> None:
+async def test_empty_text_removes_the_line(three: CallContext, line: str, place: int) -> None:
     before = facts(three)
     assert (await remember(three, "", line)).startswith("Forgotten: ")
     assert facts(three) == before[:place] + before[place + 1 :]
 
 
-async def test_a_line_replaced_by_one_that_is_there_goes(three: CallContext) -> None:
+async def test_line_replaced_by_an_existing_line_is_removed(three: CallContext) -> None:
     await remember(three, "works at Acme in Lisbon", "lives in Lisbon")
     assert [fact for fact in facts(three) if "Lisbon" in fact] == ["works at Acme in Lisbon"]
 
@@ -192,7 +188,7 @@ async def test_a_line_replaced_by_one_that_is_there_goes(three: CallContext) -> 
         ("?", "No remembered line"),
     ],
 )
-async def test_a_line_that_is_not_clear_changes_nothing_and_shows_what_is_close(
+async def test_ambiguous_line_changes_nothing_and_lists_similar_lines(
     three: CallContext, line: str, said: str
 ) -> None:
     before = three.memory.read_bytes()
@@ -201,7 +197,7 @@ async def test_a_line_that_is_not_clear_changes_nothing_and_shows_what_is_close(
     assert three.memory.read_bytes() == before
 
 
-async def test_a_full_memory_can_be_cleaned_up(call: CallContext) -> None:
+async def test_full_memory_can_be_cleaned_up(call: CallContext) -> None:
     call.memory.parent.mkdir()
     call.memory.write_text("日" * (FILE_LIMIT_CHARS - 20) + "\n- 2026-01-01: tea\n")
     await remember(call, "", "tea")

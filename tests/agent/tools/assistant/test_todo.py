@@ -19,13 +19,13 @@ ITEMS = [
 SHOWN = "☑ read\n▶ write it\n☐ land"
 
 
-async def test_people_see_the_list_and_the_model_how_far_it_is(call: CallContext) -> None:
+async def test_person_sees_the_list_and_model_sees_the_progress(call: CallContext) -> None:
     result = await Todo().run({"items": ITEMS}, call)
     assert result.for_user == SHOWN
     assert "1 of 3" in result.for_model
 
 
-async def test_an_empty_list_is_fine(call: CallContext) -> None:
+async def test_empty_list_is_accepted(call: CallContext) -> None:
     assert "empty" in (await Todo().run({"items": []}, call)).for_model
 
 
@@ -37,7 +37,7 @@ async def test_invalid_todo_list_is_rejected(
         await Todo().run({"items": items}, call)
 
 
-async def test_a_wrong_state_is_explained_to_the_model(tmp_path: Path) -> None:
+async def test_invalid_status_is_explained_to_the_model(tmp_path: Path) -> None:
     wrong = calls(tool_call("todo", items=[{"content": "a", "status": "soon"}]))
     agent, _ = scripted([wrong, "hm"], tmp_path)
     _, result = await run_turn(agent, task(agent))
@@ -45,7 +45,7 @@ async def test_a_wrong_state_is_explained_to_the_model(tmp_path: Path) -> None:
     assert current(result.messages) is None
 
 
-async def test_the_newest_list_of_a_conversation_is_the_list(tmp_path: Path) -> None:
+async def test_newest_list_of_a_conversation_counts(tmp_path: Path) -> None:
     first = calls(tool_call("todo", "1", items=[{"content": "old"}]))
     second = calls(tool_call("TodoWrite", "2", todos=ITEMS))
     agent, _ = scripted([first, second, "done"], tmp_path)
@@ -55,11 +55,11 @@ async def test_the_newest_list_of_a_conversation_is_the_list(tmp_path: Path) -> 
     assert shown == ["☐ old", SHOWN]
 
 
-def test_there_is_no_list_before_one_was_made() -> None:
+def test_new_conversation_has_no_list() -> None:
     assert current([user("hello"), assistant("hi")]) is None
 
 
-def test_a_list_that_failed_or_makes_no_sense_is_passed_over() -> None:
+def test_failed_or_invalid_list_is_ignored() -> None:
     good = assistant("", (tool_call("todo", "1", items=ITEMS),))
     odd = assistant("", (tool_call("todo", "2", items="all"), tool_call("todo", "3", items=[5])))
     failed = assistant("", (tool_call("todo", "4", items=[{"content": "x"}]),))
@@ -67,7 +67,7 @@ def test_a_list_that_failed_or_makes_no_sense_is_passed_over() -> None:
     assert current([good, odd, failed, refused]) == SHOWN
 
 
-def test_an_emptied_list_is_no_list() -> None:
+def test_emptied_list_is_no_list() -> None:
     full = assistant("", (tool_call("todo", "1", items=ITEMS),))
     empty = assistant("", (tool_call("todo", "2", items=[]),))
     assert current([full, empty]) is None

@@ -58,7 +58,7 @@ def answer_to_call(result: kore.Result) -> str:
     return next(message.text for message in result.messages if message.role == "tool")
 
 
-async def test_a_picture_is_a_new_file_and_asks_first(tmp_path: Path, studio: Studio) -> None:
+async def test_picture_is_a_new_file_and_needs_approval(tmp_path: Path, studio: Studio) -> None:
     result, questions = await outcome(tmp_path, painter(studio), prompt="A red fox, at dawn!")
     path = tmp_path / "pictures" / "a-red-fox-at-dawn.png"
     assert path.read_bytes() == PNG
@@ -77,17 +77,13 @@ async def test_a_picture_is_a_new_file_and_asks_first(tmp_path: Path, studio: St
     assert (tmp_path / "pictures" / "a-red-fox-at-dawn-2.png").exists()
 
 
-async def test_a_no_means_that_nothing_is_asked_of_the_service(
-    tmp_path: Path, studio: Studio
-) -> None:
+async def test_denied_picture_sends_no_request(tmp_path: Path, studio: Studio) -> None:
     await outcome(tmp_path, painter(studio), "deny", prompt="A fox")
     assert studio.requests == []
     assert not (tmp_path / "pictures").exists()
 
 
-async def test_a_picture_at_an_address_is_fetched_from_public_hosts_only(
-    tmp_path: Path, studio: Studio
-) -> None:
+async def test_picture_address_must_be_public(tmp_path: Path, studio: Studio) -> None:
     studio.by_address = True
     result, _ = await outcome(tmp_path, painter(studio), prompt="A fox")
     assert "pictures" not in answer_to_call(result)
@@ -116,7 +112,7 @@ async def test_failure_is_one_sentence_after_one_request(
     assert len(studio.requests) == 1
 
 
-async def test_it_may_be_configured_to_need_no_consent(tmp_path: Path, studio: Studio) -> None:
+async def test_approval_can_be_disabled(tmp_path: Path, studio: Studio) -> None:
     tool = ImageGenerate(ToolSettings(), ImageSettings(studio.base_url, "paint-1", asks=False))
     _, questions = await outcome(tmp_path, tool, "deny", prompt="A fox")
     assert questions == []
@@ -124,7 +120,7 @@ async def test_it_may_be_configured_to_need_no_consent(tmp_path: Path, studio: S
 
 
 @pytest.mark.parametrize("path", ["../out.png", "notes.txt", "there.png", ".git/x.png"])
-async def test_no_other_file_can_be_made(tmp_path: Path, studio: Studio, path: str) -> None:
+async def test_other_file_types_are_rejected(tmp_path: Path, studio: Studio, path: str) -> None:
     folder = tmp_path / "w"
     folder.mkdir()
     (folder / "there.png").write_bytes(b"mine")
@@ -133,7 +129,7 @@ async def test_no_other_file_can_be_made(tmp_path: Path, studio: Studio, path: s
     assert (folder / "there.png").read_bytes() == b"mine"
 
 
-async def test_files_are_packed_as_they_may_be_seen(tmp_path: Path) -> None:
+async def test_files_are_packed_if_they_may_be_read(tmp_path: Path) -> None:
     for name in ("site/index.html", "site/a/b.css", "site/.env", "site/out/x.o", "notes.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -162,7 +158,7 @@ async def test_export_errors_are_reported(tmp_path: Path, paths: list[str], word
     assert words in answer_to_call(result)
 
 
-async def test_a_summary_is_another_agents_work(tmp_path: Path) -> None:
+async def test_summary_is_written_by_another_agent(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("The meeting is on Tuesday.\n" * 500)
     model = ScriptedProvider(
         [
@@ -187,7 +183,7 @@ def metered(folder: Path, meter: InMemoryMeter) -> CallContext:
     return replace(context, environment=replace(context.environment, meter=meter))
 
 
-async def test_a_picture_counts_and_stops_at_a_limit(tmp_path: Path, studio: Studio) -> None:
+async def test_picture_is_counted_and_limited(tmp_path: Path, studio: Studio) -> None:
     settings = ImageSettings(studio.base_url, "paint-1", price_usd=0.04, asks=False)
     tool = ImageGenerate(ToolSettings(), settings)
     meter = InMemoryMeter()
@@ -219,7 +215,7 @@ async def test_certificates_of_the_environment_are_trusted(
     assert (tmp_path / "pictures" / "fox.png").read_bytes() == PNG, answer_to_call(result)
 
 
-async def test_proxy_that_the_client_does_not_know_is_named(
+async def test_proxy_unsupported_by_the_client_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")

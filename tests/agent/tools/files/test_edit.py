@@ -46,7 +46,7 @@ async def edit(call: CallContext, **args: Any) -> ToolResult:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_encoding_mark_and_line_ends_are_kept(
+async def test_encoding_and_line_ends_are_kept(
     call: CallContext, workspace: Path, form: str
 ) -> None:
     path = workspace / "f.txt"
@@ -100,9 +100,7 @@ async def test_result_carries_a_diff_with_three_lines_of_context(
     assert lines[2:] == ["@@ -7,7 +7,7 @@", " 7", " 8", " 9", "-10", "+ten", " 11", " 12", " 13"]
 
 
-async def test_several_edits_are_made_in_order_or_not_at_all(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_edits_are_made_in_order_or_not_at_all(call: CallContext, workspace: Path) -> None:
     path = workspace / "f.txt"
     path.write_text("a b c")
     good = {"old_string": "a", "new_string": "b2"}
@@ -129,7 +127,7 @@ async def test_incomplete_edits_are_explained(
         await edit(call, path="f.txt", **args)
 
 
-async def test_plan_shows_the_change_and_makes_none(call: CallContext, workspace: Path) -> None:
+async def test_plan_shows_the_change_without_making_it(call: CallContext, workspace: Path) -> None:
     path = workspace / "f.txt"
     path.write_text("one\n")
     args = {"path": "f.txt", "old_string": "one", "new_string": "two"}
@@ -167,7 +165,7 @@ PIECES = st.lists(
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PIECES, PIECES, st.sampled_from(["new", "", "a b", "#old##old#"]))
-async def test_an_edit_changes_its_span_and_no_other_byte_or_nothing(
+async def test_edit_changes_only_its_span_or_nothing(
     call: CallContext, workspace: Path, head: bytes, tail: bytes, new: str
 ) -> None:
     assume(b"#old#" not in head and b"#old#" not in tail)
@@ -184,7 +182,7 @@ async def test_an_edit_changes_its_span_and_no_other_byte_or_nothing(
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PIECES, PIECES, st.lists(st.sampled_from(["#a#", "#b#", "#c#", "zzz"]), max_size=4))
-async def test_several_edits_are_made_or_none_of_them(
+async def test_failed_edit_among_several_changes_nothing(
     call: CallContext, workspace: Path, head: bytes, tail: bytes, olds: list[str]
 ) -> None:
     assume(b"#" not in head + tail)
@@ -232,7 +230,7 @@ async def test_append_preserves_existing_bytes(
     st.lists(st.sampled_from(["\n", "\r\n"]), min_size=6, max_size=6),
     st.sampled_from(sorted(FORMS)),
 )
-async def test_an_edit_and_its_reverse_come_to_the_same_file(
+async def test_reverse_edit_restores_the_file(
     call: CallContext, workspace: Path, lines: list[str], ends: list[str], form: str
 ) -> None:
     text = "".join(a + b for a, b in zip(lines, ends, strict=False)) + "the end"
@@ -288,7 +286,7 @@ TEN = "".join(f"line {n}\n" for n in range(1, 11))
         ("  line 5", "line five", "(line 5 on; matched after ignoring indentation). It reads now:"),
     ],
 )
-async def test_the_model_is_shown_the_lines_as_they_are_now(
+async def test_result_shows_the_current_lines(
     call: CallContext, workspace: Path, old: str, new: str, shown: str
 ) -> None:
     (workspace / "f.txt").write_text(TEN)
@@ -298,7 +296,7 @@ async def test_the_model_is_shown_the_lines_as_they_are_now(
     assert "line 9" not in result.for_model
 
 
-async def test_of_a_change_all_over_a_file_only_its_lines_are_named(
+async def test_change_across_a_whole_file_lists_only_line_ranges(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "f.txt").write_text("x\n" * 100)
@@ -316,7 +314,7 @@ async def test_echo_of_a_minified_line_is_short(call: CallContext, workspace: Pa
 
 
 @pytest.mark.parametrize("separator", ["\f", "\r", "\u2028", "\x85", "\v"])
-async def test_lines_are_counted_as_read_file_counts_them(
+async def test_lines_are_numbered_as_in_read_file(
     call: CallContext, workspace: Path, separator: str
 ) -> None:
     (workspace / "f.txt").write_bytes(f"one{separator}more\ntwo\nthree\n".encode())
@@ -327,7 +325,7 @@ async def test_lines_are_counted_as_read_file_counts_them(
     assert "3\t3" in result.for_model
 
 
-async def test_a_file_that_is_missing_has_names_like_it(call: CallContext, workspace: Path) -> None:
+async def test_missing_file_suggests_similar_names(call: CallContext, workspace: Path) -> None:
     for name in ("settings.yaml", "setings.py", "other.txt", ".env"):
         (workspace / name).write_text("x")
     args = {"path": "settings.json", "old_string": "a", "new_string": "b"}

@@ -28,7 +28,7 @@ def change(text: str, old: str, new: str, *, every: bool = False) -> str:
         ("a\nlast", "last\n", "x\n", "a\nx"),
     ],
 )  # fmt: skip
-def test_edit_finds_its_place(text: str, old: str, new: str, expected: str) -> None:
+def test_edit_is_located(text: str, old: str, new: str, expected: str) -> None:
     assert change(text, old, new) == expected
 
 
@@ -36,17 +36,17 @@ def test_exact_match_wins_over_a_tolerant_one() -> None:
     assert change("  a\na\n", "\na\n", "\nb\n") == "  a\nb\n"
 
 
-def test_several_matches_are_refused_with_their_lines() -> None:
+def test_several_matches_are_rejected_with_their_lines() -> None:
     with pytest.raises(ToolError, match=r"2 times.*lines 1, 3"):
         change("a\nb\na\n", "a", "x")
 
 
-def test_overlapping_matches_are_several() -> None:
+def test_overlapping_matches_count_as_several() -> None:
     with pytest.raises(ToolError, match="2 times"):
         change("aXaXa", "aXa", "b")
 
 
-def test_several_tolerant_matches_are_refused_too() -> None:
+def test_several_tolerant_matches_are_rejected() -> None:
     with pytest.raises(ToolError, match="2 times"):
         change("  a()\n    a()\n", "\ta()", "b()")
 
@@ -60,7 +60,7 @@ def test_error_for_missing_text_shows_similar_text() -> None:
         change("x\ndef total(items):\n", "def total(item):", "y")
 
 
-def test_similar_text_is_where_most_of_the_lines_are() -> None:
+def test_similar_text_is_the_one_with_most_matching_lines() -> None:
     text = "return one\n\ndef two():\n    first = 1\n    second = 2\n    return one\n"
     wanted = "def two():\n    first = 1\n    second = 3\n    return one\n"
     with pytest.raises(ToolError) as caught:
@@ -75,7 +75,7 @@ def test_similar_text_is_where_most_of_the_lines_are() -> None:
     ]
 
 
-def test_similar_text_is_quoted_in_bounds() -> None:
+def test_quoted_similar_text_is_limited() -> None:
     text = "".join(f"line number {n} {'x' * 5000}\n" for n in range(200))
     with pytest.raises(ToolError) as caught:
         change(text, text.replace("number 7 ", "number seven "), "y")
@@ -83,13 +83,13 @@ def test_similar_text_is_quoted_in_bounds() -> None:
 
 
 @pytest.mark.parametrize("old", ["nothing like it at all", "}\n}", "\n\nzzz"])
-def test_text_like_none_in_the_file_gets_no_hint(old: str) -> None:
+def test_dissimilar_text_gets_no_hint(old: str) -> None:
     with pytest.raises(ToolError, match="Read the file again"):
         change("x\n}\ndef total(items):\n", old, "y")
 
 
 @pytest.mark.parametrize(("old", "new"), [("", "x"), ("a", "a"), ("\n \n", "x"), ("a\r\n", "a\n")])
-def test_edit_that_says_nothing_is_refused(old: str, new: str) -> None:
+def test_edit_without_change_is_rejected(old: str, new: str) -> None:
     with pytest.raises(ToolError):
         change("a\nb\n", old, new)
 
@@ -104,7 +104,7 @@ lines = st.lists(
 
 
 @given(lines, lines, st.text(alphabet="xy\n", max_size=5), st.text(alphabet="kq", min_size=4))
-def test_everything_around_an_edit_stays_as_it_is(
+def test_text_around_an_edit_is_unchanged(
     before: list[tuple[str, str]], after: list[tuple[str, str]], new: str, key: str
 ) -> None:
     head = "".join(a + b for a, b in before)
