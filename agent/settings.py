@@ -107,6 +107,10 @@ class SubagentLimits:
     max_parallel: int = 4
     max_cost_usd: float | None = None
 
+    def may_spawn(self, depth: int) -> bool:
+        """Return whether an agent at this depth may start sub-agents; a person's turn has 0."""
+        return depth < self.max_depth
+
 
 @frozen
 class AgentSettings:

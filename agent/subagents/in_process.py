@@ -3,11 +3,9 @@
 A sub-agent meant for the background is awaited here: no later turn would receive its result.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 from agent import events
 from agent.errors import LimitReached, ToolError
@@ -15,10 +13,10 @@ from agent.per_loop import PerLoop
 from agent.providers.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
-from agent.serialization import event_to_json
 from agent.subagents import profile
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.slots import ConversationSlots
 from agent.tools.base import CallContext, SubagentRequest
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.runner import AgentTurn
@@ -47,12 +45,11 @@ class InProcessSubagents:
         self._limits = agent.settings.subagents
         self._resumable: dict[int, _Resumable] = {}
         self._number = 0
-        limit = self._limits.max_parallel
-        self._slots = PerLoop(lambda: asyncio.Semaphore(limit))
+        self._slots = PerLoop(ConversationSlots)
 
     def sending(self, task: TurnRequest, depth: int = 0) -> TurnRequest:
         """Return the turn with the ability to start sub-agents, up to the maximum depth."""
-        if depth >= self._limits.max_depth:
+        if not self._limits.may_spawn(depth):
             return task
         spawn = _InProcessSpawner(self, task, depth)
         return replace(task, environment=replace(task.environment, spawn=spawn))
@@ -62,32 +59,51 @@ class InProcessSubagents:
     ) -> ToolResult:
         """Run a sub-agent and return its result. Raises `ToolError`."""
         resumed = self._earlier(request, call.session)
-        definition = resumed.definition if resumed else self._find(request, call.workspace)
-        model, note = profile.model_for(self._agent.models, request.model, definition, caller.model)
-        if resumed is not None and request.model is None:
-            model = resumed.model
+        # Before the first await, so that parallel calls are numbered in their order.
         self._number += 1
         number = self._number
-        task = self._task(caller, definition, number, depth + 1)
-        taint = (
-            call.taint | profile.taint_of(definition) | (resumed.taint if resumed else frozenset())
+        if resumed is None:
+            definition = await profile.find(self._catalogue, request.agent, call.workspace)
+        else:
+            definition = resumed.definition
+        model, note = profile.requested_model(
+            self._agent.models,
+            request,
+            definition,
+            caller=caller.model,
+            earlier=resumed.model if resumed else None,
         )
-        earlier = resumed.messages if resumed else ()
-        task = replace(
-            task,
-            messages=[*earlier, user(request.prompt)],
+        parent = caller.environment
+        recording = replace(
+            parent.recording,
+            session=parent.recording.session or parent.session,
+            prefix=f"{parent.recording.prefix}{number}:",
+        )
+        taint = call.taint | profile.taint_of(definition)
+        task = TurnRequest(
+            environment=parent.for_subagent(
+                f"{parent.session}.{number}", definition.name, recording
+            ),
+            messages=[*(resumed.messages if resumed else ()), user(request.prompt)],
+            permissions=caller.permissions,
             model=model,
-            exposure=TaintState(taint, from_person=False, budget=caller.exposure.budget),
+            exposure=TaintState(
+                taint | resumed.taint if resumed else taint, budget=caller.exposure.budget
+            ),
+            meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
+            hooks=caller.hooks,
+            tracing=caller.tracing,
         )
+        task = profile.as_subagent(task, definition, self._agent, number=number, depth=depth + 1)
+        task = self.sending(task, depth + 1)
 
         async def tell(event: events.Event) -> None:
-            wrapped = events.FromAgent(
-                definition.name, str(number), request.title, event_to_json(event)
-            )
-            await call.tell(wrapped)
+            step = profile.step_of(definition.name, number, request.title, event)
+            if step is not None:
+                await call.tell(step)
 
         if depth == 0:
-            async with self._slots.get():
+            async with self._slots.get().hold(call.session, self._limits.max_parallel):
                 result = await self._run(task, tell)
         else:
             # The caller already has a slot, and waits for this sub-agent.
@@ -96,40 +112,9 @@ class InProcessSubagents:
         self._keep(
             number, _Resumable(call.session, definition, model, messages, task.exposure.taint)
         )
-        replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
-        text = next(
-            (reply for reply in reversed(replies) if reply), result.text or "It said nothing."
-        )
-        text = profile.result_text(definition.name, number, text)
+        text = profile.result_text(definition.name, number, profile.final_reply(result))
         failed = result.stopped is not None
-        report = f"{text}\n{note}" if note else text
-        return ToolResult(report, is_error=failed, taint=task.exposure.taint)
-
-    def _task(
-        self, caller: TurnRequest, definition: SubagentDefinition, number: int, depth: int
-    ) -> TurnRequest:
-        who = f"sub-agent {definition.name} ({number})"
-        may_send = depth < self._limits.max_depth
-        parent = caller.environment
-        recording = replace(
-            parent.recording,
-            session=parent.recording.session or parent.session,
-            prefix=f"{parent.recording.prefix}{number}:",
-        )
-        task = TurnRequest(
-            environment=parent.for_subagent(
-                f"{parent.session}.{number}", definition.name, recording
-            ),
-            messages=[],
-            permissions=profile.permissions_of(caller.permissions, definition, who),
-            max_iterations=definition.max_turns,
-            meter=_BudgetedMeter(caller.meter, self._limits.max_cost_usd),
-            character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
-            hooks=caller.hooks,
-            is_prompted=False,
-            tracing=caller.tracing,
-        )
-        return self.sending(task, depth)
+        return profile.tool_result(text, note, task.exposure.taint, is_error=failed)
 
     async def _run(
         self, task: TurnRequest, tell: Callable[[events.Event], Awaitable[None]]
@@ -142,12 +127,9 @@ class InProcessSubagents:
                     match event:
                         case events.Done():
                             result = event.result
-                            await tell(events.Done(replace(result, messages=())))
                         case events.Error():
                             error = event
-                            await tell(event)
-                        case _ if isinstance(event, events.SubagentStep):
-                            await tell(event)
+                    await tell(event)
         finally:
             await self._agent.toolbox.end(task.environment.session)
         assert result is not None, "a turn ends with Done"
@@ -162,13 +144,8 @@ class InProcessSubagents:
             (subagent for n, subagent in self._resumable.items() if str(n) == request.resume), None
         )
         if resumed is None or resumed.caller != session:
-            raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")
+            raise profile.not_resumable(request)
         return resumed
-
-    def _find(self, request: SubagentRequest, root: Path) -> SubagentDefinition:
-        catalogue = self._catalogue
-        agents = catalogue.load(root)
-        return profile.find(agents, request.agent, lambda name: catalogue.find(name, root))
 
     def _keep(self, number: int, resumable: _Resumable) -> None:
         self._resumable[number] = resumable

@@ -1,18 +1,24 @@
 """Configuration of a sub-agent's turn: prompt, tools, model and permissions."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from agent import events
 from agent.errors import ConfigError, ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.pool import ModelPool
 from agent.security.policy.engine import DelegatedPolicy, NamedApprover
-from agent.security.taint.taint import NOTHING, UNTRUSTED
+from agent.security.taint.taint import NOTHING, UNTRUSTED, TaintState
+from agent.serialization import event_to_json
+from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, family_of, model_of
+from agent.tools.base import SubagentRequest
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.request import AgentServices, PersonaPrompt, TurnRequest
-from agent.types import Taint
+from agent.types import Result, Taint, ToolResult
 
 RESULT_LIMIT_CHARS = 20_000
 _ROSTER_CHARS = 700
@@ -37,6 +43,32 @@ def persona_for(
     return PersonaPrompt(_text(definition), toolbox.only(is_chosen, definition.tools or ()))
 
 
+def as_subagent(
+    request: TurnRequest,
+    definition: SubagentDefinition,
+    agent: AgentServices,
+    *,
+    number: int,
+    depth: int,
+) -> TurnRequest:
+    """Return the request as the turn of a sub-agent, which no person prompts.
+
+    The permissions of `request` are its caller's, and its environment, model and taint are the
+    sub-agent's own. `depth` is the number of agents above it.
+    """
+    may_send = agent.settings.subagents.may_spawn(depth)
+    who = f"sub-agent {definition.name} ({number})"
+    exposure = request.exposure
+    return replace(
+        request,
+        permissions=permissions_of(request.permissions, definition, who),
+        character=persona_for(definition, agent.toolbox, may_send=may_send),
+        is_prompted=False,
+        max_iterations=_max_iterations(definition, request),
+        exposure=TaintState(exposure.taint, from_person=False, budget=exposure.budget),
+    )
+
+
 def as_profile(
     task: TurnRequest, definition: SubagentDefinition, agent: AgentServices
 ) -> TurnRequest:
@@ -49,7 +81,6 @@ def as_profile(
         model, note = model_for(agent.models, None, definition, None)
         if note:
             agent.models.tell(note)
-    most = [item for item in (definition.max_turns, task.max_iterations) if item is not None]
     task.exposure.taint |= taint_of(definition)
     return replace(
         task,
@@ -61,7 +92,7 @@ def as_profile(
             alone=False,
         ),
         model=model,
-        max_iterations=min(most, default=None),
+        max_iterations=_max_iterations(definition, task),
     )
 
 
@@ -86,17 +117,38 @@ def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
     return NOTHING if definition.trusted else UNTRUSTED
 
 
-def find(
-    agents: Mapping[str, SubagentDefinition],
-    name: str,
-    lookup: Callable[[str], SubagentDefinition | None],
-) -> SubagentDefinition:
+async def find(catalogue: SubagentCatalog, name: str, root: Path) -> SubagentDefinition:
     """Return the agent that a model asks for. Raises `ToolError` with the available names."""
-    definition = lookup(name)
-    if definition is None:
-        names = ", ".join(list(agents)[:60])
+
+    def read() -> SubagentDefinition:
+        if (definition := catalogue.find(name, root)) is not None:
+            return definition
+        names = ", ".join(list(catalogue.load(root))[:60])
         raise ToolError(f"There is no agent {name[:80]!r}; available: {names}.")
-    return definition
+
+    return await asyncio.to_thread(read)
+
+
+def not_resumable(request: SubagentRequest) -> ToolError:
+    """Return the error for a request that resumes no sub-agent of its session."""
+    return ToolError(f"There is no sub-agent with the number {(request.resume or '')[:40]!r}.")
+
+
+def requested_model(
+    models: ModelPool,
+    request: SubagentRequest,
+    definition: SubagentDefinition,
+    *,
+    caller: str | None,
+    earlier: str | None,
+) -> tuple[str | None, str | None]:
+    """Return the model of a new or resumed sub-agent, and a sentence as `model_for` does.
+
+    A resumed sub-agent retains its `earlier` model unless the request names another.
+    """
+    if request.resume is not None and request.model is None:
+        return earlier, None
+    return model_for(models, request.model, definition, caller)
 
 
 def model_for(
@@ -147,8 +199,36 @@ def shorten_result(text: str) -> str:
     return f"{text[:half]}\n… ({left_out:,} characters left out)\n{text[-half:]}"
 
 
+def step_of(agent: str, number: int, title: str, event: events.Event) -> events.FromAgent | None:
+    """Return an event of a sub-agent's turn for the screens of its caller, if it belongs there."""
+    if isinstance(event, events.Done):
+        event = events.Done(replace(event.result, messages=()))
+    if not isinstance(event, events.SubagentStep):
+        return None
+    return events.FromAgent(agent, str(number), title, event_to_json(event))
+
+
+def final_reply(result: Result) -> str:
+    """Return the last reply of a sub-agent that contains text."""
+    replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
+    text = next((reply for reply in reversed(replies) if reply), result.text.strip())
+    return text or "It said nothing."
+
+
+def tool_result(
+    text: str, note: str | None, taint: frozenset[Taint], *, is_error: bool
+) -> ToolResult:
+    """Return the result of the call that started a sub-agent, with the note on its model."""
+    return ToolResult(f"{text}\n({note})" if note else text, is_error=is_error, taint=taint)
+
+
 def result_text(agent: str, number: int | str, text: str) -> str:
     return render_prompt("subagent_result", agent=agent, number=number, text=shorten_result(text))
+
+
+def _max_iterations(definition: SubagentDefinition, request: TurnRequest) -> int | None:
+    limits = (definition.max_turns, request.max_iterations)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _text(definition: SubagentDefinition) -> str:

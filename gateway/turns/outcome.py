@@ -7,6 +7,7 @@ from agent import events
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.usage import UsageTotals
+from agent.subagents.profile import final_reply
 from agent.types import Message, Result, Taint, assistant
 from gateway.core.errors import WITHHELD
 from gateway.core.markdown import close_code_block
@@ -118,8 +119,7 @@ def task_outcome(outcome: TurnOutcome, taint: frozenset[Taint]) -> TaskOutcome:
         return TaskOutcome("stopped", answer(outcome), taint)
     if outcome.error is not None or result.stopped is not None:
         return TaskOutcome("failed", answer(outcome), taint)
-    texts = [m.text.strip() for m in result.messages if m.role == "assistant" and m.text.strip()]
-    return TaskOutcome("done", texts[-1] if texts else result.text, taint)
+    return TaskOutcome("done", final_reply(result), taint)
 
 
 def earlier_texts(messages: Sequence[Message]) -> list[str]:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent import events
 from agent.security.taint.taint import TaintState
-from agent.serialization import event_to_json
+from agent.subagents import profile
 from agent.types import Message
 from gateway.channels.base import ability
 from gateway.core.errors import AwaitingAnswer
@@ -83,10 +82,7 @@ class TurnScreens:
         async with aclosing(turn.events()) as stream:
             async for event in stream:
                 outcome.observe(event)
-                if isinstance(event, events.Done):
-                    event = events.Done(replace(event.result, messages=()))
-                if isinstance(event, events.SubagentStep):
-                    self._publish_step(task, outcome.public_form(event))
+                self._publish_step(task, outcome.public_form(event))
         return outcome
 
     def end(self, claim: TurnClaim) -> None:
@@ -118,8 +114,9 @@ class TurnScreens:
                         self._events.publish(lane, outcome.public_form(event))
 
     def _publish_step(self, task: SubagentTask, event: events.Event) -> None:
-        step = events.FromAgent(task.agent, str(task.id), task.title, event_to_json(event))
-        self._events.publish(task.root_lane, step)
+        step = profile.step_of(task.agent, task.id, task.title, event)
+        if step is not None:
+            self._events.publish(task.root_lane, step)
 
     def _preview(
         self, claim: TurnClaim, exposure: TaintState, earlier_messages: Sequence[Message]

@@ -76,7 +76,7 @@ def earlier(
         return None
     task = subagent_tasks.find(tx, request.resume, caller.root_session if caller else claim.session)
     if task is None or task.caller != claim.session:
-        raise ToolError(f"There is no sub-agent with the number {request.resume[:40]!r}.")
+        raise profile.not_resumable(request)
     return task
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from agent.agent import Agent
 from agent.i18n import t
@@ -21,6 +20,7 @@ from agent.security.taint.taint import TaintState
 from agent.settings import SubagentLimits
 from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.slots import ConversationSlots
 from agent.tools import base
 from agent.tools.base import CallContext
 from agent.turn.request import TurnRequest
@@ -65,7 +65,7 @@ class SubagentCoordinator:
         self._renderer = renderer
         self._sender = sender
         self.wake = wake
-        self._slots: dict[str, tuple[asyncio.Semaphore, int]] = {}
+        self._slots = ConversationSlots()
 
     @property
     def _limits(self) -> SubagentLimits:
@@ -89,7 +89,7 @@ class SubagentCoordinator:
         tasks = [] if self._is_shared else await self.of(claim)
         if not tasks:
             return nullcontext()
-        return _Slot(self._slots, tasks[0].root_session, self._limits.max_parallel)
+        return self._slots.hold(tasks[0].root_session, self._limits.max_parallel)
 
     async def user_request(self, claim: TurnClaim, turn_request: TurnRequest) -> TurnRequest:
         """Return the request for a person's turn: its agent, file sending and sub-agents."""
@@ -104,7 +104,7 @@ class SubagentCoordinator:
             await self._database.transact(
                 sessions.add_taint, claim.session, turn_request.exposure.taint
             )
-        if self._limits.max_depth < 1:
+        if not self._limits.may_spawn(0):
             return turn_request
         return self._sending(claim, turn_request, None)
 
@@ -137,15 +137,7 @@ class SubagentCoordinator:
         permissions = self._permissions.permissions(
             speakers, subagent_task.root_session, mode, turn=claim.turn
         )
-        who = f"sub-agent {subagent_task.agent} ({subagent_task.id})"
-        definition, may_send = (
-            subagent_task.definition,
-            subagent_task.depth < self._limits.max_depth,
-        )
-        limit = [
-            item for item in (definition.max_turns, turn_request.max_iterations) if item is not None
-        ]
-        environment = turn_request.environment
+        environment, exposure = turn_request.environment, turn_request.exposure
         recording = replace(
             environment.recording,
             turn=subagent_task.root_turn,
@@ -154,21 +146,26 @@ class SubagentCoordinator:
         )
         turn_request = replace(
             turn_request,
-            permissions=profile.permissions_of(permissions, definition, who),
-            character=profile.persona_for(definition, self._agent.toolbox, may_send=may_send),
+            permissions=permissions,
             model=subagent_task.model,
-            is_prompted=False,
-            max_iterations=min(limit, default=None),
             exposure=TaintState(
-                claim.taint,
-                from_person=False,
+                exposure.taint,
                 budget=StoredDisclosureBudget(self._database, subagent_task.root_session),
             ),
             environment=environment.for_subagent(
-                environment.session, definition.name, recording, send=nowhere
+                environment.session, subagent_task.agent, recording, send=nowhere
             ),
         )
-        return self._sending(claim, turn_request, subagent_task) if may_send else turn_request
+        turn_request = profile.as_subagent(
+            turn_request,
+            subagent_task.definition,
+            self._agent,
+            number=subagent_task.id,
+            depth=subagent_task.depth,
+        )
+        if not self._limits.may_spawn(subagent_task.depth):
+            return turn_request
+        return self._sending(claim, turn_request, subagent_task)
 
     def _sending(
         self, claim: TurnClaim, turn_request: TurnRequest, caller: SubagentTask | None
@@ -222,8 +219,13 @@ class SubagentCoordinator:
         )
         if subagent_task is None:
             subagent_task = await self._begin(claim, caller_task, order)
-        models = self._agent.models
-        _, note = profile.model_for(models, request.model, subagent_task.definition, order.model)
+        _, note = profile.requested_model(
+            self._agent.models,
+            request,
+            subagent_task.definition,
+            caller=order.model,
+            earlier=subagent_task.model,
+        )
         if subagent_task.state == "running" and not subagent_task.is_background:
             sentence = t("Waiting for a sub-agent: {what}", what=f"`{subagent_task.agent}`")
             raise AwaitingAnswer(
@@ -238,8 +240,7 @@ class SubagentCoordinator:
             text = profile.result_text(
                 subagent_task.agent, subagent_task.id, subagent_task.result or ""
             )
-        for_model = f"{text}\n({note})" if note else text
-        return ToolResult(for_model, is_error=failed, taint=subagent_task.taint)
+        return profile.tool_result(text, note, subagent_task.taint, is_error=failed)
 
     async def _begin(
         self, claim: TurnClaim, caller_task: SubagentTask | None, order: "SpawnRequest"
@@ -252,12 +253,18 @@ class SubagentCoordinator:
         earlier = await self._database.transact(
             subagent_launch.earlier, claim, caller_task, request
         )
-        definition = (
-            earlier.definition if earlier else await self._definition(request, order.call.workspace)
+        if earlier is None:
+            catalogue, root = self._agent.subagents, order.call.workspace
+            definition = await profile.find(catalogue, request.agent, root)
+        else:
+            definition = earlier.definition
+        model, _ = profile.requested_model(
+            self._agent.models,
+            request,
+            definition,
+            caller=order.model,
+            earlier=earlier.model if earlier else None,
         )
-        model, _ = profile.model_for(self._agent.models, request.model, definition, order.model)
-        if earlier is not None and request.model is None:
-            model = earlier.model
         new = subagent_launch.SubagentLaunch(
             claim=claim,
             caller_task=caller_task,
@@ -271,11 +278,6 @@ class SubagentCoordinator:
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
         return begun
-
-    async def _definition(self, request: base.SubagentRequest, root: Path) -> SubagentDefinition:
-        catalogue = self._agent.subagents
-        definitions = await asyncio.to_thread(catalogue.load, root)
-        return profile.find(definitions, request.agent, lambda name: catalogue.find(name, root))
 
 
 @frozen
@@ -299,30 +301,3 @@ class _StoreSpawner:
     async def __call__(self, request: base.SubagentRequest, call: CallContext) -> ToolResult:
         sent = SpawnRequest(request, call, self.model)
         return await self.coordinator.send(self.claim, self.caller_task, sent)
-
-
-class _Slot:
-    """Semaphore per conversation, which exists only while it is in use."""
-
-    def __init__(
-        self, slots: dict[str, tuple[asyncio.Semaphore, int]], name: str, limit: int
-    ) -> None:
-        self._slots, self._name, self._limit = slots, name, limit
-
-    async def __aenter__(self) -> None:
-        semaphore, users = self._slots.get(self._name, (asyncio.Semaphore(self._limit), 0))
-        self._slots[self._name] = semaphore, users + 1
-        try:
-            await semaphore.acquire()
-        except BaseException:
-            self._leave()
-            raise
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._slots[self._name][0].release()
-        self._leave()
-
-    def _leave(self) -> None:
-        semaphore, users = self._slots.pop(self._name)
-        if users > 1:
-            self._slots[self._name] = semaphore, users - 1

@@ -206,6 +206,28 @@ async def test_resumed_subagent_keeps_its_model(tmp_path: Path) -> None:
         assert result.cost_usd
 
 
+async def test_replaced_model_is_noted_for_new_subagents_only(tmp_path: Path) -> None:
+    expert = SubagentDefinition("expert", "", "You know.", model="elsewhere/large")
+    agent = Agent(EchoProvider(), workspace=tmp_path, subagents=[expert])
+    new = await agent.run(task("one", "expert"), session="s")
+    resumed = await agent.run(task("two", "expert", resume="1"), session="s")
+    assert "(the model elsewhere/large cannot be used" in new.text
+    assert "cannot be used" not in resumed.text
+
+
+async def test_parallel_limit_counts_each_session(tmp_path: Path) -> None:
+    model = Slow()
+    limits = AgentSettings(subagents=SubagentLimits(max_parallel=1))
+    agent = Agent(model, workspace=tmp_path, settings=limits)
+    waiting = asyncio.create_task(agent.run(task("wait", "general"), session="first"))
+    async with asyncio.timeout(30):
+        await model.begun.wait()
+        result = await agent.run(task("hello", "general"), session="second")
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    assert "> hello" in result.text
+
+
 @pytest.mark.programs("git")
 async def test_explore_reads_git_history_and_changes_nothing(tmp_path: Path) -> None:
     def git(*args: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from agent.types import Result, assistant
 from gateway.channels.telegram.outbound.render import render
-from gateway.turns.outcome import TurnOutcome, answer
+from gateway.turns.outcome import TurnOutcome, answer, task_outcome
 
 TRACE = "🔧 `exec` · **1** file changed"
 SHOWN = "🔧 exec · 1 file changed"
@@ -51,3 +51,8 @@ def test_so_does_what_is_said_of_a_turn_that_was_stopped(said: str) -> None:
         .find("Stopped") < 0
         for entity in part.entities
     )  # fmt: skip
+
+
+def test_caller_of_a_silent_subagent_reads_a_sentence() -> None:
+    result = Result(True, "", "s", (assistant(""),))
+    assert task_outcome(TurnOutcome(result=result), frozenset()).text == "It said nothing."

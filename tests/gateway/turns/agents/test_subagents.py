@@ -496,6 +496,17 @@ async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Pat
         assert await parts.stored("task", "model") == [(None,)]
 
 
+async def test_replaced_model_is_noted_for_new_subagents_only(tmp_path: Path) -> None:
+    define(tmp_path, "expert", "model: elsewhere/large")
+    async with running(tmp_path, EchoProvider()) as parts:
+        await parts.bus.submit(console_message(task("one", "expert")))
+        await wait_for_answers(parts, 1)
+        await parts.bus.submit(console_message(task("two", "expert", resume="1")))
+        new, resumed = await wait_for_answers(parts, 2)
+        assert "(the model elsewhere/large cannot be used" in new
+        assert "cannot be used" not in resumed
+
+
 async def test_resumed_subagent_keeps_model_and_definition(tmp_path: Path) -> None:
     define(tmp_path, "expert", "model: second")
     known = [ModelConfig(name, "offline/echo") for name in ("first", "second", "third")]
