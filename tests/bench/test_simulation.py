@@ -18,7 +18,7 @@ def erlang_c_wait_s(servers: int, arrivals_s: float, service_s: float) -> float:
 
 
 @pytest.mark.parametrize(("servers", "turns_s"), [(1, 30.0), (2, 70.0), (4, 150.0)])
-def test_postgresql_is_an_m_m_c(servers: int, turns_s: float) -> None:
+def test_postgresql_matches_an_m_m_c_queue(servers: int, turns_s: float) -> None:
     # Each turn visits four times, for a quarter of the cost.
     cost = TurnCost(0, 0, 20.0, transactions=0, statements=0, wal_bytes=0, hints=0)
     plan = Plan(kores=1, workers=100, postgres_cores=servers)
@@ -29,7 +29,7 @@ def test_postgresql_is_an_m_m_c(servers: int, turns_s: float) -> None:
     assert outcome.busy["PostgreSQL"] == pytest.approx(turns_s * 0.02 / servers, rel=0.03)
 
 
-def test_the_front_is_an_m_m_1() -> None:
+def test_front_matches_an_m_m_1_queue() -> None:
     cost = TurnCost(10.0, 0, 0, transactions=0, statements=0, wal_bytes=0, hints=0)
     outcome = Simulation(70.0, Load(1, 1), cost, Plan(1, 20, 1), seed=4).run(1_000)
 
@@ -38,7 +38,7 @@ def test_the_front_is_an_m_m_1() -> None:
     assert outcome.queue["front"] == pytest.approx(0.7**2 / 0.3, rel=0.1)
 
 
-def test_turns_in_flight_follow_little_s_law() -> None:
+def test_running_turns_follow_littles_law() -> None:
     cost = TurnCost(3.0, 8.0, 6.0, transactions=0, statements=0, wal_bytes=0, hints=0)
     outcome = Simulation(100.0, Load(1, 1), cost, Plan(1, 10, 2), seed=5).run(300)
 
@@ -47,7 +47,7 @@ def test_turns_in_flight_follow_little_s_law() -> None:
     assert outcome.mean_s == pytest.approx(5.0, rel=0.1)
 
 
-def test_turns_wait_where_no_worker_has_room() -> None:
+def test_turns_wait_if_no_worker_has_room() -> None:
     """Ten concurrent turns and a model of 5 s allow two turns a second; three arrive."""
     cost = TurnCost(0, 0, 0, 0, 0, 0, 0, turns_at_once=5)
     outcome = Simulation(3.0, Load(1, 1), cost, Plan(1, 2, 1), seed=6).run(200)
@@ -56,7 +56,7 @@ def test_turns_wait_where_no_worker_has_room() -> None:
     assert outcome.queue["room"] > 10
 
 
-def test_the_same_seed_gives_the_same_figures() -> None:
+def test_same_seed_gives_the_same_figures() -> None:
     first, second, other = (
         Simulation(20.0, Load(1, 1), NOTHING, Plan(1, 2, 1), seed=seed).run(30)
         for seed in (7, 7, 8)
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     assert first == second != other
 
 
-def test_a_plan_leaves_nothing_too_busy() -> None:
+def test_plan_overloads_no_component() -> None:
     load = Load(1_000_000, 5)
     cost = TurnCost(6.0, 16.0, 14.0, transactions=0, statements=0, wal_bytes=0, hints=0)
     plan = plan_for(load, cost)

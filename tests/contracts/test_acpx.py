@@ -47,7 +47,7 @@ async def run(acpx: str, setup: EditorSetup, *arguments: str) -> str:
     return out.decode()
 
 
-async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> None:
+async def test_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
         setup = EditorSetup(tmp_path, model)
         read = Call("read_file", {"path": "a.py"})
@@ -58,7 +58,7 @@ async def test_a_prompt_with_a_tool_is_answered(acpx: str, tmp_path: Path) -> No
     assert "[done] end_turn" in text
 
 
-async def test_a_model_is_chosen(acpx: str, tmp_path: Path) -> None:
+async def test_model_is_selected(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
         setup = EditorSetup(tmp_path, model)
         setup.add_model("big", "openai/large")
@@ -67,7 +67,7 @@ async def test_a_model_is_chosen(acpx: str, tmp_path: Path) -> None:
         assert model.requests[-1].body["model"] == "large"
 
 
-async def test_a_server_that_acpx_names_is_used(acpx: str, tmp_path: Path) -> None:
+async def test_server_named_by_acpx_is_used(acpx: str, tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model:
         setup = EditorSetup(tmp_path, model)
         server = {"command": sys.executable, "args": [mcp_server.__file__]}

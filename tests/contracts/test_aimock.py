@@ -73,14 +73,14 @@ async def stream_reply(provider: Provider, *messages: Message) -> Reply:
     return reply
 
 
-async def test_text_arrives_as_it_was_meant(native: Provider) -> None:
+async def test_text_arrives_unchanged(native: Provider) -> None:
     reply = await stream_reply(native, user("say something"))
     assert reply.message.text == 'Grüße aus Zürich, "你好" 👋🏽 — C:\\new\n'
     assert reply.finish_reason == "stop"
     assert reply.usage is not None
 
 
-async def test_parallel_calls_arrive_identical_and_their_results_are_taken(
+async def test_parallel_calls_and_their_results_are_unchanged(
     native: Provider,
 ) -> None:
     first = await stream_reply(native, user("call them all"))
@@ -100,7 +100,7 @@ async def test_thinking_is_separated_from_the_answer(native: Provider) -> None:
     assert thoughts == ([] if native.name == "ollama" else ["hm, well"])
 
 
-async def test_a_stream_that_breaks_off_is_no_reply(native: Provider) -> None:
+async def test_interrupted_stream_is_no_reply(native: Provider) -> None:
     with pytest.raises(Unavailable):
         await stream_reply(native, user("break off"))
 
@@ -111,7 +111,7 @@ async def test_rate_limit_is_recognized(native: Provider) -> None:
 
 
 @pytest.mark.parametrize("name", IN_WORDS)
-async def test_calls_in_words_are_found(server: str, name: str) -> None:
+async def test_calls_in_text_are_detected(server: str, name: str) -> None:
     provider = FORMATS[name].open(server, Deadlines(), "k")
     reply = await stream_reply(provider, user("in words"))
     await provider.aclose()

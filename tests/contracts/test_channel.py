@@ -270,7 +270,7 @@ async def test_files_of_a_channel_are_private(packaged: Stand, tmp_path: Path) -
         assert context.data_folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_limits_of_files_agree(stand: Stand) -> None:
+def test_file_limits_agree(stand: Stand) -> None:
     channel = with_files(stand)
     limits = channel.file_limits
     assert 0 < limits.photo_bytes <= limits.file_bytes

@@ -113,7 +113,7 @@ async def bench(request: pytest.FixtureRequest, model_server: ModelServer) -> As
         await provider.aclose()
 
 
-async def test_text_arrives_in_deltas_and_whole_at_the_end(bench: Bench) -> None:
+async def test_text_arrives_in_deltas_and_complete_at_the_end(bench: Bench) -> None:
     bench.script(ReplyScript(text="Good morning to you, Zürich 👋🏽", pieces=4, chunk_delay_s=0.05))
     events = await bench.events()
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
@@ -149,7 +149,7 @@ async def test_parallel_calls_arrive_with_identical_arguments(bench: Bench, piec
     assert shown == reply.message.text
 
 
-async def test_a_conversation_with_calls_and_results_is_accepted_when_it_goes_back(
+async def test_replayed_calls_and_results_are_accepted(
     bench: Bench,
 ) -> None:
     calls = tuple(Call("exec", {"command": text}, f"c{n}") for n, text in enumerate(AWKWARD[:3]))
@@ -208,7 +208,7 @@ async def test_tokens_are_counted(bench: Bench) -> None:
     assert counted in (Usage(20, 3, 8), Usage(20, 3))
 
 
-async def test_an_image_is_sent(bench: Bench) -> None:
+async def test_picture_is_sent(bench: Bench) -> None:
     picture = Message("user", (Image("image/png", b"\x89PNG\r\n"), Text("what is it?")))
     reply = await bench.reply(replace(ASKED, messages=(picture,)))
     assert reply.message.text == "echo: what is it?"
@@ -217,7 +217,7 @@ async def test_an_image_is_sent(bench: Bench) -> None:
 
 @pytest.mark.parametrize("kind", ["eof", "reset", "error"])
 @pytest.mark.parametrize("after", [1, 2])
-async def test_a_cut_stream_is_unavailable_and_never_a_reply(
+async def test_truncated_stream_is_unavailable_and_never_a_reply(
     bench: Bench, kind: str, after: int
 ) -> None:
     call = Call("exec", {"command": "rm -r all"}, "c")
@@ -226,7 +226,7 @@ async def test_a_cut_stream_is_unavailable_and_never_a_reply(
     assert isinstance(await bench.failure(), Unavailable)
 
 
-async def test_a_reply_cut_at_its_limit_runs_no_half_call(bench: Bench) -> None:
+async def test_truncated_reply_runs_no_partial_call(bench: Bench) -> None:
     half = Call("exec", '{"command": "rm -r /tmp/a', "c")
     bench.script(ReplyScript(text="x", tool_calls=(half,), finish_reason="length"))
     reply = await bench.reply()
@@ -234,7 +234,7 @@ async def test_a_reply_cut_at_its_limit_runs_no_half_call(bench: Bench) -> None:
     assert [call.arguments for call in reply.message.tool_calls] == [None]
 
 
-async def test_nobody_there_is_unavailable(bench: Bench, unused_tcp_port: int) -> None:
+async def test_unreachable_server_is_unavailable(bench: Bench, unused_tcp_port: int) -> None:
     error = await bench.failure(root=f"http://127.0.0.1:{unused_tcp_port}")
     assert isinstance(error, Unavailable)
     assert "could not connect to" in str(error)
@@ -246,7 +246,7 @@ async def test_invalid_json_is_a_bad_reply(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 2])
-async def test_silence_is_timed_out(bench: Bench, after: int) -> None:
+async def test_silent_server_times_out(bench: Bench, after: int) -> None:
     bench.script(ReplyScript(text="one two three", breaks=Break("hang", after)))
     assert isinstance(await bench.failure(deadlines=SHORT), TimedOut)
 
@@ -270,7 +270,7 @@ async def test_silence_is_timed_out(bench: Bench, after: int) -> None:
         (refusal(307, ""), Rejected, "redirects"),
     ],
 )
-async def test_each_refusal_is_its_own_error(
+async def test_each_rejection_has_its_own_error(
     bench: Bench, script: ReplyScript, kind: type[ProviderError], words: str
 ) -> None:
     bench.server.script(script)
@@ -281,7 +281,7 @@ async def test_each_refusal_is_its_own_error(
         assert error.retry_after_s == 7
 
 
-async def test_a_missing_key_is_named(bench: Bench) -> None:
+async def test_missing_key_is_named(bench: Bench) -> None:
     bench.server.api_key = KEY
     error = await bench.failure(key="")
     assert error.hint == f"Set {bench.format.key_variable}."

@@ -213,7 +213,7 @@ def project_of(calls: CodeCalls) -> str:
     return PROJECT_OF[name_of(calls)]
 
 
-async def test_every_operation_that_it_has_is_answered(calls: CodeCalls) -> None:
+async def test_supported_operations_are_answered(calls: CodeCalls) -> None:
     for each in QUESTIONS[project_of(calls)]:
         try:
             lines = await calls.lines(
@@ -265,7 +265,7 @@ async def test_rejected_edit_never_reaches_the_disk(calls: CodeCalls) -> None:
     assert plant.new in path.read_text()
 
 
-async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> None:
+async def test_symbols_are_found_before_a_file_is_named(calls: CodeCalls) -> None:
     (question,) = (
         item for item in QUESTIONS[project_of(calls)] if item.operation == "workspace_symbols"
     )
@@ -276,7 +276,7 @@ async def test_symbols_are_found_before_a_file_was_named(calls: CodeCalls) -> No
 # Not clangd: it reads the included files from the disk.
 @pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc", "gopls"], indirect=True)
 @pytest.mark.parametrize("known", ["open", "read", "only by the server"])
-async def test_dependents_are_looked_at_too(calls: CodeCalls, known: str) -> None:
+async def test_dependents_are_checked(calls: CodeCalls, known: str) -> None:
     project = project_of(calls)
     dependent, change = PLANTS[project].path, BREAKS[project]
     if known == "open":
@@ -306,7 +306,7 @@ async def test_external_changes_on_disk_are_noticed(calls: CodeCalls) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCalls) -> None:
+async def test_interdependent_files_of_one_edit_have_no_errors(calls: CodeCalls) -> None:
     path, content, importer, line, use = NEW_FILES[project_of(calls)]
     added = [f"*** Add File: {path}", f"+{content}"]
     added += [f"*** Add File: {importer}", f"+{line.format('TAX')}", f"+{use.format('TAX')}"]
@@ -318,7 +318,7 @@ async def test_files_of_one_edit_that_need_each_other_are_no_error(calls: CodeCa
     assert errors_of(await calls.run("edit_file", **edit)) != []
 
 
-async def test_go_modules_of_the_person_are_known(
+async def test_go_modules_in_the_personal_cache_are_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Go modules are available without a network, and are read-only."""
@@ -350,7 +350,7 @@ async def test_go_modules_of_the_person_are_known(
         ]
 
 
-async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:
+async def test_rename_changes_every_file(calls: CodeCalls) -> None:
     path, line, symbol, paths = RENAMES[project_of(calls)]
     result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="Renamed")
     changed = result.for_model.partition("\n")[0].removeprefix("Changed ").rstrip(".")
@@ -363,7 +363,7 @@ async def test_a_rename_changes_every_file(calls: CodeCalls) -> None:
 
 
 @pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd", "gopls"], indirect=True)
-async def test_formatting_leaves_the_file_as_the_server_wants_it(calls: CodeCalls) -> None:
+async def test_format_applies_the_server_style(calls: CodeCalls) -> None:
     path, untidy, tidy = UNTIDY[project_of(calls)]
     (calls.folder / path).write_text(untidy)
     await calls.ask("format", path)
@@ -372,7 +372,7 @@ async def test_formatting_leaves_the_file_as_the_server_wants_it(calls: CodeCall
         await calls.ask("format", path)
 
 
-async def test_one_that_is_killed_comes_back(calls: CodeCalls) -> None:
+async def test_killed_server_is_restarted(calls: CodeCalls) -> None:
     plant = PLANTS[project_of(calls)]
     await calls.ask("diagnostics", plant.path)
     for line in processes_in(calls.folder):
@@ -392,7 +392,7 @@ async def test_one_that_is_killed_comes_back(calls: CodeCalls) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_200_edits_leave_disk_and_server_the_same(calls: CodeCalls) -> None:
+async def test_200_edits_keep_disk_and_server_in_sync(calls: CodeCalls) -> None:
     """The model and others edit in any order; a new server that only sees the disk must agree."""
     chance = random.Random(14)
     plant, other = PLANTS[project_of(calls)], BREAKS[project_of(calls)]

@@ -97,7 +97,7 @@ async def everything(
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) -> None:
+async def test_everything_server(tmp_path: Path, transport: str, unused_tcp_port: int) -> None:
     elicitations: list[Elicitation] = []
 
     async def answer(question: Elicitation) -> ElicitationAnswer:
@@ -123,7 +123,7 @@ async def test_everything(tmp_path: Path, transport: str, unused_tcp_port: int) 
         assert next(field.name for field in elicitations[0].fields) == "name"
 
 
-async def test_filesystem(tmp_path: Path) -> None:
+async def test_filesystem_server(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     server = McpServerSettings("f", program("mcp-server-filesystem"), (str(folder),))
@@ -136,7 +136,7 @@ async def test_filesystem(tmp_path: Path) -> None:
         assert (outside.is_error, "denied" in outside.for_model) == (True, True)
 
 
-async def test_memory(tmp_path: Path) -> None:
+async def test_memory_server(tmp_path: Path) -> None:
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     server = McpServerSettings("m", program("mcp-server-memory"), env=env)
     ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
@@ -146,7 +146,7 @@ async def test_memory(tmp_path: Path) -> None:
         assert "writes programs" in (await call("search_nodes", query="Ada")).for_model
 
 
-async def test_time(tmp_path: Path) -> None:
+async def test_time_server(tmp_path: Path) -> None:
     async with calling(tmp_path, McpServerSettings("t", program("mcp-server-time"))) as call:
         listing = call.servers.listing("t")
         assert listing is not None
@@ -158,7 +158,7 @@ async def test_time(tmp_path: Path) -> None:
         assert (await call("get_current_time", timezone="Nowhere/City")).is_error
 
 
-async def test_git(tmp_path: Path) -> None:
+async def test_git_server(tmp_path: Path) -> None:
     path = program("mcp-server-git")
     folder = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(folder)], check=True)

@@ -38,9 +38,7 @@ async def reply_of(models: ModelPool, *messages: Message) -> str:
     return last.message.text
 
 
-async def test_a_limit_that_the_server_does_not_know_is_not_sent(
-    models: ModelPool, model_server: ModelServer
-) -> None:
+async def test_unsupported_limit_is_not_sent(models: ModelPool, model_server: ModelServer) -> None:
     def llama(body: Mapping[str, Any]) -> ReplyScript:
         """Ignore unknown fields; without a limit the reply is very long."""
         return ReplyScript(text="short" if body.get("max_tokens") == 50 else "endless " * 200)
@@ -58,7 +56,7 @@ async def test_a_limit_that_the_server_does_not_know_is_not_sent(
         "permitted'}]",
     ],
 )
-async def test_a_server_that_wants_the_other_name_gets_it_from_its_first_refusal_on(
+async def test_limit_is_renamed_after_the_first_rejection(
     models: ModelPool, model_server: ModelServer, complaint: str
 ) -> None:
     def strict(body: Mapping[str, Any]) -> ReplyScript:
@@ -71,7 +69,7 @@ async def test_a_server_that_wants_the_other_name_gets_it_from_its_first_refusal
     assert limits == [None, 50, 50]
 
 
-async def test_a_chat_template_that_fails_on_null_gets_text(
+async def test_chat_template_that_fails_on_null_gets_text(
     models: ModelPool, model_server: ModelServer
 ) -> None:
     def template(body: Mapping[str, Any]) -> ReplyScript:
@@ -84,7 +82,7 @@ async def test_a_chat_template_that_fails_on_null_gets_text(
     assert await reply_of(models, user("hi"), CALLED, RESULT, user("go on")) == "fine"
 
 
-def test_openai_itself_gets_the_name_that_its_new_models_insist_on() -> None:
+def test_openai_gets_the_name_required_by_new_models() -> None:
     config = resolve_model("openai/gpt-5-mini", (), {"OPENAI_API_KEY": "k"})
     dialect = dialect_of(config, VENDORS["openai"])
     assert (dialect.max_tokens_name, dialect.null_content) == ("max_completion_tokens", True)

@@ -92,7 +92,7 @@ async def failure_of(
     return caught.value
 
 
-async def test_text_arrives_in_deltas_and_whole_at_the_end(
+async def test_text_arrives_in_deltas_and_complete_at_the_end(
     open_to: Open, model_server: ModelServer
 ) -> None:
     # Text that arrives together is reported together, hence the pauses.
@@ -108,7 +108,7 @@ async def test_text_arrives_in_deltas_and_whole_at_the_end(
     assert [type(event) for event in events].count(Reply) == 1
 
 
-async def test_a_tool_call_is_read_and_its_result_goes_back(
+async def test_tool_call_is_read_and_its_result_is_sent(
     open_to: Open, model_server: ModelServer
 ) -> None:
     provider = open_to(model_server.base_url)
@@ -217,7 +217,7 @@ async def test_usage_counts_cached_tokens(open_to: Open, model_server: ModelServ
 
 
 @pytest.mark.parametrize("raw", ['{"command": "l', "[1]", "ls", '{"a": NaN}', "[" * 5000])
-async def test_unreadable_arguments_are_kept_as_text_and_never_sent_back_raw(
+async def test_unreadable_arguments_are_stored_as_text_and_never_sent_raw(
     open_to: Open, model_server: ModelServer, raw: str
 ) -> None:
     provider = open_to(model_server.base_url)
@@ -228,7 +228,9 @@ async def test_unreadable_arguments_are_kept_as_text_and_never_sent_back_raw(
     await reply_of(provider, replace(ASKED, messages=(user("hi"), reply.message, result)))
 
 
-async def test_no_arguments_are_an_empty_object(open_to: Open, model_server: ModelServer) -> None:
+async def test_missing_arguments_are_an_empty_object(
+    open_to: Open, model_server: ModelServer
+) -> None:
     model_server.script(ReplyScript(tool_calls=(Call("exec", "", "c"),)))
     reply = await reply_of(open_to(model_server.base_url))
     assert reply.message.tool_calls[0].arguments == {}
@@ -236,7 +238,7 @@ async def test_no_arguments_are_an_empty_object(open_to: Open, model_server: Mod
 
 @pytest.mark.parametrize("kind", ["eof", "reset", "error"])
 @pytest.mark.parametrize("after", [1, 3, 5])
-async def test_a_cut_stream_is_unavailable_and_never_a_reply(
+async def test_truncated_stream_is_unavailable_and_never_a_reply(
     open_to: Open, model_server: ModelServer, kind: str, after: int
 ) -> None:
     call = Call("exec", {"command": "rm -r all"}, "c")
@@ -245,20 +247,20 @@ async def test_a_cut_stream_is_unavailable_and_never_a_reply(
     assert isinstance(await failure_of(open_to(model_server.base_url)), Unavailable)
 
 
-async def test_a_refused_connection_is_unavailable(open_to: Open, unused_tcp_port: int) -> None:
+async def test_refused_connection_is_unavailable(open_to: Open, unused_tcp_port: int) -> None:
     error = await failure_of(open_to(f"http://127.0.0.1:{unused_tcp_port}/v1"))
     assert isinstance(error, Unavailable)
     assert "could not connect to" in str(error)
 
 
-async def test_a_reset_before_the_headers_is_unavailable(
+async def test_reset_before_the_headers_is_unavailable(
     open_to: Open, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="x", breaks=Break("refuse")))
     assert isinstance(await failure_of(open_to(model_server.base_url)), Unavailable)
 
 
-async def test_a_line_that_is_not_json_is_a_bad_reply(
+async def test_line_that_is_no_json_is_a_bad_reply(
     open_to: Open, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="x", breaks=Break("garbage", 1)))
@@ -266,12 +268,14 @@ async def test_a_line_that_is_not_json_is_a_bad_reply(
 
 
 @pytest.mark.parametrize("after", [0, 2])
-async def test_silence_is_timed_out(open_to: Open, model_server: ModelServer, after: int) -> None:
+async def test_silent_server_times_out(
+    open_to: Open, model_server: ModelServer, after: int
+) -> None:
     model_server.script(ReplyScript(text="one two three", breaks=Break("hang", after)))
     assert isinstance(await failure_of(open_to(model_server.base_url, SHORT)), TimedOut)
 
 
-async def test_silence_after_a_complete_reply_is_a_reply(
+async def test_silence_after_a_complete_reply_is_accepted(
     open_to: Open, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="ab", pieces=1, breaks=Break("hang", 3)))
@@ -298,7 +302,7 @@ async def test_silence_after_a_complete_reply_is_a_reply(
         (refusal(307, ""), Rejected, "redirects"),
     ],
 )
-async def test_each_refusal_is_its_own_error(
+async def test_each_rejection_has_its_own_error(
     open_to: Open,
     model_server: ModelServer,
     script: ReplyScript,
@@ -318,14 +322,14 @@ async def test_retry_after_is_parsed(open_to: Open, model_server: ModelServer) -
     assert error.retry_after_s == 7
 
 
-async def test_a_missing_key_is_named(open_to: Open, model_server: ModelServer) -> None:
+async def test_missing_key_is_named(open_to: Open, model_server: ModelServer) -> None:
     model_server.api_key = KEY
     error = await failure_of(open_to(model_server.base_url, key=""))
     assert isinstance(error, Rejected)
     assert error.hint == "Set OPENAI_API_KEY."
 
 
-async def test_without_a_key_no_authorization_is_sent(
+async def test_no_authorization_is_sent_without_a_key(
     open_to: Open, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")

@@ -154,7 +154,7 @@ async def opened(request: pytest.FixtureRequest) -> AsyncIterator[Refusing]:
 
 @pytest.mark.parametrize(("part", "opened"), ROWS, indirect=["opened"])
 @pytest.mark.parametrize(("status", "words"), [WORDINGS[0], WORDINGS[7], WORDINGS[5]])
-async def test_a_refused_part_is_left_out_and_named(
+async def test_rejected_part_is_left_out_and_named(
     opened: Refusing, part: str, status: int, words: str
 ) -> None:
     holds, _ = PARTS[part]
@@ -173,7 +173,7 @@ async def test_a_refused_part_is_left_out_and_named(
 
 @pytest.mark.parametrize("opened", NATIVE, indirect=True)
 @pytest.mark.parametrize(("status", "words"), WORDINGS)
-async def test_a_refused_picture_blocks_no_conversation(
+async def test_rejected_picture_does_not_block_the_conversation(
     opened: Refusing, status: int, words: str
 ) -> None:
     opened.refuse(_has_picture, status, words)
@@ -189,7 +189,7 @@ async def test_a_refused_picture_blocks_no_conversation(
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_a_model_that_sees_loses_only_the_refused_picture(opened: Refusing) -> None:
+async def test_only_the_rejected_picture_is_left_out(opened: Refusing) -> None:
     reply, _ = await opened.ask()
     bad = Message("user", (Image("image/png", b"broken"), Text("and that?")))
     opened.refuse(lambda raw: b"YnJva2Vu" in raw, 400, "Invalid request.")
@@ -204,7 +204,7 @@ async def test_a_model_that_sees_loses_only_the_refused_picture(opened: Refusing
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_after_two_refused_pictures_none_is_sent(opened: Refusing) -> None:
+async def test_no_picture_is_sent_after_two_rejections(opened: Refusing) -> None:
     opened.refuse(_has_picture, 400, "Invalid request.")
     for n in range(2):
         picture = Message("user", (Image("image/png", b"picture %d" % n), Text("?")))
@@ -225,7 +225,7 @@ async def test_parameter_named_in_the_error_is_dropped_first(opened: Refusing) -
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_several_refused_parts_are_found(opened: Refusing) -> None:
+async def test_several_rejected_parts_are_found(opened: Refusing) -> None:
     def objects(raw: bytes) -> ReplyScript | None:
         if _has_picture(raw):
             return refusal(400, "Invalid request.")
@@ -240,7 +240,7 @@ async def test_several_refused_parts_are_found(opened: Refusing) -> None:
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_without_a_cause_among_the_parts_the_search_is_bounded(opened: Refusing) -> None:
+async def test_search_without_a_removable_cause_is_limited(opened: Refusing) -> None:
     opened.refuse(lambda raw: True, 400, "Invalid request.")
     with pytest.raises(Rejected, match="Invalid request"):
         await opened.ask()
@@ -268,7 +268,7 @@ async def test_other_causes_are_not_searched(
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_an_outage_leaves_nothing_out(opened: Refusing) -> None:
+async def test_outage_leaves_nothing_out(opened: Refusing) -> None:
     opened.refuse(lambda raw: True, 500, "Internal error")
     with pytest.raises(Unavailable):
         await opened.ask()
@@ -280,7 +280,7 @@ async def test_an_outage_leaves_nothing_out(opened: Refusing) -> None:
 
 
 @pytest.mark.parametrize("opened", ["openai", "anthropic"], indirect=True)
-async def test_a_body_that_is_too_large_without_pictures_is_too_long(opened: Refusing) -> None:
+async def test_too_large_body_without_pictures_is_too_long(opened: Refusing) -> None:
     opened.refuse(lambda raw: True, 413, "Request Entity Too Large")
     with pytest.raises(ContextTooLong):
         await opened.ask()
@@ -291,7 +291,7 @@ async def test_a_body_that_is_too_large_without_pictures_is_too_long(opened: Ref
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_a_full_window_is_not_blamed_on_pictures(opened: Refusing) -> None:
+async def test_full_window_is_not_attributed_to_pictures(opened: Refusing) -> None:
     opened.refuse(lambda raw: True, 400, "This model's maximum context length is 9 tokens.")
     with pytest.raises(ContextTooLong):
         await opened.ask()
@@ -299,7 +299,7 @@ async def test_a_full_window_is_not_blamed_on_pictures(opened: Refusing) -> None
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_nothing_is_repeated_after_output_has_begun(opened: Refusing) -> None:
+async def test_request_is_not_repeated_after_output_has_begun(opened: Refusing) -> None:
     opened.server.script(ReplyScript(text="one two three", breaks=Break("error", 2)))
     events: list[ModelEvent] = []
 
@@ -314,7 +314,7 @@ async def test_nothing_is_repeated_after_output_has_begun(opened: Refusing) -> N
 
 
 @pytest.mark.parametrize("opened", ["anthropic"], indirect=True)
-async def test_refused_thoughts_are_left_out(opened: Refusing) -> None:
+async def test_rejected_thinking_is_left_out(opened: Refusing) -> None:
     thought = Message("assistant", (Thinking("hm", "EqQBCg"), Text("yes")))
     request = replace(FULL, messages=(user("hi"), thought, user("and?")))
     opened.refuse(lambda raw: b"EqQBCg" in raw, 400, "请求无效")
@@ -326,7 +326,7 @@ async def test_refused_thoughts_are_left_out(opened: Refusing) -> None:
     ]
 
 
-async def test_a_part_that_a_server_error_spoke_against_is_tried_again() -> None:
+async def test_part_left_out_after_a_server_error_is_tried_again() -> None:
     now = 0.0
     async with ModelServer(strict=False) as server:
         provider = CapabilityFallback(
@@ -345,9 +345,7 @@ async def test_a_part_that_a_server_error_spoke_against_is_tried_again() -> None
 
 @pytest.mark.parametrize("words", TOO_LARGE)
 @pytest.mark.parametrize("opened", ["openai", "ollama"], indirect=True)
-async def test_a_limit_that_the_server_refuses_is_no_long_conversation(
-    opened: Refusing, words: str
-) -> None:
+async def test_rejected_limit_is_not_a_long_conversation(opened: Refusing, words: str) -> None:
     opened.refuse(lambda raw: b"100000" in raw, 400, words)
     request = replace(FULL, messages=(user("hi"),), max_tokens=100_000)
     _, (notice,) = await opened.ask(request)
@@ -358,7 +356,7 @@ async def test_a_limit_that_the_server_refuses_is_no_long_conversation(
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_a_conversation_that_is_too_long_keeps_its_limit(opened: Refusing) -> None:
+async def test_too_long_conversation_keeps_its_limit(opened: Refusing) -> None:
     opened.refuse(lambda raw: True, 400, TOO_LARGE[0])
     request = replace(FULL, messages=(user("hi"),), max_tokens=100_000)
     for _ in range(2):
@@ -372,7 +370,7 @@ async def test_a_conversation_that_is_too_long_keeps_its_limit(opened: Refusing)
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_a_limit_of_another_name_is_renamed_and_kept(opened: Refusing) -> None:
+async def test_limit_of_another_name_is_renamed_and_kept(opened: Refusing) -> None:
     request = ModelRequest("fake", "", (user("hi"),), max_tokens=99)
     opened.refuse(_is_field("max_tokens"), 422, "参数不受支持")
     for _ in range(2):
@@ -382,7 +380,7 @@ async def test_a_limit_of_another_name_is_renamed_and_kept(opened: Refusing) -> 
 
 
 @pytest.mark.parametrize("opened", ["openai"], indirect=True)
-async def test_thoughts_that_a_server_wants_back_are_sent(opened: Refusing) -> None:
+async def test_thinking_required_by_the_server_is_replayed(opened: Refusing) -> None:
     thought = Message("assistant", (Thinking("hm"), Text("yes")))
     request = ModelRequest("fake", "", (user("hi"), thought, user("and?")))
     opened.refuse(lambda raw: b"reasoning_content" not in raw, 400, "缺少必要的字段")

@@ -81,7 +81,7 @@ class RecordingService:
         return getattr(self.service, name)
 
 
-def test_every_call_of_the_table_has_a_contract_test() -> None:
+def test_every_call_has_a_contract_test() -> None:
     assert set(call_names()) - COVERED == set()
     assert COVERED - set(call_names()) == set()
 
@@ -192,7 +192,7 @@ async def place(service: Service) -> tuple[str, str]:
 
 
 @covers("submit", "watch", "open_console", "bind_session")
-async def test_a_message_is_answered_on_the_lane_it_came_from(service: Service) -> None:
+async def test_message_is_answered_on_its_lane(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "hello \u5b57 \U0001f600")
     async with service.watch(sent.session_key) as events:
@@ -227,7 +227,7 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
 
 
 @covers("load_messages")
-async def test_the_turn_is_stored_when_the_answer_is_delivered(service: Service) -> None:
+async def test_turn_is_stored_when_the_answer_is_delivered(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "remember this")
     async with service.watch(sent.session_key) as events:
@@ -276,7 +276,7 @@ async def test_deliveries_after_the_last_seen_one_are_replayed(
     assert [e.event_id for e in seen if isinstance(e, Delivered)] == [third.event_id]
 
 
-async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
+async def test_bound_lane_uses_its_session(service: Service) -> None:
     (_, first), (chat_id, second) = await place(service), await place(service)
     sent = message(chat_id, "over here")
     assert await service.bind_session(sent.session_key, first) == first
@@ -288,7 +288,7 @@ async def test_a_bound_lane_talks_in_its_session(service: Service) -> None:
 
 
 @covers("last_session", "bound_session", "preview_session")
-async def test_the_first_and_last_words_of_the_session_used_last(service: Service) -> None:
+async def test_last_session_reports_its_first_and_last_message(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "東京 first")
     async with service.watch(sent.session_key) as events:
@@ -329,7 +329,7 @@ async def test_sessions_of_a_folder_are_listed(service: Service) -> None:
 
 
 @covers("search_messages", "fork_session", "rename_session", "set_session_status")
-async def test_a_conversation_is_found_forked_named_and_closed(service: Service) -> None:
+async def test_conversation_is_searched_forked_named_and_closed(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "a canary flew by")
     async with service.watch(sent.session_key) as events:
@@ -359,9 +359,7 @@ async def test_a_conversation_is_found_forked_named_and_closed(service: Service)
 
 
 @covers("export_session", "import_session")
-async def test_a_session_goes_out_as_lines_and_comes_in_again(
-    service: Service, tmp_path: Path
-) -> None:
+async def test_session_is_exported_as_lines_and_imported(service: Service, tmp_path: Path) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, "a canary \u5b57")
     async with service.watch(sent.session_key) as events:
@@ -377,14 +375,14 @@ async def test_a_session_goes_out_as_lines_and_comes_in_again(
         await service.import_session(tmp_path / "absent.jsonl")
 
 
-async def test_an_unknown_session_is_an_error_with_a_sentence(service: Service) -> None:
+async def test_unknown_session_is_an_error_with_a_message(service: Service) -> None:
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.load_messages("19990101_000000")
     with pytest.raises(KoreError, match="19990101_000000"):
         await service.open_console("19990101_000000", False)
 
 
-async def test_stop_tells_whether_a_turn_was_running(service: Service) -> None:
+async def test_stop_reports_a_running_turn(service: Service) -> None:
     chat_id, _ = await place(service)
     assert not await service.stop_turn(f"cli:local:{chat_id}")
 
@@ -394,14 +392,14 @@ async def test_unknown_approval_is_rejected(service: Service) -> None:
 
 
 @covers("status")
-async def test_status_names_the_process(service: Service) -> None:
+async def test_status_describes_the_process(service: Service) -> None:
     status = await service.status()
     assert isinstance(status["pid"], int)
     assert {"model", "model_hint", "workspace"} <= set(status)
 
 
 @covers("backup")
-async def test_backup_tells_the_size_of_its_file(service: Service, tmp_path: Path) -> None:
+async def test_backup_reports_the_size_of_its_file(service: Service, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     assert await service.backup(target) == target.stat().st_size
 
@@ -424,7 +422,7 @@ async def asked_on(events: AsyncIterator[WatchEvent]) -> ApprovalAsked:
 
 
 @covers("stop_turn")
-async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
+async def test_stopped_turn_ends_as_cancelled(service: Service) -> None:
     chat_id, _ = await place(service)
     sent = message(chat_id, ASKS)
     async with service.watch(sent.session_key) as events:
@@ -436,7 +434,7 @@ async def test_a_stopped_turn_ends_as_cancelled(service: Service) -> None:
 
 
 @covers("list_approvals", "answer_approval")
-async def test_an_approval_is_answered_once(service: Service) -> None:
+async def test_approval_is_answered_once(service: Service) -> None:
     chat_id, _ = await place(service)
     sent = message(chat_id, ASKS)
     async with service.watch(sent.session_key) as events:
@@ -454,7 +452,7 @@ async def test_an_approval_is_answered_once(service: Service) -> None:
 
 
 @covers("hand_over")
-async def test_data_is_handed_over_or_the_refusal_is_explained(service: Service) -> None:
+async def test_handover_succeeds_or_explains_its_rejection(service: Service) -> None:
     lanes = await service.hand_over("kore gateway")
     if lanes is None:
         return  # the gateway keeps the data
@@ -465,7 +463,7 @@ async def test_data_is_handed_over_or_the_refusal_is_explained(service: Service)
 
 
 @covers("queue_mode", "background_tasks")
-async def test_a_new_conversation_queues_and_has_nothing_in_the_background(
+async def test_new_conversation_has_no_queue_and_no_background_work(
     service: Service,
 ) -> None:
     chat_id, session = await place(service)
@@ -474,7 +472,7 @@ async def test_a_new_conversation_queues_and_has_nothing_in_the_background(
 
 
 @covers("reload")
-async def test_a_reload_reports_what_changed_or_why_nothing_can(service: Service) -> None:
+async def test_reload_reports_changes_or_the_reason_for_none(service: Service) -> None:
     try:
         report = await service.reload()
     except KoreError as exc:
@@ -483,7 +481,7 @@ async def test_a_reload_reports_what_changed_or_why_nothing_can(service: Service
 
 
 @covers("summarize_person", "export_person", "delete_person")
-async def test_a_persons_data_is_counted_exported_and_deleted(
+async def test_data_of_a_person_is_counted_exported_and_deleted(
     service: Service, tmp_path: Path
 ) -> None:
     chat_id, _ = await place(service)
@@ -503,7 +501,7 @@ async def test_a_persons_data_is_counted_exported_and_deleted(
 
 
 @covers("list_people", "approve_pairing", "invite_owner", "revoke_pairing")
-async def test_pairing_starts_empty_and_refuses_what_it_does_not_know(service: Service) -> None:
+async def test_pairing_list_starts_empty_and_unknown_codes_are_rejected(service: Service) -> None:
     people = await service.list_people()
     assert (people["owner"], people["asking"], people["paired"]) == (None, [], [])
     assert await service.invite_owner("telegram", "main")
@@ -513,7 +511,7 @@ async def test_pairing_starts_empty_and_refuses_what_it_does_not_know(service: S
 
 
 @covers("list_grants", "revoke_grants")
-async def test_a_grant_is_listed_and_revoked(service: Service) -> None:
+async def test_grant_is_listed_and_revoked(service: Service) -> None:
     chat_id, session = await place(service)
     sent = message(chat_id, ASKS)
     async with service.watch(sent.session_key) as events:
@@ -531,7 +529,7 @@ async def test_a_grant_is_listed_and_revoked(service: Service) -> None:
 
 
 @covers("add_job", "list_jobs", "change_job")
-async def test_a_job_is_added_listed_and_removed(service: Service) -> None:
+async def test_job_is_added_listed_and_removed(service: Service) -> None:
     assert await service.add_job(NewJob("k1", "2100-01-01 09:00", "stand up \u5b57"))
     (job,) = await service.list_jobs()
     assert (job["text"], job["kind"]) == ("stand up \u5b57", "reminder")
@@ -582,7 +580,7 @@ async def test_several_sessions_are_followed_over_one_stream(real_service: Servi
     assert news == SessionNews(second, SessionChanged())
 
 
-async def test_a_level_leaves_out_what_is_below_it(real_service: Service) -> None:
+async def test_level_filters_events(real_service: Service) -> None:
     session = await real_service.create_session()
     results = []
     follow = real_service.follow_session(session, 0, (), "info")
@@ -598,7 +596,7 @@ async def test_a_level_leaves_out_what_is_below_it(real_service: Service) -> Non
 
 
 @covers("store_picture")
-async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service) -> None:
+async def test_picture_is_stored_and_other_data_rejected(real_service: Service) -> None:
     media = await real_service.store_picture(PNG)
     assert media.media_type == "image/png"
     assert media.digest is not None
@@ -610,7 +608,7 @@ async def test_a_picture_is_kept_and_anything_else_refused(real_service: Service
 
 
 @covers("begin_upload", "continue_upload")
-async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> None:
+async def test_file_is_uploaded_in_parts_and_attached(real_service: Service) -> None:
     upload = await real_service.begin_upload("../\u202e notes.txt", 5)
     assert await real_service.continue_upload(upload, 0, "aGVs") is None
     # A client that does not know whether a part arrived sends it again.
@@ -634,14 +632,14 @@ async def test_a_file_comes_in_parts_and_goes_along(real_service: Service) -> No
 
 
 @covers("read_sent_file")
-async def test_file_that_was_not_sent_cannot_be_read(real_service: Service) -> None:
+async def test_unsent_file_cannot_be_read(real_service: Service) -> None:
     session = await real_service.create_session()
     with pytest.raises(KoreError, match="no such file"):
         await real_service.read_sent_file(session, 1, "call", 0)
 
 
 @covers("list_tasks", "read_task", "stop_task")
-async def test_a_new_conversation_has_no_tasks(real_service: Service) -> None:
+async def test_new_conversation_has_no_tasks(real_service: Service) -> None:
     session = await real_service.create_session()
     assert list(await real_service.list_tasks(session)) == []
     for act in (real_service.read_task, real_service.stop_task):
@@ -667,7 +665,7 @@ async def test_commands_and_models_are_listed_and_callable(real_service: Service
 
 
 @covers("begin_api_answer", "keep_api_answer", "find_api_answer")
-async def test_an_answer_over_the_api_belongs_to_its_key_and_token(real_service: Service) -> None:
+async def test_api_answer_belongs_to_its_key_and_token(real_service: Service) -> None:
     request = ApiRequest("one@1", "key", "digest", "resp_1")
     begun = await real_service.begin_api_answer(request)
     assert begun is not None
@@ -686,7 +684,7 @@ async def test_an_answer_over_the_api_belongs_to_its_key_and_token(real_service:
 
 
 @covers("choose_model", "choose_mode")
-async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) -> None:
+async def test_model_and_mode_are_set_for_a_session(real_service: Service) -> None:
     chat_id, session = await place(real_service)
     await real_service.choose_model(session, "quick")
     await real_service.choose_mode(session, "auto")
@@ -700,7 +698,7 @@ async def test_model_and_mode_are_chosen_for_a_session(real_service: Service) ->
 
 
 @covers("serve_editor", "answer_editor")
-async def test_an_editor_is_asked_for_the_text_of_a_file(real_service: Service) -> None:
+async def test_editor_is_asked_for_the_text_of_a_file(real_service: Service) -> None:
     assert not await real_service.answer_editor("nobody waits", "text")
     async with real_service.serve_editor("cli:local:editor", True, True) as requests:
         waiting = asyncio.ensure_future(anext(requests))
@@ -736,7 +734,7 @@ async def test_costs_configuration_and_audit_are_readable(real_service: Service)
 
 
 @covers("read_note", "write_note")
-async def test_a_note_is_read_and_changed(real_service: Service) -> None:
+async def test_note_is_read_and_changed(real_service: Service) -> None:
     note = await real_service.read_note("USER.md")
     await real_service.write_note("USER.md", "tea", note["digest"])
     assert (await real_service.read_note("USER.md"))["text"] == "tea"
@@ -775,7 +773,7 @@ async def test_files_of_the_workspace_are_read_and_changed(real_service: Service
 
 
 @covers("make_folder", "move_path", "delete_path", "undo_change", "list_audit")
-async def test_files_are_moved_deleted_and_taken_back(real_service: Service) -> None:
+async def test_files_are_moved_deleted_and_restored(real_service: Service) -> None:
     (place,) = await real_service.list_places()
     root = Path(place)
     assert await real_service.make_folder(place, "one/two") == "Created one/two."
@@ -805,7 +803,7 @@ async def test_files_are_moved_deleted_and_taken_back(real_service: Service) -> 
     *("terminal_status", "open_terminal", "follow_terminal", "write_terminal"),
     *("resize_terminal", "close_terminal"),
 )
-async def test_a_terminal_is_opened_followed_and_closed(
+async def test_terminal_is_opened_followed_and_closed(
     real_service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Isolate the test from this machine's shell profile.
@@ -870,7 +868,7 @@ async def test_markets_are_added_searched_and_removed(
 
 
 @covers("list_plugins", "look_at_plugin", "install_plugin", "change_plugin")
-async def test_a_plugin_is_looked_at_installed_and_removed(
+async def test_plugin_is_inspected_installed_and_removed(
     real_service: Service, tmp_path: Path
 ) -> None:
     place = a_market(tmp_path / "fair") / "greeter"
@@ -905,7 +903,7 @@ async def test_a_plugin_is_looked_at_installed_and_removed(
 
 
 @covers("check_policy", "list_roles")
-async def test_the_policy_is_asked_about_calls(real_service: Service) -> None:
+async def test_policy_judges_calls(real_service: Service) -> None:
     command = {"command": "sudo rm x; ls"}
     verdict = await real_service.check_policy("exec", command, mode="auto", channel="telegram")
     assert verdict["decision"] == "deny"
@@ -935,7 +933,7 @@ async def test_the_policy_is_asked_about_calls(real_service: Service) -> None:
 
 
 @covers("list_settings", "check_setting", "change_setting")
-async def test_a_setting_is_checked_and_changed(real_service: Service) -> None:
+async def test_setting_is_checked_and_changed(real_service: Service) -> None:
     checked = await real_service.check_setting("agent.max_iterations", "7")
     assert (checked["old"], checked["new"], checked["widens"]) == (200, 7, False)
     with pytest.raises(KoreError, match="changed meanwhile"):

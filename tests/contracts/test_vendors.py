@@ -66,7 +66,7 @@ def results(reply: Message) -> list[Message]:
 
 
 @pytest.mark.parametrize("thinking", [None, True, False])
-async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool | None) -> None:
+async def test_calls_and_thinking_are_replayed(shop: Shop, thinking: bool | None) -> None:
     result = {"max_tokens": 20_000, "temperature": 1.0}
     result["options"] = {} if thinking is None else {"thinking": thinking}  # type: ignore[assignment]
     shop.replies = [ReplyScript(reasoning="hm", tool_calls=CALLS), ReplyScript(text="Done.")]
@@ -81,7 +81,7 @@ async def test_calls_and_thoughts_go_there_and_back(shop: Shop, thinking: bool |
     assert shop.refused == (shop.vendor == "openai")
 
 
-async def test_details_of_reasoning_go_back_to_openrouter_alone(shop: Shop) -> None:
+async def test_reasoning_details_are_replayed_only_to_openrouter(shop: Shop) -> None:
     shop.replies = [ReplyScript(reasoning="hm", details=DETAILS, tool_calls=CALLS)]
     first = await shop.reply(user("hi"))
     await shop.reply(user("hi"), first, *results(first))

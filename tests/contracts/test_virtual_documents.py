@@ -28,9 +28,7 @@ def _wish(calls: CodeCalls, tool: str, path: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("tool", ["edit_file", "write_file", "apply_patch"])
-async def test_an_edit_with_new_errors_is_refused_unless_the_model_insists(
-    tmp_path: Path, tool: str
-) -> None:
+async def test_edit_with_new_errors_is_rejected_unless_forced(tmp_path: Path, tool: str) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty", before_write="block")) as calls:
         before = (folder / ITEMS).read_text()
@@ -55,12 +53,12 @@ async def test_rejected_write_asks_for_no_approval(tmp_path: Path) -> None:
         assert INSIST in calls.parameters("write_file")
 
 
-async def test_without_blocking_there_is_nothing_to_insist_on(tmp_path: Path) -> None:
+async def test_force_parameter_needs_the_blocking_setting(tmp_path: Path) -> None:
     async with code_calls(copy_project("python", tmp_path), only("ty")) as calls:
         assert INSIST not in calls.parameters("write_file")
 
 
-async def test_several_files_are_planned_and_written_as_one(tmp_path: Path) -> None:
+async def test_several_files_are_planned_and_written_together(tmp_path: Path) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty")) as calls:
         wish = {"path": "shop/tax.py", "content": 'def tax(cents: int) -> int:\n    return "x"\n'}
@@ -90,7 +88,7 @@ async def test_several_files_are_planned_and_written_as_one(tmp_path: Path) -> N
             await calls.run("sync_virtual")
 
 
-async def test_a_plan_for_a_file_that_has_changed_is_not_written(tmp_path: Path) -> None:
+async def test_plan_for_a_changed_file_is_not_written(tmp_path: Path) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty")) as calls:
         wish = {"path": ITEMS, "old_string": "price", "new_string": "cost", "replace_all": True}
@@ -101,7 +99,7 @@ async def test_a_plan_for_a_file_that_has_changed_is_not_written(tmp_path: Path)
         assert (folder / ITEMS).read_text() == "# by the person\n"
 
 
-async def test_a_plan_has_an_end(tmp_path: Path) -> None:
+async def test_planned_bytes_are_limited(tmp_path: Path) -> None:
     async with code_calls(copy_project("python", tmp_path), only("ty")) as calls:
         await calls.run("create_virtual", path="a.txt", content="x" * 4_999_999)
         with pytest.raises(ToolError, match="can be planned at once"):

@@ -7,7 +7,7 @@ import pytest
 from tests.crash.loop import CrashLoop, Order
 
 
-async def test_eight_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Path) -> None:
+async def test_eight_kills_lose_nothing_and_mark_every_repeat(tmp_path: Path) -> None:
     account = await CrashLoop(Order(kills=8, messages=40, chats=3, seed=7), tmp_path).run()
     assert account.is_clean, account.report()
     assert account.kills >= 8
@@ -15,7 +15,7 @@ async def test_eight_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_fifty_kills_lose_nothing_and_repeat_nothing_unmarked(tmp_path: Path) -> None:
+async def test_fifty_kills_lose_nothing_and_mark_every_repeat(tmp_path: Path) -> None:
     account = await CrashLoop(Order(kills=50, messages=250, chats=6, seed=7), tmp_path).run()
 
     print(account.report())

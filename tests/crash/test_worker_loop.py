@@ -14,9 +14,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("bus", ["notify", pytest.param("nats", marks=needs_nats)])
-async def test_faults_of_workers_lose_nothing_and_repeat_nothing_unmarked(
-    tmp_path: Path, bus: str
-) -> None:
+async def test_worker_faults_lose_nothing_and_mark_every_repeat(tmp_path: Path, bus: str) -> None:
     order = WorkerOrder(kills=12, messages=60, chats=8, seed=11, bus=bus)
     account = await WorkerLoop(order, tmp_path).run()
 

@@ -43,7 +43,7 @@ def calling(name: str, **arguments: Any) -> ReplyScript:
 
 
 @pytest.mark.parametrize(("total", "code"), [(17.5, 0), (18.0, 1)])
-async def test_an_invoice_becomes_checked_data(tmp_path: Path, total: float, code: int) -> None:
+async def test_invoice_becomes_validated_data(tmp_path: Path, total: float, code: int) -> None:
     (tmp_path / "letter.txt").write_text("Invoice 7: two pots at 8.75, 17.50 in all. Tea & Sons")
     items = [{"name": "pot", "amount": 2, "price_eur": 8.75}]
     answer = {"number": "7", "supplier": "Tea & Sons", "items": items, "total_eur": total}
@@ -54,7 +54,7 @@ async def test_an_invoice_becomes_checked_data(tmp_path: Path, total: float, cod
     assert ("not 18.00" in done.stderr) == bool(code)
 
 
-async def test_questions_about_a_shop_are_answered_from_its_database(tmp_path: Path) -> None:
+async def test_shop_questions_are_answered_from_its_database(tmp_path: Path) -> None:
     async with ModelServer() as model:
         model.script(
             calling("orders_of", customer="Ada", only_open=True),
@@ -69,7 +69,7 @@ async def test_questions_about_a_shop_are_answered_from_its_database(tmp_path: P
         assert "Order 2 is cancelled." in request_text(model, 3)
 
 
-async def test_a_coding_agent_shows_each_change_and_asks(tmp_path: Path) -> None:
+async def test_coding_agent_shows_each_change_and_asks(tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("def total(prices):\n    return 0\n")
     edit = {"path": "cart.py", "old_string": "return 0", "new_string": "return sum(prices)"}
     async with ModelServer() as model:
@@ -86,7 +86,7 @@ async def test_a_coding_agent_shows_each_change_and_asks(tmp_path: Path) -> None
     assert (tmp_path / "cart.py").read_text() == "def total(prices):\n    return sum(prices)\n"
 
 
-async def test_a_receptionist_hands_over(tmp_path: Path) -> None:
+async def test_receptionist_hands_over(tmp_path: Path) -> None:
     matter = {"summary": "charged twice", "is_urgent": True}
     async with ModelServer() as model:
         model.script(
@@ -97,7 +97,7 @@ async def test_a_receptionist_hands_over(tmp_path: Path) -> None:
         assert "The refund of 7 has begun." in request_text(model)
 
 
-async def test_files_are_reviewed_side_by_side(tmp_path: Path) -> None:
+async def test_files_are_reviewed_concurrently(tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text("x = 1 / 0\n")
     text = json.dumps([{"line": 1, "problem": "division by zero"}])
@@ -109,7 +109,7 @@ async def test_files_are_reviewed_side_by_side(tmp_path: Path) -> None:
     assert "tokens in" in done.stderr
 
 
-async def test_a_chat_goes_on_and_keeps_card_numbers(tmp_path: Path) -> None:
+async def test_chat_continues_and_masks_card_numbers(tmp_path: Path) -> None:
     async with ModelServer() as model:
         model.script("Hello, Ada.", "You are Ada.")
         typed = "I am Ada.\nMy card is 4111 1111 1111 1111.\n"
@@ -128,7 +128,7 @@ def test_every_example_is_listed_in_the_readme() -> None:
 
 
 @pytest.mark.parametrize("name", ["fix_tests", "help_desk", "invoice", "shop"])
-def test_an_example_without_its_argument_says_how_it_is_run(name: str) -> None:
+def test_example_without_its_argument_shows_its_usage(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1

@@ -30,7 +30,7 @@ async def call(api: BotApi, method: str, **params: Any) -> tuple[int, dict[str, 
         return response.status, await response.json()
 
 
-async def test_updates_come_again_until_a_higher_offset_confirms_them(bot_api: BotApi) -> None:
+async def test_updates_are_repeated_until_a_higher_offset_confirms_them(bot_api: BotApi) -> None:
     first = await bot_api.user_says(7, "one")
     second = await bot_api.user_says(7, "two")
     for _ in range(2):
@@ -45,7 +45,7 @@ async def test_updates_come_again_until_a_higher_offset_confirms_them(bot_api: B
     assert len(bot_api.updates.delivered[first.update_id]) == 2
 
 
-async def test_negative_offset_keeps_only_the_end(bot_api: BotApi) -> None:
+async def test_negative_offset_keeps_only_the_last_updates(bot_api: BotApi) -> None:
     for text in ("one", "two", "three"):
         await bot_api.user_says(7, text)
     _, answer = await call(bot_api, "getUpdates", offset=-1)
@@ -53,7 +53,7 @@ async def test_negative_offset_keeps_only_the_end(bot_api: BotApi) -> None:
     assert len(bot_api.pending_updates) == 1
 
 
-async def test_a_poll_brings_at_most_100_updates(bot_api: BotApi) -> None:
+async def test_poll_returns_at_most_100_updates(bot_api: BotApi) -> None:
     for n in range(101):
         await bot_api.user_says(7, str(n))
     _, answer = await call(bot_api, "getUpdates", limit=1000)
@@ -86,7 +86,7 @@ async def test_second_poller_ends_the_first_with_conflict(bot_api: BotApi, bot: 
     assert len(second.result()) == 1
 
 
-async def test_poll_of_a_client_that_left_does_not_live_on(bot_api: BotApi) -> None:
+async def test_poll_of_a_disconnected_client_ends(bot_api: BotApi) -> None:
     poll = asyncio.create_task(call(bot_api, "getUpdates", timeout=30))
     await bot_api.wait_for(lambda: bot_api.polling)
     poll.cancel()
@@ -132,7 +132,7 @@ async def test_chat_shows_messages_after_edits(bot_api: BotApi, bot: Bot) -> Non
         ("hi", "[{", "can't parse entities"),
     ],
 )
-async def test_send_refuses_what_telegram_refuses(
+async def test_send_rejects_the_same_messages_as_telegram(
     bot_api: BotApi, text: str, entities: object, reason: str
 ) -> None:
     status, answer = await call(bot_api, "sendMessage", chat_id=7, text=text, entities=entities)
@@ -141,12 +141,12 @@ async def test_send_refuses_what_telegram_refuses(
     assert not bot_api.sent
 
 
-async def test_text_of_4096_units_passes(bot_api: BotApi, bot: Bot) -> None:
+async def test_text_of_4096_units_is_accepted(bot_api: BotApi, bot: Bot) -> None:
     await bot.send_message(7, "😀" * 2048)
     assert len(bot_api.answers(7)[0]) == 2048
 
 
-async def test_edit_refuses_same_content_and_unknown_messages(bot_api: BotApi, bot: Bot) -> None:
+async def test_edit_rejects_same_content_and_unknown_messages(bot_api: BotApi, bot: Bot) -> None:
     sent = await bot.send_message(7, "same")
     with pytest.raises(BadRequest, match="Message is not modified"):
         await bot.edit_message_text("same", 7, sent.message_id)
@@ -154,7 +154,7 @@ async def test_edit_refuses_same_content_and_unknown_messages(bot_api: BotApi, b
         await bot.edit_message_text("same", 7, 999)
 
 
-async def test_wrong_token_and_blocked_chat_are_refused(bot_api: BotApi, bot: Bot) -> None:
+async def test_wrong_token_and_blocked_chat_are_rejected(bot_api: BotApi, bot: Bot) -> None:
     bot_api.chats.blocked.add(7)
     with pytest.raises(Forbidden, match="blocked by the user"):
         await bot.send_message(7, "hi")
@@ -164,7 +164,7 @@ async def test_wrong_token_and_blocked_chat_are_refused(bot_api: BotApi, bot: Bo
     await stranger.shutdown()
 
 
-async def test_scripted_statuses_come_in_order_then_all_is_well(
+async def test_scripted_statuses_are_followed_by_success(
     bot_api: BotApi, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PTB_TIMEDELTA", "1")  # avoids RetryAfter's deprecation warning
@@ -186,7 +186,7 @@ async def test_scripted_statuses_come_in_order_then_all_is_well(
     [(faults.reset, []), (faults.lost_response, ["hi"]), (faults.truncated, ["hi"])],
     ids=["reset", "lost_response", "truncated"],
 )
-async def test_connection_fault_has_its_effect_or_not(
+async def test_connection_fault_happens_before_or_after_the_effect(
     bot_api: BotApi, fault: faults.Fault, arrived: list[str]
 ) -> None:
     bot_api.fail("sendMessage", fault)
@@ -200,7 +200,7 @@ async def test_connection_fault_has_its_effect_or_not(
     [(faults.hang, []), (faults.answerless, ["hi"])],
     ids=["hang", "answerless"],
 )
-async def test_silent_server_has_its_effect_or_not(
+async def test_silent_server_fault_happens_before_or_after_the_effect(
     bot_api: BotApi, fault: faults.Fault, arrived: list[str]
 ) -> None:
     bot_api.fail("sendMessage", fault)
@@ -211,7 +211,7 @@ async def test_silent_server_has_its_effect_or_not(
     sending.cancel()
 
 
-async def test_faults_by_chance_repeat_with_their_seed() -> None:
+async def test_random_faults_repeat_with_their_seed() -> None:
     def drawn(seed: int) -> list[bool]:
         plan = faults.FaultPlan()
         plan.add_by_chance("*", faults.reset, 0.5, seed)
@@ -221,7 +221,7 @@ async def test_faults_by_chance_repeat_with_their_seed() -> None:
     assert 5 < sum(drawn(1)) < 35
 
 
-async def test_limits_tell_how_long_to_wait() -> None:
+async def test_rate_limit_errors_name_the_wait() -> None:
     now = 0.0
     async with BotApi(limits=Limits(private_burst=2, clock=lambda: now)) as api:
         statuses = [(await call(api, "sendMessage", chat_id=7, text="x"))[0] for _ in range(3)]

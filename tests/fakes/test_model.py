@@ -77,14 +77,14 @@ async def test_default_reply_echoes_the_last_user_message(model_server: ModelSer
     assert json.loads(raw)["choices"][0]["message"]["content"] == "echo: hi"
 
 
-async def test_echo_leaves_out_the_moment(model_server: ModelServer) -> None:
+async def test_echo_omits_volatile_facts(model_server: ModelServer) -> None:
     text = "hi\n\n[see] you"
     content = f"{text}\n\n{volatile_facts(datetime.now(), 'telegram', 'Person 7')}"
     _, raw, _ = await post(model_server, messages=[{"role": "user", "content": content}])
     assert json.loads(raw)["choices"][0]["message"]["content"] == f"echo: {text}"
 
 
-async def test_requests_are_kept_byte_for_byte(model_server: ModelServer) -> None:
+async def test_requests_are_recorded_byte_for_byte(model_server: ModelServer) -> None:
     raw = b'{"model":  "fake", "messages": [{"role":"user","content":"\xc3\xa4"}]}'
     async with aiohttp.ClientSession() as session:
         await session.post(f"{model_server.base_url}/chat/completions", data=raw)
@@ -151,7 +151,7 @@ def _call_deltas(raw: bytes) -> list[dict[str, Any]]:
     return [call for delta in deltas for call in delta.get("tool_calls", ())]
 
 
-async def test_refusals_look_like_openais(model_server: ModelServer) -> None:
+async def test_rejections_match_openai(model_server: ModelServer) -> None:
     model_server.script(rate_limited("7"), context_too_long())
     status, raw, headers = await post(model_server)
     assert (status, headers["Retry-After"]) == (429, "7")
@@ -159,7 +159,7 @@ async def test_refusals_look_like_openais(model_server: ModelServer) -> None:
     assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
 
 
-async def test_orphan_tool_call_is_refused(model_server: ModelServer) -> None:
+async def test_orphan_tool_call_is_rejected(model_server: ModelServer) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     orphan = [*HI, {"role": "assistant", "content": None, "tool_calls": [call]}, *HI]
     status, raw, _ = await post(model_server, messages=orphan)
@@ -174,7 +174,7 @@ async def test_reset_reaches_the_client(model_server: ModelServer, kind: Any) ->
         await post(model_server, stream=True)
 
 
-async def test_stream_can_end_without_an_end(model_server: ModelServer) -> None:
+async def test_stream_can_end_without_a_final_chunk(model_server: ModelServer) -> None:
     model_server.script(ReplyScript(text="abcdef", breaks=Break("eof", after=2)))
     _, raw, _ = await post(model_server, stream=True)
     assert [event["choices"][0]["delta"]["content"] for event in events(raw)] == ["", "ab"]
@@ -201,7 +201,7 @@ async def test_client_that_leaves_a_silent_stream_is_noticed(model_server: Model
     await model_server.wait_for(lambda: model_server.abandoned == 1)
 
 
-async def test_worker_asks_for_each_effect_once_then_answers(tmp_path: Path) -> None:
+async def test_worker_requests_each_effect_once_then_answers(tmp_path: Path) -> None:
     mind = worker(tmp_path / "effects")
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "job 1"},

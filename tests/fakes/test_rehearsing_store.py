@@ -11,7 +11,7 @@ ADD = "INSERT INTO cursor (channel, account, name, value, seen_at) VALUES (?, ''
 ALL = "SELECT channel FROM cursor"
 
 
-async def test_only_the_second_run_is_stored_and_acts_afterwards(tmp_path: Path) -> None:
+async def test_only_the_second_run_is_stored_and_runs_callbacks(tmp_path: Path) -> None:
     store = RehearsingStore.open(tmp_path / "kore.db")
     runs: list[int] = []
     acted: list[int] = []

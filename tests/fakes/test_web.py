@@ -16,7 +16,7 @@ async def test_site_serves_redirects_charsets_and_big_bodies(web_site: WebSite) 
     assert [visit.path for visit in web_site.visits] == ["/old", "/a", "/big", "/none"]
 
 
-async def test_cut_body_is_an_error_for_the_client(web_site: WebSite) -> None:
+async def test_truncated_body_is_an_error_for_the_client(web_site: WebSite) -> None:
     web_site.put("/cut", Page(b"half", cut=True))
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.ClientError):

@@ -13,13 +13,13 @@ from tests.fuzz.targets import TARGETS
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_target_crashes_at_once(name: str, tmp_path: Path) -> None:
+def test_target_survives_a_short_run(name: str, tmp_path: Path) -> None:
     outcome = fuzz(TARGETS[name], 0.2, 1, tmp_path)
     assert outcome.executions >= 20
     assert outcome.crash is None, outcome.report()
 
 
-def test_a_crash_is_found_made_small_and_kept(tmp_path: Path) -> None:
+def test_crash_is_found_minimized_and_saved(tmp_path: Path) -> None:
     def breaks(scratch: Path) -> Callable[[str], None]:
         def check(text: str) -> None:
             if "needle" in text:
@@ -36,7 +36,7 @@ def test_a_crash_is_found_made_small_and_kept(tmp_path: Path) -> None:
     assert (lines[0], lines[-1]) == ("# target: hay", "'needle'")
 
 
-def test_a_line_that_is_wrongly_said_to_read_is_found(tmp_path: Path) -> None:
+def test_line_misjudged_as_read_only_is_found(tmp_path: Path) -> None:
     box = bubblewrap()
     if box is None:
         pytest.skip("bubblewrap is not installed")
@@ -52,7 +52,7 @@ def test_a_line_that_is_wrongly_said_to_read_is_found(tmp_path: Path) -> None:
             target.check(["ls", line, "cat a"])
 
 
-def test_lines_that_count_as_reading_write_nothing(tmp_path: Path) -> None:
+def test_read_only_lines_write_nothing(tmp_path: Path) -> None:
     box = bubblewrap()
     if box is None:
         pytest.skip("bubblewrap is not installed")

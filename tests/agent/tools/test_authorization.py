@@ -25,7 +25,7 @@ class Person:
 
 
 @pytest.mark.parametrize(("chars", "is_asked"), [(1_000, True), (400_001, False)])
-async def test_a_change_too_large_to_compare_is_denied(
+async def test_change_too_large_to_compare_is_denied(
     chars: int, is_asked: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("old\n")
@@ -43,7 +43,7 @@ async def test_a_change_too_large_to_compare_is_denied(
     assert ((tmp_path / "a.txt").read_text() == "old\n") is not is_asked
 
 
-async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
+async def test_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
     person = Person()
     agent = Agent(
         ScriptedProvider([calls(call("exec", command="echo " + "x" * 900_000)), "done"]),
@@ -55,9 +55,7 @@ async def test_a_command_too_large_to_show_is_denied(tmp_path: Path) -> None:
     assert result
 
 
-async def test_settled_hosts_leave_the_other_reasons_to_ask(
-    tmp_path: Path, box: Bubblewrap
-) -> None:
+async def test_granted_hosts_do_not_answer_other_questions(tmp_path: Path, box: Bubblewrap) -> None:
     class Lasting(Person):
         async def ask(self, request: ApprovalRequest) -> Answered:
             self.requests.append(request)
@@ -78,7 +76,7 @@ async def test_settled_hosts_leave_the_other_reasons_to_ask(
     assert "said no" in result
 
 
-async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
+async def test_prefix_is_offered_only_if_the_command_is_the_reason_to_ask(
     tmp_path: Path,
 ) -> None:
     person = Person()
@@ -102,7 +100,7 @@ async def test_a_prefix_is_offered_where_only_the_command_is_the_reason_to_ask(
     ]
 
 
-async def test_a_program_may_say_why_not(tmp_path: Path) -> None:
+async def test_denial_by_a_function_has_its_words(tmp_path: Path) -> None:
     async def ask(request: ApprovalRequest) -> Answered:
         return Answered("deny", words="Use the staging host.")
 

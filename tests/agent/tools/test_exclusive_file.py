@@ -72,7 +72,7 @@ def test_lock_is_shared_by_all_spellings_of_a_path(tmp_path: Path) -> None:
     assert met == []
 
 
-def test_another_file_does_not_wait(tmp_path: Path) -> None:
+def test_other_files_do_not_wait(tmp_path: Path) -> None:
     inside = threading.Event()
 
     def enter() -> None:

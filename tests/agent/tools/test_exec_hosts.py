@@ -60,7 +60,7 @@ async def run_exec(tool: Exec, call: CallContext, command: str) -> str:
     return (await tool.run({"command": f"{UNSET}; {command}"}, call)).for_model
 
 
-async def test_programs_reach_a_listed_host_and_nothing_else(
+async def test_programs_reach_only_listed_hosts(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
     port = site.url.rpartition(":")[2]
@@ -86,7 +86,7 @@ async def test_programs_reach_a_listed_host_and_nothing_else(
     assert site.visits[-1].headers["Host"] == f"localhost:{port}"
 
 
-async def test_tls_goes_through_untouched(
+async def test_tls_is_forwarded_unchanged(
     box: Bubblewrap, call: CallContext, workspace: Path, tmp_path: Path
 ) -> None:
     made = subprocess.run(
@@ -120,7 +120,7 @@ def _app(answer: Any) -> web.Application:
     return app
 
 
-async def test_each_connection_is_recorded_and_taints_what_is_shown_and_kept(
+async def test_each_connection_is_recorded_and_taints_the_output(
     box: Bubblewrap, site: WebSite, call: CallContext, workspace: Path
 ) -> None:
     entries: list[tuple[bool, dict[str, Any]]] = []
@@ -140,7 +140,7 @@ async def test_each_connection_is_recorded_and_taints_what_is_shown_and_kept(
     assert entries == [(False, {"host": f"other:{port}"}), (True, {"host": f"localhost:{port}"})]
 
 
-async def test_without_hosts_and_for_what_only_looks_there_is_no_way_out(
+async def test_read_only_commands_and_missing_hosts_have_no_network(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
     exec_ = tool(box, site, "localhost")
@@ -153,7 +153,7 @@ async def test_without_hosts_and_for_what_only_looks_there_is_no_way_out(
     assert "proxy" not in await run_exec(closed, call, "env; true >x")
 
 
-async def test_a_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
+async def test_role_narrows_the_hosts(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
     port = site.url.rpartition(":")[2]
     command = f"{UNSET}; curl -sS http://localhost:{port}/a; curl -sS http://127.0.0.1:{port}/b"
 
@@ -175,19 +175,19 @@ async def _start() -> None:
     """Ignore the start of the call."""
 
 
-async def test_a_role_with_hosts_runs_nothing_that_could_reach_anywhere(call: CallContext) -> None:
+async def test_role_with_hosts_rejects_commands_with_full_network(call: CallContext) -> None:
     policy = RolePolicy(PrincipalContext(Role("r", {"exec": ToolRule(hosts=("a.org",))}), "auto"))
     runner = ToolRunner(ToolRegistry([Exec(ToolSettings())]), Permissions(policy), timeout_s=60)
     context = replace(call, call=ToolCall("c", "exec", {"command": "true"}, "{}"))
     assert "may reach only a.org" in (await runner.run(context, _start)).for_model
 
 
-async def test_a_container_refuses(site: WebSite, call: CallContext) -> None:
+async def test_container_rejects_exec_hosts(site: WebSite, call: CallContext) -> None:
     with pytest.raises(ToolError, match=r"security\.exec_hosts"):
         await run_exec(tool(ContainerSandbox("docker", "image"), site, "localhost"), call, "curl x")
 
 
-async def test_nothing_is_left_open(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
+async def test_no_descriptor_stays_open(box: Bubblewrap, site: WebSite, call: CallContext) -> None:
     exec_, port = tool(box, site, "localhost"), site.url.rpartition(":")[2]
     site.slow("/slow")
     await run_exec(exec_, call, f"curl -sS http://localhost:{port}/a")
@@ -219,7 +219,7 @@ asyncio.run(tool.run({"command": command, "timeout_s": 500}, call))
 """
 
 
-async def test_all_dies_when_kore_is_killed(
+async def test_all_processes_die_when_kore_is_killed(
     box: Bubblewrap, site: WebSite, workspace: Path
 ) -> None:
     site.slow("/slow")
@@ -239,7 +239,7 @@ async def test_all_dies_when_kore_is_killed(
     assert await has_ended(visit)
 
 
-async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that(
+async def test_missing_network_is_reported_as_the_cause_of_an_unresolved_host(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
     failing = "echo 'curl: (6) Could not resolve host: example.org'; touch a; exit 6"
@@ -248,7 +248,7 @@ async def test_a_host_that_is_not_found_for_want_of_a_network_is_said_to_be_that
     assert "run it with network" not in await run_exec(tool(box, site, "127.0.0.1"), call, failing)
 
 
-async def test_another_command_of_the_conversation_has_no_way_out(
+async def test_other_commands_of_the_conversation_have_no_network(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
     """Both commands share a network and can find the proxy's listener in it."""

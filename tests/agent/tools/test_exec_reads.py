@@ -46,9 +46,7 @@ async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
     return (await runner.run(context, _start)).for_model
 
 
-async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
-    box: Bubblewrap, call: CallContext
-) -> None:
+async def test_misjudged_read_only_command_cannot_write(box: Bubblewrap, call: CallContext) -> None:
     (call.workspace / "file").write_text("old")
     wrong = replace(call, read_only=True)
     process = await tool(box).run(
@@ -59,7 +57,9 @@ async def test_a_line_that_was_wrongly_judged_to_look_cannot_write(
     assert (call.workspace / "file").read_text() == "old"
 
 
-async def test_in_the_background_it_cannot_either(box: Bubblewrap, call: CallContext) -> None:
+async def test_misjudged_background_command_cannot_write(
+    box: Bubblewrap, call: CallContext
+) -> None:
     exec_ = tool(box)
     line = "{ cat; echo x >file; }"
     wrong = replace(call, read_only=True)
@@ -73,7 +73,7 @@ async def test_in_the_background_it_cannot_either(box: Bubblewrap, call: CallCon
     assert list(call.workspace.iterdir()) == []
 
 
-async def test_git_looks_without_refreshing_its_index(box: Bubblewrap, call: CallContext) -> None:
+async def test_git_reads_without_refreshing_its_index(box: Bubblewrap, call: CallContext) -> None:
     folder = call.workspace
     for words in (("init", "-q"), ("add", "a"), ("-c", "user.name=n", "-c", "user.email=e",
                                                  "commit", "-qm", "first")):  # fmt: skip
@@ -92,7 +92,7 @@ async def test_plan_marks_read_only_commands(box: Bubblewrap, call: CallContext)
         assert (await tool(box).plan({"command": command}, call)).read_only is looks
 
 
-async def test_without_a_sandbox_nothing_counts_as_read_only(call: CallContext) -> None:
+async def test_nothing_counts_as_read_only_without_a_sandbox(call: CallContext) -> None:
     exec_ = Exec(replace(ToolSettings(), sandbox=Unconfined()))
     assert not (await exec_.plan({"command": "ls -l"}, call)).read_only
 
@@ -117,7 +117,7 @@ async def test_files_written_from_an_untrusted_folder_are_marked(
     assert is_name_marked(own / "sub")
 
 
-async def test_a_link_in_the_place_of_an_own_folder_makes_nothing_its_own(
+async def test_link_in_place_of_a_trusted_folder_is_not_trusted(
     box: Bubblewrap, call: CallContext
 ) -> None:
     (call.workspace / "mine").mkdir()

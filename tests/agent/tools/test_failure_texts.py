@@ -58,7 +58,7 @@ def failing(failure: Exception) -> Handmade:
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda item: type(item).__name__)
-async def test_only_the_owner_reads_the_words_of_a_service(
+async def test_only_the_owner_sees_service_errors(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
     tool = failing(failure)
@@ -76,9 +76,7 @@ async def test_tool_errors_are_shown_to_guests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_a_search_of_memory_says_that_a_service_failed(
-    tmp_path: Path, is_owner: bool
-) -> None:
+async def test_memory_search_reports_a_failed_service(tmp_path: Path, is_owner: bool) -> None:
     (tmp_path / "MEMORY.md").write_text("- tea at five\n")
 
     async def similarity(query: str, texts: Sequence[str]) -> list[float]:
@@ -113,7 +111,7 @@ class FailingSchedule:
 
 
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_a_scheduler_that_fails_says_so(tmp_path: Path, is_owner: bool) -> None:
+async def test_scheduler_failure_is_reported(tmp_path: Path, is_owner: bool) -> None:
     arguments = {"when": "in 1h", "text": "tea", "action": "add"}
     tool = ScheduleTool()
     broken = FailingSchedule(ConfigError("the zone is wrong", hint=SECRET))

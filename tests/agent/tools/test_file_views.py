@@ -41,7 +41,7 @@ def reading(*replies: Step) -> Sequence[Step]:
     return [calls(call("read_file", path="a.txt")), "read", *replies]
 
 
-async def test_person_s_changes_between_turns_are_reported(
+async def test_external_changes_between_turns_are_reported(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("old")
@@ -61,7 +61,7 @@ async def test_person_s_changes_between_turns_are_reported(
     assert "changed" not in " ".join(notes)
 
 
-async def test_a_file_that_is_gone_has_changed(tmp_path: Path) -> None:
+async def test_deleted_file_counts_as_changed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     agent, _ = scripted(reading("one"), tmp_path)
     await turn_changes(agent, "read it")
@@ -88,7 +88,7 @@ async def test_command_result_lists_changed_files(tmp_path: Path) -> None:
     assert "b.txt" not in shown
 
 
-async def test_own_edits_are_no_news(tmp_path: Path) -> None:
+async def test_own_edits_are_not_reported_as_external(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     edit = call("edit_file", "c2", path="a.txt", old_string="old", new_string="new")
     append = call("append_file", "c3", path="a.txt", content="more")
@@ -98,7 +98,7 @@ async def test_own_edits_are_no_news(tmp_path: Path) -> None:
     assert await turn_changes(agent, "go") == [("a.txt", "tool")] * 3
 
 
-async def test_subagent_s_changes_are_reported_to_its_caller(tmp_path: Path) -> None:
+async def test_changes_by_a_subagent_are_reported_to_its_caller(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     tools = ("read_file", "write_file")
     writer = SubagentDefinition("writer", "Writes.", "You write.", tools=tools)
@@ -135,7 +135,7 @@ def test_unreported_changes_are_kept(tmp_path: Path) -> None:
     assert seen.take_reported_views("s") == []
 
 
-def test_conversations_know_nothing_of_each_others_files(tmp_path: Path) -> None:
+def test_conversations_have_separate_views(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
     seen.record_view("s", path, stamp(path))
@@ -146,7 +146,7 @@ def test_conversations_know_nothing_of_each_others_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("count", [file_views.FILES + 1, file_views.SESSIONS + 1])
-def test_only_the_newest_are_kept(tmp_path: Path, count: int) -> None:
+def test_only_the_newest_views_are_retained(tmp_path: Path, count: int) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
     for n in range(count):
@@ -189,7 +189,7 @@ def test_restored_views_report_changed_files(tmp_path: Path) -> None:
     assert after.take_stale_views("s") == []
 
 
-def test_other_content_of_the_same_size_has_changed(tmp_path: Path) -> None:
+def test_other_content_of_the_same_size_counts_as_changed(tmp_path: Path) -> None:
     (path := tmp_path / "a").write_text("old")
     views = FileViews()
     views.record_view("s", path, stamp(path))
@@ -212,7 +212,7 @@ def test_special_file_is_compared_by_its_times(tmp_path: Path) -> None:
     assert [view.path for view in views.take_stale_views("s")] == [path]
 
 
-async def test_after_a_restart_a_program_knows_what_it_has_read(tmp_path: Path) -> None:
+async def test_views_survive_a_restart(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
     history = JsonlHistory(tmp_path / ".history")
     agent, _ = scripted(reading(), tmp_path, history=history)

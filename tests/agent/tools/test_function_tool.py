@@ -87,11 +87,11 @@ def test_schema_and_descriptions_come_from_hints_and_docstring() -> None:
     assert weather.brings == NOTHING
 
 
-async def test_the_function_stays_a_function() -> None:
+async def test_decorated_function_stays_callable() -> None:
     assert await weather("Oslo") == "Oslo: sun for 1 days"
 
 
-def test_every_kind_of_hint_has_its_schema() -> None:
+def test_each_type_hint_has_its_schema() -> None:
     @kore.tool
     def everything(
         a: str,
@@ -145,14 +145,14 @@ def test_every_kind_of_hint_has_its_schema() -> None:
     }
 
 
-def test_a_type_that_contains_itself_has_an_end() -> None:
+def test_recursive_type_has_a_finite_schema() -> None:
     def walk(node: Node) -> None:
         "Walk."
 
     assert "$ref" not in json.dumps(schema_of(walk))
 
 
-def test_a_function_without_arguments_takes_none() -> None:
+def test_function_without_arguments_takes_none() -> None:
     def now() -> str:
         "The time."
         return "noon"
@@ -169,7 +169,7 @@ def test_a_function_without_arguments_takes_none() -> None:
         "Go.\n\n    Arguments:\n        city: Where to.\n\n    Raises:\n        other: never\n    ",
     ],
 )
-def test_arguments_are_described_in_every_usual_way(docstring: str) -> None:
+def test_arguments_are_described_in_common_docstring_styles(docstring: str) -> None:
     def go(city: str) -> None: ...
 
     go.__doc__ = docstring
@@ -178,7 +178,7 @@ def test_arguments_are_described_in_every_usual_way(docstring: str) -> None:
     assert tool.parameters["properties"]["city"]["description"] == "Where to."
 
 
-def test_a_colon_in_the_text_opens_no_section() -> None:
+def test_colon_in_the_text_starts_no_section() -> None:
     def go(city: str) -> None: ...
 
     go.__doc__ = "Go.\n\nNote: this is far.\nReturns\n"
@@ -219,14 +219,12 @@ def impossible(a: threading.Lock) -> None:  # type: ignore[valid-type]
         (impossible, "impossible: a type hint cannot be told"),
     ],
 )
-def test_a_function_that_is_no_tool_is_refused_in_a_sentence(
-    function: Callable[..., Any], complaint: str
-) -> None:
+def test_unsuitable_function_is_rejected(function: Callable[..., Any], complaint: str) -> None:
     with pytest.raises(TypeError, match=complaint):
         schema_of(function)
 
 
-def test_a_name_that_vendors_refuse_is_refused() -> None:
+def test_name_rejected_by_vendors_is_rejected() -> None:
     with pytest.raises(TypeError, match="cannot be named"):
         kore.tool(name="my tool")(weather.__wrapped__)
     with pytest.raises(TypeError, match="<lambda>"):
@@ -245,7 +243,7 @@ async def run_function(function: Callable[..., Any], call: CallContext, **args: 
     return await tool.run(ToolRegistry([tool]).validate(tool, args), call)
 
 
-async def test_arguments_arrive_as_their_types(call: CallContext) -> None:
+async def test_arguments_are_converted_to_their_types(call: CallContext) -> None:
     seen: list[Any] = []
 
     def keep(
@@ -317,7 +315,7 @@ async def test_unserializable_result_is_an_error(call: CallContext) -> None:
         await run_function(give, call)
 
 
-async def test_a_long_result_is_cut_and_kept(call: CallContext, workspace: Path) -> None:
+async def test_long_result_is_cut_and_saved(call: CallContext, workspace: Path) -> None:
     def give() -> str:
         "Give."
         return "x" * 50_000
@@ -338,7 +336,7 @@ async def test_function_can_request_the_call_context(call: CallContext) -> None:
     assert (await run_function(where, call, word="x")).for_model == "s1 x"
 
 
-async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
+async def test_synchronous_function_runs_in_a_thread(call: CallContext) -> None:
     met = threading.Barrier(2, timeout=10)
 
     def meet(n: int) -> bool:
@@ -352,7 +350,7 @@ async def test_a_plain_function_runs_in_a_thread(call: CallContext) -> None:
     assert (result.for_model, other.for_model) == ("false", "false")
 
 
-async def test_a_method_is_a_function_too(call: CallContext) -> None:
+async def test_method_can_be_a_tool(call: CallContext) -> None:
     class Shop:
         def price(self, thing: str) -> str:
             "Price of a thing."
@@ -404,7 +402,7 @@ class _Everything:
     "text",
     ["2026-11-22T09:00:00", "2026-11-22T09:00", "2026-11-22 09:00", "2026-11-22T09:00:00.5"],
 )
-async def test_a_time_without_a_zone_is_local(
+async def test_time_without_a_zone_is_local(
     call: CallContext, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -424,7 +422,7 @@ async def test_a_time_without_a_zone_is_local(
         assert item.replace(second=0, microsecond=0).isoformat() == "2026-11-22T09:00:00+09:00"
 
 
-async def test_a_time_with_a_zone_keeps_it_and_no_time_is_refused(call: CallContext) -> None:
+async def test_time_with_a_zone_keeps_it_and_invalid_time_is_rejected(call: CallContext) -> None:
     seen: list[Any] = []
 
     def at(when: datetime) -> None:
@@ -447,7 +445,7 @@ def asked_of(mode: PermissionMode, *tools: FunctionTool[..., Any], folder: Path)
     return results(agent.run_sync("go").messages)
 
 
-def test_a_tool_of_the_programs_own_runs_without_being_asked_for(tmp_path: Path) -> None:
+def test_custom_tool_runs_without_approval(tmp_path: Path) -> None:
     @kore.tool
     def send() -> str:
         """Send it."""
@@ -457,7 +455,7 @@ def test_a_tool_of_the_programs_own_runs_without_being_asked_for(tmp_path: Path)
     assert "Not allowed" in asked_of("plan", send, folder=tmp_path)[0]
 
 
-def test_a_tool_that_asks_is_judged_like_a_built_in_one(tmp_path: Path) -> None:
+def test_custom_tool_that_asks_is_judged_like_a_built_in_tool(tmp_path: Path) -> None:
     @kore.tool(asks=True)
     def send() -> str:
         """Send it."""

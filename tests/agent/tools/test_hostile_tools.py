@@ -41,7 +41,7 @@ def made(schema: JsonSchema) -> Handmade:
 
 
 @pytest.mark.parametrize("schema", HOSTILE_SCHEMAS.values(), ids=HOSTILE_SCHEMAS)
-async def test_hostile_schema_is_a_result_or_a_refusal_on_record(
+async def test_hostile_schema_gives_a_result_or_a_recorded_denial(
     tmp_path: Path, schema: JsonSchema
 ) -> None:
     text, audit = await run(tmp_path, made(schema), {"a": "a" * 3_000})
@@ -50,7 +50,7 @@ async def test_hostile_schema_is_a_result_or_a_refusal_on_record(
 
 
 @pytest.mark.parametrize("arguments", HOSTILE_ARGUMENTS.values(), ids=HOSTILE_ARGUMENTS)
-async def test_hostile_arguments_are_a_result_or_a_refusal_on_record(
+async def test_hostile_arguments_give_a_result_or_a_recorded_denial(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
     schema: JsonSchema = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -81,7 +81,7 @@ class BrokenSchema(dict[str, Any]):
         return super().get(name, default)
 
 
-async def test_failure_while_arguments_are_read_is_a_refusal_on_record(tmp_path: Path) -> None:
+async def test_failure_while_reading_arguments_is_a_recorded_denial(tmp_path: Path) -> None:
     text, audit = await run(tmp_path, made(BrokenSchema(type="object")), {})
     assert text == "act failed: RuntimeError: no schema today"
     (entry,) = audit.entries

@@ -170,7 +170,7 @@ def test_unchecked_keyword_has_no_effect(schema: Any, value: Any) -> None:
         ({}, float("inf"), "mine: a must be a finite number, found Infinity."),
     ],
 )
-def test_refusal_names_place_rule_and_value(
+def test_error_names_path_rule_and_value(
     keywords: dict[str, Any], value: Any, sentence: str
 ) -> None:
     check = ArgumentSchema("mine", {"type": "object", "properties": {"a": keywords}})

@@ -19,7 +19,7 @@ def spill(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, Spi
         return out.text(), out
 
 
-def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
+def test_short_output_writes_no_file(tmp_path: Path) -> None:
     text, out = spill(tmp_path / "spill", [b"a\xc3", b"\xa9b"])
     assert text == "aéb"
     assert out.file is None
@@ -28,7 +28,7 @@ def test_short_output_is_whole_and_touches_no_disk(tmp_path: Path) -> None:
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("aé😀\n", max_size=60), max_size=20))
-def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) -> None:
+def test_text_has_head_and_tail_and_file_has_everything(tmp_path: Path, pieces: list[str]) -> None:
     whole = "".join(pieces).encode()
     text, out = spill(tmp_path, [piece.encode() for piece in pieces])
     if len(whole) <= 100:
@@ -45,14 +45,14 @@ def test_head_tail_and_file_hold_what_came(tmp_path: Path, pieces: list[str]) ->
     assert note.startswith(f"{left_out:,} bytes left out")
 
 
-def test_many_lines_are_cut_although_they_are_few_bytes(tmp_path: Path) -> None:
+def test_many_short_lines_are_cut(tmp_path: Path) -> None:
     text, out = spill(tmp_path, [b"\n" * 1500, b"x\n" * 1500], 10_000)
     assert text.count("\n") < 2_010
     assert out.file is not None
     assert out.file.stat().st_size == 4500
 
 
-def test_memory_stays_bounded_and_the_file_is_capped(tmp_path: Path) -> None:
+def test_memory_and_file_size_are_limited(tmp_path: Path) -> None:
     with SpillBuffer(tmp_path, 1000) as out:
         for _ in range(1100):
             out.feed(b"x" * 65_536)
@@ -63,7 +63,7 @@ def test_memory_stays_bounded_and_the_file_is_capped(tmp_path: Path) -> None:
     assert "the first 64,000,000 bytes" in text
 
 
-def test_output_is_shown_even_when_it_cannot_be_kept(tmp_path: Path) -> None:
+def test_output_is_shown_if_it_cannot_be_saved(tmp_path: Path) -> None:
     (tmp_path / "spill").write_text("in the way")
     text, _ = spill(tmp_path / "spill", [b"x" * 500, b"y" * 500])
     assert text.startswith("xxx")
@@ -71,7 +71,7 @@ def test_output_is_shown_even_when_it_cannot_be_kept(tmp_path: Path) -> None:
     assert "could not be kept" in text
 
 
-def test_a_linked_spill_folder_is_not_written_through(tmp_path: Path) -> None:
+def test_linked_spill_folder_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "spill").symlink_to("elsewhere")
     spill(tmp_path / "spill", [b"x" * 500])
@@ -89,7 +89,7 @@ def test_old_files_are_pruned_on_the_next_spill(tmp_path: Path) -> None:
     assert new.exists()
 
 
-def test_the_oldest_are_pruned_beyond_the_folders_limit(tmp_path: Path) -> None:
+def test_oldest_files_are_pruned_beyond_the_folder_limit(tmp_path: Path) -> None:
     for i in range(3):
         path = tmp_path / f"{i}.txt"
         path.touch()
@@ -99,7 +99,7 @@ def test_the_oldest_are_pruned_beyond_the_folders_limit(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["1.txt", "2.txt"]
 
 
-def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
+def test_files_behind_a_link_are_not_pruned(tmp_path: Path) -> None:
     old = tmp_path / "elsewhere" / "old.txt"
     old.parent.mkdir()
     old.touch()
@@ -109,7 +109,7 @@ def test_nothing_is_pruned_behind_a_link(tmp_path: Path) -> None:
     assert old.exists()
 
 
-def test_a_kept_output_of_strangers_is_marked(tmp_path: Path) -> None:
+def test_untrusted_saved_output_is_marked(tmp_path: Path) -> None:
     probe = tmp_path / "probe"
     probe.touch()
     mark_tainted(probe, probe)

@@ -72,7 +72,7 @@ def pictures(tmp_path: Path) -> Path:
         ("anthropic/claude-fake", {}),
     ],
 )
-async def test_pictures_that_are_read_are_seen_also_in_later_turns(
+async def test_read_pictures_are_visible_in_later_turns(
     pictures: Path, model_server: ModelServer, model: str, options: Mapping[str, Any]
 ) -> None:
     model_server.script(READ_BOTH, "A logo and a photo.", "Yes.")
@@ -88,7 +88,7 @@ async def test_pictures_that_are_read_are_seen_also_in_later_turns(
     )
 
 
-async def test_chat_completions_carry_pictures_behind_all_results_of_a_reply(
+async def test_chat_completions_send_pictures_after_all_results_of_a_reply(
     pictures: Path, model_server: ModelServer
 ) -> None:
     model_server.script(READ_BOTH, "Both.", "Yes.")
@@ -125,7 +125,7 @@ async def test_model_without_image_input_gets_a_note(
     assert pictures_sent(model_server)[1] == []
 
 
-async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelServer) -> None:
+async def test_function_returns_a_picture(tmp_path: Path, model_server: ModelServer) -> None:
     @kore.tool(effect="read")
     def screenshot() -> list[str | kore.Image]:
         """Take a screenshot."""
@@ -140,7 +140,7 @@ async def test_a_function_returns_a_picture(tmp_path: Path, model_server: ModelS
     assert pictures_sent(model_server)[1] == [LOGO]
 
 
-async def test_a_picture_alone_is_a_result(call: CallContext) -> None:
+async def test_picture_alone_is_a_result(call: CallContext) -> None:
     @kore.tool(effect="read")
     def screenshot() -> kore.Image:
         """Take a screenshot."""
@@ -151,7 +151,7 @@ async def test_a_picture_alone_is_a_result(call: CallContext) -> None:
     assert result.for_model == load_prompt("result_pictures")
 
 
-async def test_a_picture_that_is_too_large_is_refused_with_what_helps(
+async def test_too_large_picture_is_rejected_with_a_hint(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "big.png").write_bytes(LOGO + bytes(LIMIT_BYTES))
@@ -159,7 +159,7 @@ async def test_a_picture_that_is_too_large_is_refused_with_what_helps(
         await ReadFile(ToolSettings()).run({"path": "big.png"}, call)
 
 
-def test_pictures_are_kept_once_under_their_content(tmp_path: Path) -> None:
+def test_pictures_are_stored_once_by_content(tmp_path: Path) -> None:
     result = ToolResult("two", images=(Image("image/png", LOGO), Image("text/html", LOGO)))
     images = keep_images(result, tmp_path)
     digest = hashlib.sha256(LOGO).hexdigest()
@@ -183,13 +183,13 @@ def test_omitted_pictures_are_noted(tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_place_for_files_the_picture_itself_stays(tmp_path: Path) -> None:
+def test_unstorable_picture_stays_in_the_result(tmp_path: Path) -> None:
     (tmp_path / ".kore").write_text("in the way")
     picture = Image("image/png", LOGO)
     assert keep_images(ToolResult("", images=(picture,)), tmp_path).images == (picture,)
 
 
-async def test_a_program_finds_the_pictures_in_the_result(tmp_path: Path) -> None:
+async def test_result_contains_the_pictures(tmp_path: Path) -> None:
     @kore.tool
     def chart() -> kore.Image:
         """Draw a chart."""

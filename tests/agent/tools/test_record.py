@@ -60,7 +60,7 @@ async def run(folder: Path, permissions: Permissions) -> tuple[str, int]:
     return text, sum(seen)
 
 
-async def test_an_allowed_call_is_recorded_before_it_begins(tmp_path: Path) -> None:
+async def test_allowed_call_is_recorded_before_it_begins(tmp_path: Path) -> None:
     record = Record()
     policy = DefaultPolicy("auto")
     permissions = Permissions(policy, audit=record, role="writer", agent_id="helper")
@@ -81,7 +81,7 @@ async def test_an_allowed_call_is_recorded_before_it_begins(tmp_path: Path) -> N
         (None, False, "there was nobody to ask"),
     ],
 )
-async def test_a_question_is_recorded_with_its_answer(
+async def test_approval_is_recorded_with_its_answer(
     tmp_path: Path, answer: Answer | KoreError | None, allowed: bool, told: str
 ) -> None:
     record = Record()
@@ -93,7 +93,7 @@ async def test_a_question_is_recorded_with_its_answer(
     assert (text == "done") == allowed
 
 
-async def test_a_denied_call_is_recorded_with_its_rule(tmp_path: Path) -> None:
+async def test_denied_call_is_recorded_with_its_rule(tmp_path: Path) -> None:
     record = Record()
     text, begun = await run(tmp_path, Permissions(Never(), audit=record))
     (entry,) = record.entries

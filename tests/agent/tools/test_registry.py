@@ -45,11 +45,11 @@ def test_specs_are_equal_in_every_registry(settings: ToolSettings, toolbox: Tool
     assert toolbox.specs() == ToolRegistry(default_tools(settings)).specs()
 
 
-def test_specs_are_the_same_objects_at_every_call(toolbox: ToolRegistry) -> None:
+def test_specs_are_cached(toolbox: ToolRegistry) -> None:
     assert all(a is b for a, b in zip(toolbox.specs(), toolbox.specs(), strict=True))
 
 
-def test_in_a_project_tools_say_more(toolbox: ToolRegistry) -> None:
+def test_specs_in_a_project_have_longer_descriptions(toolbox: ToolRegistry) -> None:
     plain, fuller = toolbox.specs(), toolbox.specs(in_project=True)
     assert [spec.name for spec in plain] == [spec.name for spec in fuller]
     assert "description" not in json.dumps(plain[0].parameters)
@@ -62,7 +62,7 @@ def test_in_a_project_tools_say_more(toolbox: ToolRegistry) -> None:
     assert all(a is b for a, b in zip(fuller, toolbox.specs(in_project=True), strict=True))
 
 
-def test_the_help_names_tools_and_parameters_that_exist(tmp_path: Path) -> None:
+def test_project_help_names_existing_tools_and_parameters(tmp_path: Path) -> None:
     toolbox = Agent(ScriptedProvider([]), workspace=tmp_path).toolbox
     for name, help in project_help().items():
         tool = toolbox.get(name)
@@ -71,13 +71,13 @@ def test_the_help_names_tools_and_parameters_that_exist(tmp_path: Path) -> None:
         assert help.text or help.parameters
 
 
-def test_a_tool_of_a_program_keeps_its_own_words() -> None:
+def test_custom_tool_keeps_its_own_description() -> None:
     (own,) = ToolRegistry([answers("grep")]).specs(in_project=True)
     (plain,) = ToolRegistry([answers("grep")]).specs()
     assert own == plain
 
 
-def test_an_agent_that_comes_in_later_is_named_from_then_on() -> None:
+def test_later_agent_is_added_to_the_description() -> None:
     names = ["general"]
     toolbox = ToolRegistry([SubagentTool(lambda: ", ".join(names))])
     (before,) = toolbox.specs()
@@ -109,7 +109,7 @@ def test_tools_that_change_something_declare_it(toolbox: ToolRegistry) -> None:
         ("AskUserQuestion", "ask_user"), ("cron", "schedule"),
     ],
 )  # fmt: skip
-def test_names_of_other_programs_are_understood(
+def test_tool_names_of_other_programs_are_accepted(
     toolbox: ToolRegistry, name: str, canonical: str
 ) -> None:
     tool = toolbox.find(name)
@@ -148,7 +148,7 @@ def test_unknown_name_gets_a_suggestion(toolbox: ToolRegistry) -> None:
         ("web_search", {"query": "x", "max_results": 3}, {"query": "x", "count": 3}),
     ],
 )  # fmt: skip
-def test_arguments_of_other_programs_are_understood(
+def test_argument_names_of_other_programs_are_accepted(
     toolbox: ToolRegistry, name: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert toolbox.validate(toolbox.get(name), given) == expected
@@ -175,7 +175,7 @@ def test_arguments_of_other_programs_are_understood(
          "edit_file needs the argument 'new_string' in edits.0; found only old_string."),
     ],
 )  # fmt: skip
-def test_wrong_argument_is_named_in_one_sentence(
+def test_invalid_argument_is_named_in_one_sentence(
     toolbox: ToolRegistry, name: str, given: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
@@ -183,7 +183,7 @@ def test_wrong_argument_is_named_in_one_sentence(
     assert str(caught.value) == sentence
 
 
-def test_huge_wrong_value_is_shown_short(toolbox: ToolRegistry) -> None:
+def test_huge_invalid_value_is_shortened(toolbox: ToolRegistry) -> None:
     with pytest.raises(ToolError) as caught:
         toolbox.validate(toolbox.get("read_file"), {"path": ["x" * 10_000]})
     assert len(str(caught.value)) < 150
@@ -197,7 +197,7 @@ def test_broken_part_of_a_schema_is_not_checked() -> None:
         ToolRegistry([tool]).validate(tool, {"a": "x"})
 
 
-def test_a_later_tool_takes_the_name(toolbox: ToolRegistry, settings: ToolSettings) -> None:
+def test_later_tool_replaces_the_earlier_one(toolbox: ToolRegistry, settings: ToolSettings) -> None:
     tools = default_tools(settings)
     mine = default_tools(settings)[0]
     box = ToolRegistry([*tools, mine])
@@ -205,7 +205,7 @@ def test_a_later_tool_takes_the_name(toolbox: ToolRegistry, settings: ToolSettin
     assert [spec.name for spec in box.specs()] == [spec.name for spec in toolbox.specs()]
 
 
-def test_making_the_tools_loads_nothing_heavy() -> None:
+def test_creating_the_tools_imports_nothing_heavy() -> None:
     script = (
         "import sys; from agent.settings import ToolSettings; "
         "from agent.tools.built_in import default_tools; "

@@ -61,7 +61,7 @@ async def test_steering_file_is_set_aside(
     assert f"{top} was renamed to {top}.set-aside" in process
 
 
-async def test_a_link_and_a_second_one_are_set_aside(
+async def test_link_and_second_steering_file_are_set_aside(
     run: Run, tainted: CallContext, workspace: Path
 ) -> None:
     (workspace / "notes.txt").write_text("mine")
@@ -72,7 +72,7 @@ async def test_a_link_and_a_second_one_are_set_aside(
     assert (workspace / "notes.txt").read_text() == "mine"
 
 
-async def test_without_strangers_words_and_for_other_names_nothing_moves(
+async def test_untainted_and_other_files_are_not_set_aside(
     run: Run, call: CallContext, tainted: CallContext, workspace: Path
 ) -> None:
     await run(call, "echo mine > HEARTBEAT.md")

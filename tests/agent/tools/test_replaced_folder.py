@@ -92,7 +92,7 @@ async def run_call(call: CallContext, box: Bubblewrap, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_every_call_is_refused(
+async def test_every_call_is_rejected(
     call: CallContext,
     box: Bubblewrap,
     elsewhere: Path,
@@ -120,7 +120,7 @@ async def test_tools_do_not_follow_a_planted_link(
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "container"])
-def test_sandbox_refuses_what_is_not_the_folder(
+def test_sandbox_rejects_a_replaced_folder(
     name: str, box: Bubblewrap, workspace: Path, elsewhere: Path, put: Callable[[Path, Path], None]
 ) -> None:
     boxes: dict[str, Sandbox] = {"bubblewrap": box, "container": ContainerSandbox("x", "y")}
@@ -153,7 +153,7 @@ def replace_folder(place: Path, request: pytest.FixtureRequest) -> Callable[...,
 
 
 @pytest.mark.parametrize("put", ["link", "folder"])
-def test_every_user_is_refused_what_is_not_the_folder(
+def test_sandbox_of_every_user_rejects_a_replaced_folder(
     replace_folder: Callable[..., dict[str, Any]], put: str
 ) -> None:
     result = replace_folder(put, is_early=True)

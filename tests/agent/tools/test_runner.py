@@ -35,7 +35,7 @@ async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str
     return result
 
 
-async def test_a_long_result_of_any_tool_is_cut_and_kept_whole_and_clean(tmp_path: Path) -> None:
+async def test_long_result_of_any_tool_is_cut_saved_and_redacted(tmp_path: Path) -> None:
     process = await run(tmp_path, f"{WHOLE}s3cr3t-value\n")
     assert process.startswith("line 0 of many\n")
     assert len(process.encode()) < 30_300
@@ -45,12 +45,12 @@ async def test_a_long_result_of_any_tool_is_cut_and_kept_whole_and_clean(tmp_pat
     assert "s3cr3t-value" not in result.read_text() + process
 
 
-async def test_output_just_over_the_limit_is_kept_whole(tmp_path: Path) -> None:
+async def test_output_just_over_the_limit_is_saved(tmp_path: Path) -> None:
     assert await run(tmp_path, "x" * 10_500) == "x" * 10_500
     assert not (tmp_path / ".kore").exists()
 
 
-async def test_a_kept_result_is_marked_as_its_source_is(tmp_path: Path) -> None:
+async def test_saved_result_is_marked_like_its_source(tmp_path: Path) -> None:
     await run(tmp_path, WHOLE, UNTRUSTED)
     (result,) = (tmp_path / ".kore/spill").iterdir()
     if not is_marked(tmp_path):
@@ -59,7 +59,7 @@ async def test_a_kept_result_is_marked_as_its_source_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs("git")
-async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
+async def test_saved_results_are_ignored_by_git(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     own = tmp_path / ".kore"
     own.mkdir()
@@ -73,7 +73,7 @@ async def test_git_sees_nothing_of_what_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-async def test_disk_that_cannot_be_written_to_is_no_bug_of_a_tool(
+async def test_disk_error_is_not_reported_as_a_bug(
     tmp_path: Path, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:

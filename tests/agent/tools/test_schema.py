@@ -32,7 +32,7 @@ SCHEMA = ArgumentSchema(
         ("text", "true", "true"),
     ],
 )
-def test_a_string_that_says_a_value_is_that_value(name: str, written: Any, meant: Any) -> None:
+def test_string_of_a_value_is_converted(name: str, written: Any, meant: Any) -> None:
     value = SCHEMA.validate({name: written})[name]
     assert (value, type(value)) == (meant, type(meant))
 
@@ -68,6 +68,6 @@ def test_value_of_another_type_is_rejected(name: str, written: Any) -> None:
         (["sh", "-c", "echo $0", "x"], "sh -c 'echo $0' x"),
     ],
 )
-def test_a_list_of_arguments_is_a_line(words: list[str], line: str) -> None:
+def test_list_of_words_becomes_a_command_line(words: list[str], line: str) -> None:
     tool = answers("exec")
     assert canonical(tool, {"command": words}) == {"command": line}

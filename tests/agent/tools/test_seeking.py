@@ -97,7 +97,7 @@ EVERYWHERE = {
 }
 
 
-async def test_everything_that_may_be_shown_is_found_sorted_by_path(
+async def test_visible_matches_are_sorted_by_path(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     result = await grep(call, program, pattern="needle")
@@ -136,7 +136,7 @@ async def test_everything_that_may_be_shown_is_found_sorted_by_path(
         ({"pattern": "needle", "glob": "*.md"}, {}),
     ],
 )  # fmt: skip
-async def test_grep_finds_the_same_with_both_programs(
+async def test_grep_results_are_the_same_with_both_programs(
     call: CallContext,
     tree: Path,
     program: str | None,
@@ -160,7 +160,7 @@ async def test_context_groups_are_separated(
     ]  # fmt: skip
 
 
-async def test_more_matches_than_wanted_are_announced(
+async def test_omitted_matches_are_announced(
     call: CallContext, workspace: Path, program: str | None
 ) -> None:
     for name in ("a.txt", "b.txt"):
@@ -175,7 +175,7 @@ async def test_more_matches_than_wanted_are_announced(
     assert "more" not in whole.for_model
 
 
-async def test_a_result_stays_within_the_limit_of_output(
+async def test_result_respects_the_output_limit(
     call: CallContext, workspace: Path, program: str | None
 ) -> None:
     (workspace / "long.txt").write_text(("x" * 5_000 + "\n") * 90)
@@ -186,7 +186,7 @@ async def test_a_result_stays_within_the_limit_of_output(
 
 
 @pytest.mark.parametrize("pattern", ["$", "b$", r"\Aab"])
-async def test_a_line_with_two_carriage_returns_stops_no_search(
+async def test_line_with_two_carriage_returns_does_not_end_the_search(
     call: CallContext, workspace: Path, program: str | None, pattern: str
 ) -> None:
     """ripgrep 13 stops at such a line."""
@@ -207,7 +207,7 @@ async def test_a_line_with_two_carriage_returns_stops_no_search(
         (r"[^a-z] needle", set()),
     ],
 )
-async def test_bytes_that_are_no_text_match_nothing(
+async def test_invalid_utf8_matches_nothing(
     call: CallContext, tree: Path, program: str | None, said: str, expected: set[str]
 ) -> None:
     result = await grep(call, program, pattern=said, path="latin.txt")
@@ -217,14 +217,14 @@ async def test_bytes_that_are_no_text_match_nothing(
 @pytest.mark.parametrize(
     "pattern", ["(a", "a(?=b)", "(?<!a)b", r"(a)\1", "[z-a]", "a\nb", r"a\nb", "", "x" * 10_001]
 )
-async def test_a_pattern_that_cannot_be_searched_is_explained(
+async def test_unsearchable_pattern_is_explained(
     call: CallContext, tree: Path, program: str | None, pattern: str
 ) -> None:
     with pytest.raises(ToolError, match="pattern"):
         await grep(call, program, pattern=pattern)
 
 
-async def test_a_pattern_is_never_an_option_or_a_command(
+async def test_pattern_is_never_an_option_or_a_command(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     (tree / "odd.txt").write_text("--files $(touch hit) `id`\n")
@@ -233,7 +233,7 @@ async def test_a_pattern_is_never_an_option_or_a_command(
     assert not (tree / "hit").exists()
 
 
-async def test_a_name_that_looks_like_an_option_is_a_name(
+async def test_name_like_an_option_is_a_name(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     (tree / "-v").write_text("needle in an odd file\n")
@@ -241,7 +241,7 @@ async def test_a_name_that_looks_like_an_option_is_a_name(
     assert lines_by_file(result) == {"-v": ["1:needle in an odd file"]}
 
 
-async def test_settings_of_the_person_are_not_read(
+async def test_personal_settings_are_not_read(
     call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "ripgreprc"
@@ -251,7 +251,7 @@ async def test_settings_of_the_person_are_not_read(
     assert lines_by_file(result) == {"a.txt": ["2:two"]}
 
 
-async def test_a_search_program_in_the_workspace_is_not_run(
+async def test_search_program_in_the_workspace_is_not_run(
     call: CallContext, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = tree / "rg"
@@ -263,7 +263,7 @@ async def test_a_search_program_in_the_workspace_is_not_run(
     assert not (tree / "hit").exists()
 
 
-async def test_a_search_without_end_is_ended(call: CallContext, workspace: Path) -> None:
+async def test_endless_search_is_ended(call: CallContext, workspace: Path) -> None:
     (workspace / "long.txt").write_text("a" * 40 + "!\n")
     # The timeout expires before the program has started.
     tool = Grep(ToolSettings(), None, timeout_s=0.001)
@@ -271,7 +271,7 @@ async def test_a_search_without_end_is_ended(call: CallContext, workspace: Path)
     assert "stopped after 0.001 s" in result.for_model
 
 
-async def test_a_hostile_gitignore_holds_nothing_up(
+async def test_hostile_gitignore_does_not_delay_the_search(
     call: CallContext, workspace: Path, program: str | None
 ) -> None:
     (workspace / ".gitignore").write_text("*a" * 60 + "\n" + "**/a/" * 60 + "x\n")
@@ -284,7 +284,7 @@ async def test_a_hostile_gitignore_holds_nothing_up(
 
 
 @pytest.mark.parametrize("path", [".gitignore", "src/deep/.gitignore", ".rgignore", ".ignore"])
-async def test_a_pipe_in_place_of_ignore_rules_holds_nothing_up(
+async def test_pipe_instead_of_ignore_rules_does_not_block(
     path: str, call: CallContext, tree: Path, program: str | None
 ) -> None:
     (tree / path).unlink(missing_ok=True)
@@ -299,7 +299,7 @@ async def test_a_pipe_in_place_of_ignore_rules_holds_nothing_up(
 
 @pytest.mark.parametrize("path", [".rgignore", ".ignore", "src/.rgignore", "src/deep/.ignore"])
 @pytest.mark.parametrize("rules", ["*.py\n*.txt\n", "*\n"])
-async def test_ignore_files_of_search_programs_hide_nothing(
+async def test_ignore_files_of_search_programs_are_not_used(
     path: str, rules: str, call: CallContext, tree: Path, program: str | None
 ) -> None:
     before = await grep(call, program, pattern="needle")
@@ -310,7 +310,7 @@ async def test_ignore_files_of_search_programs_hide_nothing(
     assert "src/deep/b.py" in names.split("\n")
 
 
-async def test_other_peoples_files_are_not_shown(
+async def test_files_of_other_people_are_not_shown(
     guest: CallContext, tree: Path, program: str | None
 ) -> None:
     for name in (
@@ -331,7 +331,7 @@ async def test_other_peoples_files_are_not_shown(
     assert (await glob(guest, program, pattern=".kore/**")).for_model.startswith("No file")
 
 
-async def test_the_scope_of_a_role_holds_for_every_file(
+async def test_role_scope_applies_to_every_file(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     scoped = replace(call, paths=(("src/**", "*.txt"), ("src/**", "a.*")))
@@ -341,7 +341,7 @@ async def test_the_scope_of_a_role_holds_for_every_file(
     assert sorted(names) == ["a.txt", "src/.gitignore", "src/deep/b.py"]
 
 
-async def test_kores_own_files_are_not_shown(
+async def test_files_of_kore_are_not_shown(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     closed = ToolSettings(off_limits=(tree / "src",))
@@ -349,7 +349,7 @@ async def test_kores_own_files_are_not_shown(
     assert result.for_model.startswith("Nothing matches")
 
 
-async def test_a_marked_file_brings_strangers_words(
+async def test_marked_file_taints_the_result(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     mark_tainted(tree / "a.txt", tree)
@@ -360,7 +360,7 @@ async def test_a_marked_file_brings_strangers_words(
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_name_of_a_folder_on_the_way_brings_untrusted_text(
+async def test_untrusted_folder_name_taints_the_result(
     call: CallContext, tree: Path, name: str
 ) -> None:
     """Renaming a folder does not change the files in it."""
@@ -378,7 +378,7 @@ async def test_name_of_a_folder_on_the_way_brings_untrusted_text(
     assert listed.taint == NOTHING
 
 
-async def test_a_line_that_the_file_does_not_hold_is_not_shown(
+async def test_line_missing_in_the_file_is_not_shown(
     call: CallContext, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder replaced by a link during the search must not reveal anything."""
@@ -430,7 +430,7 @@ async def test_glob_lists_the_newest_first(
         ({"pattern": "x.txt"}, []),
     ],
 )  # fmt: skip
-async def test_glob_finds_the_same_with_both_programs(
+async def test_glob_results_are_the_same_with_both_programs(
     call: CallContext, tree: Path, program: str | None, args: dict[str, Any], expected: list[str]
 ) -> None:
     text = (await glob(call, program, **args)).for_model
@@ -440,7 +440,7 @@ async def test_glob_finds_the_same_with_both_programs(
         assert text.startswith("No file fits")
 
 
-async def test_a_pattern_may_name_the_folder_in_full(
+async def test_pattern_may_be_an_absolute_path(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     result = await glob(call, program, pattern=f"{tree}/src/**/*.py")
@@ -458,7 +458,7 @@ async def test_glob_shows_a_hundred_files_and_counts_the_rest(
 
 
 @pytest.mark.parametrize("pattern", ["", "../*.txt", "/", "{a,b}" * 20, "x" * 2000])
-async def test_a_glob_that_means_nothing_is_explained(
+async def test_meaningless_glob_is_explained(
     call: CallContext, tree: Path, program: str | None, pattern: str
 ) -> None:
     with pytest.raises(ToolError, match="glob"):
@@ -476,7 +476,7 @@ async def test_path_that_is_no_folder_is_rejected(
         await grep(call, program, pattern="x", path="outside")
 
 
-async def test_the_plan_names_what_is_searched(call: CallContext, tree: Path) -> None:
+async def test_plan_names_the_searched_folder(call: CallContext, tree: Path) -> None:
     plan = await Grep(ToolSettings()).plan({"pattern": "x", "path": "src"}, call)
     assert plan.reads == (tree / "src",)
     assert (await Glob(ToolSettings()).plan({"pattern": "x"}, call)).reads == (tree,)
@@ -509,7 +509,7 @@ def _write(folder: int, name: str) -> None:
         file.write("needle\n")
 
 
-async def test_a_deep_tree_of_folders_is_searched_or_said_to_be_too_deep(
+async def test_deep_tree_is_searched_or_reported_as_too_deep(
     call: CallContext, deep_tree: Path, program: str | None
 ) -> None:
     for result in (
@@ -520,7 +520,7 @@ async def test_a_deep_tree_of_folders_is_searched_or_said_to_be_too_deep(
         assert "end.txt" in result.for_model or "too deep" in result.for_model
 
 
-async def test_grep_names_the_files_that_it_did_not_search(
+async def test_grep_names_unsearched_files(
     call: CallContext, workspace: Path, program: str | None
 ) -> None:
     (workspace / "small.txt").write_text("needle\n")

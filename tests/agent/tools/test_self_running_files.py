@@ -71,7 +71,7 @@ async def test_self_running_file_is_rejected_in_an_untrusted_project(
 
 
 @pytest.mark.parametrize(("name", "arguments", "created"), CALLS)
-async def test_it_runs_in_mode_auto(
+async def test_self_running_file_is_written_in_auto_mode(
     call: CallContext, files: Path, name: str, arguments: dict[str, Any], created: str
 ) -> None:
     result = await run(call, files.parent / "elsewhere", name, arguments, "auto")
@@ -80,7 +80,7 @@ async def test_it_runs_in_mode_auto(
 
 
 @pytest.mark.parametrize(("name", "arguments", "created"), CALLS[:-1])
-async def test_it_runs_in_the_personal_workspace(
+async def test_self_running_file_is_written_in_the_personal_workspace(
     call: CallContext, files: Path, name: str, arguments: dict[str, Any], created: str
 ) -> None:
     result = await run(call, files, name, arguments, "accept-edits")

@@ -19,11 +19,11 @@ from agent.turn.completion_signal import find_signal, humanize_signals
         ("<promise>COMPLETE", (None, None)),
     ],
 )
-def test_the_last_promise_of_a_text_is_found(text: str, found: tuple[str | None, str]) -> None:
+def test_last_promise_of_a_text_counts(text: str, found: tuple[str | None, str]) -> None:
     assert find_signal(text) == found
 
 
-def test_people_read_promises_in_words() -> None:
+def test_promises_are_shown_in_words() -> None:
     text = "I wait. <promise>blocked: no key </promise> <promise>COMPLETE</promise>"
     assert humanize_signals(text) == "I wait. ■ BLOCKED: no key ■ COMPLETE"
     assert (
@@ -32,7 +32,7 @@ def test_people_read_promises_in_words() -> None:
     )
 
 
-def test_of_a_growing_text_half_a_promise_is_left_out() -> None:
+def test_partial_promise_of_a_growing_text_is_hidden() -> None:
     whole = "one <promise>BLOCKED:no key</promise> two"
     assert humanize_signals(whole, growing=True) == "one ■ BLOCKED: no key two"
     assert humanize_signals(whole[:30], growing=True) == "one "

@@ -17,7 +17,7 @@ def words(count: int) -> list[TextDelta]:
     return [TextDelta(str(n)) for n in range(count)]
 
 
-async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
+async def test_events_arrive_in_order_beyond_the_buffer_size() -> None:
     outlet = EventStream()
 
     async def write() -> None:
@@ -28,7 +28,7 @@ async def test_everything_arrives_in_order_also_beyond_the_size() -> None:
         assert await drain(outlet, asyncio.create_task(write())) == words(3 * SIZE)
 
 
-async def test_a_writer_waits_for_its_reader() -> None:
+async def test_full_stream_blocks_its_writer() -> None:
     outlet = EventStream()
     written = 0
 
@@ -45,7 +45,7 @@ async def test_a_writer_waits_for_its_reader() -> None:
     assert len(await drain(outlet, writer)) == SIZE + 10
 
 
-async def test_a_waiting_reader_is_woken_by_the_writers_end() -> None:
+async def test_waiting_reader_is_woken_by_the_end() -> None:
     outlet, go = EventStream(), asyncio.Event()
 
     async def write() -> None:
@@ -76,7 +76,7 @@ async def test_events_emitted_before_the_writer_failed_are_read() -> None:
     assert isinstance(writer.exception(), ValueError)
 
 
-async def test_a_cancelled_writer_ends_the_stream() -> None:
+async def test_cancelled_writer_ends_the_stream() -> None:
     outlet = EventStream()
     writer = asyncio.create_task(asyncio.Event().wait())
     reader = asyncio.create_task(drain(outlet, writer))  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def output_event(text: str, skipped_bytes: int = 0) -> ToolOutput:
     return ToolOutput("c1", text, "stdout", skipped_bytes)
 
 
-async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_said() -> None:
+async def test_live_output_is_dropped_with_a_note_for_a_slow_reader() -> None:
     outlet, result = EventStream(), ToolResulted("c1", "exec", "all of it", False, 0.1)
 
     async def write() -> None:
@@ -103,7 +103,7 @@ async def test_live_output_is_left_out_when_the_reader_is_behind_and_that_is_sai
     assert seen == [output_event("x")] * SIZE + [output_event("", 3), result]
 
 
-async def test_output_that_is_shown_again_says_what_is_missing_in_front_of_it() -> None:
+async def test_live_output_after_a_gap_notes_the_missing_part() -> None:
     outlet, result = EventStream(), asyncio.Event()
 
     async def write() -> None:

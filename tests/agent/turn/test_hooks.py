@@ -89,7 +89,7 @@ class Change(kore.Hooks[Any]):
         return value(subject) if callable(value) else value
 
 
-async def test_a_hook_replaces_a_tools_result_without_running_it(tmp_path: Path) -> None:
+async def test_hook_replaces_the_result_of_a_tool_without_running_it(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("look", place="door")), "ok"])
     hook = Change(before_tool=kore.ToolResult("a wall"))
     result = await kore.run("?", model=model, workspace=tmp_path, tools=[look], hooks=[hook])
@@ -97,7 +97,7 @@ async def test_a_hook_replaces_a_tools_result_without_running_it(tmp_path: Path)
     assert RAN == []
 
 
-async def test_the_last_hook_is_the_first_to_change_a_result(tmp_path: Path) -> None:
+async def test_last_hook_changes_a_result_first(tmp_path: Path) -> None:
     def add(letter: str) -> Change:
         return Change(after_tool=lambda item: replace(item, for_model=item.for_model + letter))
 
@@ -109,7 +109,7 @@ async def test_the_last_hook_is_the_first_to_change_a_result(tmp_path: Path) -> 
     assert result.messages[1].taint == {"untrusted", "private"}
 
 
-async def test_a_hook_refuses_a_tool(tmp_path: Path) -> None:
+async def test_hook_rejects_a_tool_call(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("look", place="door")), "ok"])
     hook = Change(before_tool=PolicyDenied("not on Sundays"))
     result = await kore.run("?", model=model, workspace=tmp_path, tools=[look], hooks=[hook])
@@ -117,14 +117,14 @@ async def test_a_hook_refuses_a_tool(tmp_path: Path) -> None:
     assert RAN == []
 
 
-async def test_a_hook_changes_what_a_model_is_asked(tmp_path: Path) -> None:
+async def test_hook_changes_a_model_request(tmp_path: Path) -> None:
     model = ScriptedProvider(["ok"])
     hook = Change(before_model=lambda request: replace(request, system="Be short."))
     await kore.run("?", model=model, workspace=tmp_path, hooks=[hook])
     assert model.requests[0].system == "Be short."
 
 
-async def test_a_hook_answers_in_the_models_place(tmp_path: Path) -> None:
+async def test_hook_answers_instead_of_the_model(tmp_path: Path) -> None:
     model = ScriptedProvider([])
     hook = Change(before_model=assistant("from the cache"))
     agent = kore.Agent(model, workspace=tmp_path, hooks=[hook])
@@ -136,7 +136,7 @@ async def test_a_hook_answers_in_the_models_place(tmp_path: Path) -> None:
     assert (model.requests, result.usage) == ([], kore.Usage())
 
 
-async def test_a_hook_changes_a_reply(tmp_path: Path) -> None:
+async def test_hook_changes_a_reply(tmp_path: Path) -> None:
     hook = Change(after_model=lambda reply: assistant(reply.text.upper()))
     agent = kore.Agent(ScriptedProvider(["hello"]), workspace=tmp_path, hooks=[hook])
     seen = [item async for item in agent.stream("?", session="s")]
@@ -146,21 +146,21 @@ async def test_a_hook_changes_a_reply(tmp_path: Path) -> None:
     assert seen[-1].result.usage.output > 0
 
 
-async def test_a_hook_refuses_a_model_call(tmp_path: Path) -> None:
+async def test_hook_rejects_a_model_request(tmp_path: Path) -> None:
     model = ScriptedProvider([])
     hook = Change(before_model=PolicyDenied("closed"))
     with pytest.raises(kore.PolicyDenied, match="closed"):
         await kore.run("?", model=model, workspace=tmp_path, hooks=[hook])
 
 
-async def test_a_bug_in_a_hook_is_raised(tmp_path: Path) -> None:
+async def test_bug_in_a_hook_is_raised(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("look", place="door")), "ok"])
     hook = Change(after_tool=ZeroDivisionError("oh"))
     with pytest.raises(ZeroDivisionError):
         await kore.run("?", model=model, workspace=tmp_path, tools=[look], hooks=[hook])
 
 
-async def test_hooks_stand_before_the_tools_of_sub_agents_too(tmp_path: Path) -> None:
+async def test_hooks_apply_to_tools_of_subagents(tmp_path: Path) -> None:
     result = call("task", description="d", prompt="look", subagent_type="scout")
     model = ScriptedProvider([calls(result), calls(call("look", place="cave")), "dark", "done"])
     log = Log()
@@ -181,7 +181,7 @@ async def polite(run: kore.RunContext[Any], result: kore.Result) -> str | None:
     return "rude" if "fool" in result.text else None
 
 
-async def test_an_input_guardrail_stops_before_the_model_is_asked(tmp_path: Path) -> None:
+async def test_input_guardrail_stops_before_the_model_is_called(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello"])
     history = kore.MemoryHistory()
     agent = kore.Agent(model, workspace=tmp_path, history=history, input_guardrails=[no_passwords])
@@ -193,7 +193,7 @@ async def test_an_input_guardrail_stops_before_the_model_is_asked(tmp_path: Path
     assert (await agent.run("hi", session="s")).text == "hello"
 
 
-async def test_a_tripped_guardrail_is_an_error_among_the_events(tmp_path: Path) -> None:
+async def test_tripped_guardrail_is_an_error_event(tmp_path: Path) -> None:
     agent = kore.Agent(ScriptedProvider([]), workspace=tmp_path, input_guardrails=[no_passwords])
     seen = [item async for item in agent.stream("password")]
     errors = [item.code for item in seen if isinstance(item, kore.events.Error)]
@@ -244,7 +244,7 @@ async def test_input_guardrail_runs_concurrently_with_the_model(
     assert model.is_cancelled
 
 
-async def test_an_output_guardrail_withholds_an_answer(tmp_path: Path) -> None:
+async def test_output_guardrail_withholds_an_answer(tmp_path: Path) -> None:
     model = ScriptedProvider(["you fool", "sorry"])
     agent = kore.Agent(model, workspace=tmp_path, output_guardrails=[polite])
     with pytest.raises(kore.OutputGuardrailTripped, match="rude"):
@@ -262,7 +262,7 @@ class City:
     name: str
 
 
-async def test_guardrails_check_what_was_said_and_the_typed_answer(tmp_path: Path) -> None:
+async def test_guardrails_check_text_and_typed_answer(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     @kore.input_guardrail

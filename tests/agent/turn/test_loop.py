@@ -51,7 +51,7 @@ def reply(text: str, *planned: ToolCall, usage: Usage | None = None) -> events.R
     return events.Reply(assistant(text, planned), usage, "stop")
 
 
-async def test_the_end_of_a_stream_is_not_the_end_of_the_task(tmp_path: Path) -> None:
+async def test_turn_continues_after_a_reply_with_calls(tmp_path: Path) -> None:
     agent, model = scripted(
         [calls(call("note"), text="First."), "Then."], tmp_path, answers("note")
     )
@@ -65,7 +65,7 @@ async def test_the_end_of_a_stream_is_not_the_end_of_the_task(tmp_path: Path) ->
     assert result.text == "First.\n\nThen."
 
 
-async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
+async def test_every_request_extends_the_previous_one(tmp_path: Path) -> None:
     replies = [calls(call("note", f"c{n}", n=n)) for n in range(4)]
     agent, model = scripted([*replies, "done"], tmp_path, answers("note"))
     await run_turn(agent, task(agent))
@@ -78,7 +78,7 @@ async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
         )
 
 
-async def test_the_models_words_and_calls_are_kept_as_they_were(tmp_path: Path) -> None:
+async def test_text_and_calls_of_the_model_are_stored_unchanged(tmp_path: Path) -> None:
     message = Message("assistant", (Thinking("hm", "sig"), Text("Look:")), (call("note"),))
     agent, model = scripted([message, "done"], tmp_path, answers("note"))
     _, result = await run_turn(agent, task(agent))
@@ -99,7 +99,7 @@ async def test_usage_adds_up_over_the_turn(tmp_path: Path) -> None:
     assert reports[1].input > reports[0].input
 
 
-async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> None:
+async def test_truncated_reply_is_reported(tmp_path: Path) -> None:
     cut = events.Reply(assistant("and then", ()), None, "length")
     agent = Agent(Speaker(cut), workspace=tmp_path)
     seen, result = await run_turn(agent, task(agent))
@@ -108,7 +108,7 @@ async def test_a_reply_that_was_cut_at_its_length_says_so(tmp_path: Path) -> Non
     assert result.text == "and then"
 
 
-async def test_a_call_that_was_cut_is_not_run_and_says_so(tmp_path: Path) -> None:
+async def test_truncated_call_is_not_run_and_reported(tmp_path: Path) -> None:
     ran: list[str] = []
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -123,7 +123,7 @@ async def test_a_call_that_was_cut_is_not_run_and_says_so(tmp_path: Path) -> Non
     assert results(result.messages) == ["noted", load_prompt("call_cut")]
 
 
-async def test_an_empty_reply_is_asked_once_more(tmp_path: Path) -> None:
+async def test_empty_reply_is_requested_again(tmp_path: Path) -> None:
     agent, model = scripted(["", "done"], tmp_path)
     seen, result = await run_turn(agent, task(agent))
     assert result.text == "done"
@@ -134,13 +134,13 @@ async def test_an_empty_reply_is_asked_once_more(tmp_path: Path) -> None:
     assert first.messages == second.messages
 
 
-async def test_a_model_that_stays_silent_ends_its_turn(tmp_path: Path) -> None:
+async def test_silent_model_ends_its_turn(tmp_path: Path) -> None:
     agent, model = scripted(["", "", "never"], tmp_path)
     _, result = await run_turn(agent, task(agent))
     assert (result.success, len(model.requests)) == (False, 2)
 
 
-async def test_a_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:
+async def test_stream_without_a_reply_is_an_error(tmp_path: Path) -> None:
     agent = Agent(Speaker(events.TextDelta("half a")), workspace=tmp_path)
     _, result = await run_turn(agent, task(agent))
     assert (result.stopped, result.error_code) == ("error", BadReply.code)
@@ -155,7 +155,7 @@ async def test_stream_is_closed_after_the_reply(tmp_path: Path) -> None:
     assert model.closed_streams == 1
 
 
-async def test_thinking_is_shown_but_is_no_part_of_the_answer(tmp_path: Path) -> None:
+async def test_thinking_is_shown_but_not_part_of_the_answer(tmp_path: Path) -> None:
     thinking = [events.ThinkingDelta("hm", 2), events.ThinkingEnd("hm")]
     model = Speaker(*thinking, events.TextDelta("yes"), reply("yes"))
     seen, result = await run_turn(agent := Agent(model, workspace=tmp_path), task(agent))
@@ -172,7 +172,7 @@ async def test_broken_history_is_repaired_before_it_is_sent(tmp_path: Path) -> N
     assert results(request.messages) == [load_prompt("interrupted")]
 
 
-async def test_older_messages_leave_when_the_window_is_full_and_watchers_hear_it_once(
+async def test_trimming_of_a_full_window_is_reported_once(
     tmp_path: Path,
 ) -> None:
     history = MemoryHistory()
@@ -204,7 +204,7 @@ async def test_request_shrinks_to_the_real_window(tmp_path: Path, real_window: i
     assert sizes == sorted(set(sizes), reverse=True), "the same request is not sent twice"
 
 
-async def test_a_model_that_finds_everything_too_long_is_not_asked_for_ever(
+async def test_model_that_rejects_everything_as_too_long_is_called_a_few_times(
     tmp_path: Path,
 ) -> None:
     agent, model = scripted([ContextTooLong("too long")] * 99, tmp_path)
@@ -225,7 +225,7 @@ async def test_model_request_uses_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-async def test_a_turns_own_limit_comes_before_the_agents(tmp_path: Path, limit: int) -> None:
+async def test_limit_of_a_turn_precedes_that_of_the_agent(tmp_path: Path, limit: int) -> None:
     replies = [calls(call("note", n=n)) for n in range(3)]
     agent, model = scripted(replies, tmp_path, answers("note"))
     _, result = await run_turn(agent, task(agent, max_iterations=limit))

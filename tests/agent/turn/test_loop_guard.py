@@ -18,7 +18,7 @@ class Model:
         return self.guard.check(call, ToolResult(result, is_error=is_error), may_change=may_change)
 
 
-def test_the_same_call_is_warned_of_three_times_and_stopped_at_twelve() -> None:
+def test_same_call_is_warned_of_three_times_and_stopped_at_twelve() -> None:
     model = Model()
     verdicts = [model.call("exec", "no such file", command="ls x") for _ in range(STOP_AT)]
     warned = {n for n, verdict in enumerate(verdicts, 1) if verdict == "warn"}
@@ -35,13 +35,13 @@ def test_spill_file_name_does_not_affect_loop_detection() -> None:
     assert verdicts[-1] == "stop"
 
 
-def test_results_that_differ_are_fine() -> None:
+def test_differing_results_are_no_loop() -> None:
     model = Model()
     verdicts = [model.call("exec", f"line {n}", command="ls") for n in range(2 * STOP_AT)]
     assert set(verdicts) == {"fine"}
 
 
-def test_edits_with_the_same_check_after_each_are_work() -> None:
+def test_edits_followed_by_the_same_check_are_no_loop() -> None:
     model = Model()
     verdicts = []
     for n in range(2 * STOP_AT):
@@ -50,7 +50,7 @@ def test_edits_with_the_same_check_after_each_are_work() -> None:
     assert set(verdicts) == {"fine"}
 
 
-def test_an_edit_that_fails_changes_nothing() -> None:
+def test_failed_edit_does_not_count_as_progress() -> None:
     model = Model()
     verdicts = []
     for n in range(STOP_AT):
@@ -59,7 +59,7 @@ def test_an_edit_that_fails_changes_nothing() -> None:
     assert verdicts[-1] == "stop"
 
 
-def test_two_edits_that_undo_each_other_are_a_loop() -> None:
+def test_edits_that_undo_each_other_are_a_loop() -> None:
     model = Model()
     verdicts = []
     for _ in range(STOP_AT + 1):
@@ -68,7 +68,7 @@ def test_two_edits_that_undo_each_other_are_a_loop() -> None:
     assert "stop" in verdicts
 
 
-def test_looking_elsewhere_in_between_resets_nothing() -> None:
+def test_unrelated_read_does_not_reset_the_guard() -> None:
     model = Model()
     verdicts = []
     for n in range(STOP_AT):
@@ -77,7 +77,7 @@ def test_looking_elsewhere_in_between_resets_nothing() -> None:
     assert verdicts[-1] == "stop"
 
 
-def test_a_command_that_is_watched_until_it_ends_is_fine() -> None:
+def test_polling_a_command_until_it_ends_is_no_loop() -> None:
     model = Model()
     verdicts = [model.call("process", f"{n // 2} %", id=1) for n in range(2 * STOP_AT)]
     assert "stop" not in verdicts

@@ -62,7 +62,7 @@ def text_of(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-async def test_events_result_and_history_are_the_same(tmp_path: Path) -> None:
+async def test_events_result_and_history_have_the_same_text(tmp_path: Path) -> None:
     events, model = await events_of(tmp_path, READ, f"Look {LINK} now.", "Fine.")
     answer = f"Look {CODE} now."
     assert text_of(events) == result_of(events).text == f"I look.\n\n{answer}"
@@ -79,7 +79,7 @@ async def test_events_result_and_history_are_the_same(tmp_path: Path) -> None:
         ("See evil.", "example/secret"),
     ],
 )
-async def test_replies_that_a_screen_joins_make_no_link(
+async def test_replies_joined_by_a_screen_make_no_link(
     tmp_path: Path, first: str, second: str
 ) -> None:
     steps = READ, calls(call("mail", "c2"), text=first), second, "Fine."
@@ -89,18 +89,18 @@ async def test_replies_that_a_screen_joins_make_no_link(
     assert text_of(events) == "".join(stored)
 
 
-async def test_text_that_was_taken_back_makes_no_link_with_its_successor(tmp_path: Path) -> None:
+async def test_retracted_text_makes_no_link_with_its_successor(tmp_path: Path) -> None:
     reply = calls(call("mail", "c2"), text="See ![x]")
     events, _ = await events_of(tmp_path, READ, reply, "Done.", "Fine.", hooks=[Completing()])
     assert "[x]\n\n(//evil%2Ecom/secret)\n\nDone." in text_of(events)
 
 
-async def test_links_without_anything_private_stay(tmp_path: Path) -> None:
+async def test_links_stay_without_private_text(tmp_path: Path) -> None:
     events, _ = await events_of(tmp_path, calls(call("page")), LINK, "Fine.")
     assert result_of(events).text == LINK
 
 
-async def test_links_from_before_stay_and_those_of_strangers(tmp_path: Path) -> None:
+async def test_earlier_links_stay_and_untrusted_links_become_code(tmp_path: Path) -> None:
     known = "https://known.example/x"
     first = calls(call("page"), call("mail", "c2"), text=LINK)
     events, _ = await events_of(tmp_path, first, f"See {known}", "Fine.")
@@ -108,7 +108,7 @@ async def test_links_from_before_stay_and_those_of_strangers(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mark", ["!", ""])
-async def test_choosing_among_offered_pictures_and_links_spells_nothing(
+async def test_choice_of_offered_pictures_and_links_cannot_spell_a_secret(
     tmp_path: Path, mark: str
 ) -> None:
     secret = "0123456789abcdef" * 3 + "0123"
@@ -124,7 +124,7 @@ async def test_choosing_among_offered_pictures_and_links_spells_nothing(
     assert all(f"`{address}`" in text for address in addresses[2:])
 
 
-async def test_link_that_was_paid_for_stays_in_later_replies(tmp_path: Path) -> None:
+async def test_granted_link_stays_in_later_replies(tmp_path: Path) -> None:
     known = "https://evil.example/0-0.png"
     first = calls(call("album"), call("mail", "c2"))
     second = calls(call("page", "c3"), text=f"See {known}")
@@ -132,7 +132,7 @@ async def test_link_that_was_paid_for_stays_in_later_replies(tmp_path: Path) -> 
     assert targets_of_links(result_of(events).text) == [known] * 3
 
 
-async def test_thoughts_show_no_links_of_strangers_and_pay_nothing(tmp_path: Path) -> None:
+async def test_thinking_shows_no_untrusted_links_and_uses_no_budget(tmp_path: Path) -> None:
     known = "https://known.example/x"
     reply = Message("assistant", (Thinking(f"[a]({known})", "signed"), Text(f"[a]({known})")))
     first = calls(call("page"), call("mail", "c2"))
@@ -142,20 +142,20 @@ async def test_thoughts_show_no_links_of_strangers_and_pay_nothing(tmp_path: Pat
     assert result_of(events).text == f"[a]({known})"
 
 
-async def test_a_block_that_an_earlier_reply_leaves_open_hides_nothing(tmp_path: Path) -> None:
+async def test_unclosed_block_of_an_earlier_reply_hides_nothing(tmp_path: Path) -> None:
     first = calls(call("mail"), text="```\nopen")
     address = "https://evil.example/secret"
     events, _ = await events_of(tmp_path, first, f"```\n{address}\n```", "Fine.")
     assert f"`{address}`" in result_of(events).text
 
 
-async def test_parts_of_a_reply_cannot_make_a_link_together(tmp_path: Path) -> None:
+async def test_parts_of_a_reply_make_no_link_together(tmp_path: Path) -> None:
     parts = Message("assistant", (Text("See https://evil."), Text("example/secret")))
     events, _ = await events_of(tmp_path, READ, parts, "Fine.")
     assert result_of(events).messages[-1].text == "\n\nSee `https://evil.example/secret`"
 
 
-async def test_thoughts_are_shown_without_links_and_stored_as_they_are(tmp_path: Path) -> None:
+async def test_thinking_is_shown_without_links_and_stored_unchanged(tmp_path: Path) -> None:
     reply = Message("assistant", (Thinking(LINK, "signed"), Text("Done.")))
     events, _ = await events_of(tmp_path, READ, reply, "Fine.")
     deltas = [event.text for event in events if isinstance(event, ThinkingDelta)]
@@ -180,13 +180,13 @@ class Completing(kore.Hooks[Any]):
         return replace(reply, content=(Text("(//evil%2Ecom/secret)"),)) if completes else None
 
 
-async def test_replies_of_hooks_are_no_exception(tmp_path: Path) -> None:
+async def test_replies_of_hooks_are_checked(tmp_path: Path) -> None:
     events, _ = await events_of(tmp_path, READ, "plain", "Fine.", hooks=[Rewriting()])
     assert text_of(events).endswith(CODE)
     assert result_of(events).messages[-1].text == f"\n\n{CODE}"
 
 
-async def test_questions_are_no_exception(tmp_path: Path) -> None:
+async def test_questions_are_checked(tmp_path: Path) -> None:
     ask = calls(call("ask_user", "c2", questions=[{"question": f"Is it {LINK}?"}]))
     events, _ = await events_of(tmp_path, READ, ask, "Fine.")
     assert "https://evil.example/secret`" in text_of(events)
@@ -198,7 +198,7 @@ class Place:
     address: str
 
 
-async def test_data_for_a_program_stays(tmp_path: Path) -> None:
+async def test_typed_output_is_unchanged(tmp_path: Path) -> None:
     address = "https://docs.example/page"
     model = ScriptedProvider([calls(call("mail")), f'{{"address": "{address}"}}'])
     result = await kore.run("?", model=model, workspace=tmp_path, tools=[mail], output_type=Place)

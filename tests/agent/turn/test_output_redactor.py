@@ -63,7 +63,7 @@ def _pieces(text: str, chance: random.Random) -> list[str]:
     return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
+def test_key_split_over_deltas_is_redacted_in_each_kind() -> None:
     chance = random.Random(3)
     for _ in range(100):
         spoken = OutputRedactor(Redactor([KEY]))
@@ -83,7 +83,7 @@ def test_a_key_cut_over_deltas_is_found_in_each_kind() -> None:
         assert KEY[:12] not in whole
 
 
-def test_a_clean_message_is_the_very_same_object() -> None:
+def test_clean_message_is_the_same_object() -> None:
     redactor = Redactor([KEY])
     message = assistant("fine", (ToolCall("1", "exec", {"command": "ls"}, '{"command": "ls"}'),))
     assert clean_message(message, redactor) is message
@@ -100,7 +100,7 @@ def test_non_text_parts_are_unchanged() -> None:
     assert cleaned.content == (*results, Text(MARK))
 
 
-async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None:
+async def test_key_repeated_by_the_model_is_redacted(tmp_path: Path) -> None:
     reply = Message("assistant", (Thinking(f"hm {KEY}"), Text(f"my key: {KEY} !")))
     agent, _ = _scripted([reply, "second"], tmp_path)
     seen = await _turn_events(agent)
@@ -111,7 +111,7 @@ async def test_a_model_that_repeats_its_key_is_not_heard(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("spelled", [KEY, quote(KEY, safe=""), KEY.encode().hex()])
-async def test_call_with_a_secret_is_refused(tmp_path: Path, spelled: str) -> None:
+async def test_call_with_a_secret_is_rejected(tmp_path: Path, spelled: str) -> None:
     wanted = call("write_file", path="a.txt", content=f"key={spelled}")
     agent, model = _scripted([wanted, "done"], tmp_path)
     seen = await _turn_events(agent)
@@ -122,7 +122,7 @@ async def test_call_with_a_secret_is_refused(tmp_path: Path, spelled: str) -> No
     assert spelled not in repr(seen) + repr(model.requests)
 
 
-async def test_call_from_before_a_restart_is_refused(tmp_path: Path) -> None:
+async def test_call_from_before_a_restart_is_rejected(tmp_path: Path) -> None:
     stored = [user("go"), assistant("", (call("write_file", path="a.txt", content=KEY),))]
     agent, _ = _scripted(["done"], tmp_path)
     request = TurnRequest(ToolEnvironment("s", tmp_path, tmp_path), stored, ANYTHING)
@@ -132,7 +132,9 @@ async def test_call_from_before_a_restart_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists()
 
 
-async def test_call_with_a_mark_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+async def test_call_with_a_redaction_mark_is_rejected_and_the_file_unchanged(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "app.env"
     file.write_text(f"KEY={KEY}\nDEBUG=0\n")
     steps = [
@@ -150,7 +152,7 @@ async def test_call_with_a_mark_is_refused_and_the_file_stays(tmp_path: Path) ->
     assert file.read_text() == f"KEY={KEY}\nDEBUG=1\n"
 
 
-def test_mark_is_no_pattern_of_a_shell(tmp_path: Path) -> None:
+def test_redaction_mark_is_no_shell_pattern(tmp_path: Path) -> None:
     (tmp_path / "project").touch()
     for shell in ("sh", "bash"):
         done = subprocess.run([shell, "-c", f"echo {MARK}"], cwd=tmp_path, capture_output=True)
@@ -179,7 +181,7 @@ async def test_secrets_in_tool_output_are_redacted_everywhere(tmp_path: Path) ->
         assert form not in everything
 
 
-async def test_an_error_with_the_key_in_it_says_marks(tmp_path: Path) -> None:
+async def test_error_with_the_key_is_redacted(tmp_path: Path) -> None:
     error = Rejected(f"401 at https://host/{KEY}", hint=f"look at {KEY}")
     agent, _ = _scripted([error], tmp_path)
     seen = await _turn_events(agent)
@@ -187,7 +189,7 @@ async def test_an_error_with_the_key_in_it_says_marks(tmp_path: Path) -> None:
     assert (result.message, result.hint) == (f"401 at https://host/{MARK}", f"look at {MARK}")
 
 
-async def test_the_key_that_an_agent_was_given_is_secret_unasked(tmp_path: Path) -> None:
+async def test_key_of_the_agent_is_redacted_by_default(tmp_path: Path) -> None:
     known = [ModelConfig("m", "openai/x", api_base="http://127.0.0.1:9/v1", api_key=KEY)]
     agent = Agent(ModelPool("m", known), workspace=tmp_path)
     assert agent.redactor.clean(f"<{KEY}>") == f"<{MARK}>"
@@ -212,7 +214,7 @@ class Slow:
         """Do nothing."""
 
 
-async def test_single_characters_come_to_a_mark_too(tmp_path: Path) -> None:
+async def test_key_streamed_in_single_characters_is_redacted(tmp_path: Path) -> None:
     seen: list[Any] = await _turn_events(Agent(Slow(), workspace=tmp_path, settings=SETTINGS))
     shown = "".join(event.text for event in seen if isinstance(event, events.TextDelta))
     assert shown == f"my key is {MARK}"

@@ -74,7 +74,7 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path.resolve())
 
 
-async def test_person_s_change_is_reported_immediately(watched: Watched) -> None:
+async def test_external_change_is_reported_immediately(watched: Watched) -> None:
     results = await watched.turn([calls(call("wait")), "done"], watched.tool("read", "a.txt"))
     assert results == [("a.txt", "user", 1)]
 
@@ -112,14 +112,14 @@ async def test_change_by_another_session_is_attributed_to_the_agent(watched: Wat
     assert results == [("a.txt", "agent", 1)]
 
 
-async def test_without_the_setting_nothing_is_watched(tmp_path: Path) -> None:
+async def test_nothing_is_watched_without_the_setting(tmp_path: Path) -> None:
     agent, _ = scripted(["done"], tmp_path)
     async with agent:
         await agent.run("go")
         assert agent.watches.watched() == {}
 
 
-def test_a_turn_without_a_watch_imports_none_of_it(tmp_path: Path) -> None:
+def test_turn_without_a_watch_does_not_import_it(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys; from agent.agent import Agent\n"
         "from agent.providers.scripted import ScriptedProvider\n"
@@ -133,7 +133,7 @@ def test_a_turn_without_a_watch_imports_none_of_it(tmp_path: Path) -> None:
     assert "code.watch" not in shown.stdout
 
 
-def test_the_writer_of_a_file_is_known_until_it_changes(watched: Watched) -> None:
+def test_writer_of_a_file_is_known_until_it_changes(watched: Watched) -> None:
     agent, _ = scripted([], watched.root)
     (path := watched.root / "a").write_text("one")
     agent.views.record_write("s", path)

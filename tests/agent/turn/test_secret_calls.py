@@ -60,7 +60,7 @@ async def test_function_is_not_called(tmp_path: Path) -> None:
     assert texts == []
 
 
-async def test_mcp_server_gets_nothing(tmp_path: Path) -> None:
+async def test_mcp_server_is_not_called(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
     server = Path(fakes.__file__).with_name("mcp_server.py")
     settings = McpServerSettings("s", sys.executable, ("-B", str(server)))
@@ -69,13 +69,13 @@ async def test_mcp_server_gets_nothing(tmp_path: Path) -> None:
     assert REFUSED in result
 
 
-async def test_sub_agent_is_not_sent_out_with_a_secret(tmp_path: Path) -> None:
+async def test_subagent_is_not_started_with_a_secret(tmp_path: Path) -> None:
     wanted = _sent_out(f"Write {KEY}.")
     (result,) = await _results(tmp_path, wanted, "done", subagents=[WRITER])
     assert REFUSED in result
 
 
-async def test_call_of_a_sub_agent_is_refused(tmp_path: Path) -> None:
+async def test_call_of_a_subagent_is_rejected(tmp_path: Path) -> None:
     sent = _sent_out("Write a file.")
     own = call("write_file", path="a.txt", content=KEY)
     refused, report = await _results(tmp_path, sent, own, "written", "done", subagents=[WRITER])

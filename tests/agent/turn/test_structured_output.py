@@ -42,7 +42,7 @@ OSLO = '{"name": "Oslo", "people": 717710}'
         (bool, "true", True),
     ],
 )
-async def test_an_answer_is_a_value_of_its_type(
+async def test_answer_is_a_value_of_its_type(
     tmp_path: Path, output_type: Any, answer: str, value: object
 ) -> None:
     model = ScriptedProvider([answer])
@@ -53,7 +53,7 @@ async def test_an_answer_is_a_value_of_its_type(
     assert question.startswith("Where?\n\nAnswer with one JSON value")
 
 
-async def test_an_answer_of_another_shape_is_asked_for_again(tmp_path: Path) -> None:
+async def test_invalid_answer_is_requested_again(tmp_path: Path) -> None:
     model = ScriptedProvider(["Oslo, of course.", '{"name": "Oslo"}', OSLO])
     result = await kore.Agent(model, workspace=tmp_path).run("Where?", output_type=City)
     assert result.output == City("Oslo", 717710)
@@ -64,7 +64,7 @@ async def test_an_answer_of_another_shape_is_asked_for_again(tmp_path: Path) -> 
     assert len(result.messages) == 3
 
 
-async def test_a_model_that_never_gets_it_right_is_an_error(tmp_path: Path) -> None:
+async def test_repeatedly_invalid_answer_is_an_error(tmp_path: Path) -> None:
     model = ScriptedProvider(["no"] * 3)
     with pytest.raises(BadOutput, match="does not fit output_type"):
         await kore.run("Where?", model=model, workspace=tmp_path, output_type=City)
@@ -84,13 +84,13 @@ async def test_text_before_a_call_is_not_part_of_the_output(tmp_path: Path) -> N
     assert result.output == City("Oslo", 717710)
 
 
-async def test_a_prompt_with_a_picture_keeps_it(tmp_path: Path) -> None:
+async def test_prompt_with_a_picture_keeps_it(tmp_path: Path) -> None:
     model = ScriptedProvider([OSLO])
     prompt = kore.Message("user", (Image("image/png", b"x"), kore.Text("Where is it?")))
     await kore.run(prompt, model=model, workspace=tmp_path, output_type=City)
     assert Image("image/png", b"x") in model.requests[0].messages[0].content
 
 
-def test_a_type_that_no_json_can_be_made_of_is_refused_at_once(tmp_path: Path) -> None:
+def test_type_without_a_json_schema_is_rejected_at_once(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="output_type cannot be told to a model"):
         kore.run_sync("x", model="offline/echo", workspace=tmp_path, output_type=Opaque)

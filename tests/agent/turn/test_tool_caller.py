@@ -39,7 +39,7 @@ def models(server: ModelServer, key: str = "sk-secret-key-1") -> ModelPool:
     return ModelPool("fake", known=[entry])
 
 
-async def test_calls_come_back_and_results_take_it_on(model_server: ModelServer) -> None:
+async def test_step_returns_calls_and_continues_with_results(model_server: ModelServer) -> None:
     model_server.script(
         ReplyScript(
             text="Let me see.",
@@ -78,7 +78,7 @@ async def test_calls_come_back_and_results_take_it_on(model_server: ModelServer)
     assert all(body["messages"][:4] == bodies[1]["messages"][:4] for body in bodies[1:])
 
 
-async def test_a_conversation_is_taken_up_from_a_file(
+async def test_conversation_is_resumed_from_a_file(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     model_server.script(
@@ -111,7 +111,7 @@ async def test_invented_calls_are_returned_unchanged(model_server: ModelServer) 
     assert step.calls[2].raw == "{no"
 
 
-async def test_an_empty_reply_is_asked_for_once_more(model_server: ModelServer) -> None:
+async def test_empty_reply_is_requested_again(model_server: ModelServer) -> None:
     model_server.script(ReplyScript(text=""), ReplyScript(text="Yes."))
     async with ToolCaller(models(model_server)) as caller:
         step = await caller.ask("Well?")
@@ -120,7 +120,7 @@ async def test_an_empty_reply_is_asked_for_once_more(model_server: ModelServer) 
     assert len(caller.messages) == 2
 
 
-async def test_results_must_fit_the_calls() -> None:
+async def test_results_must_match_the_calls() -> None:
     calls = (ToolCall("c1", "weather", {}, "{}"), ToolCall("c2", "weather", {}, "{}"))
     caller = ToolCaller(ScriptedProvider([assistant("", calls), "Done."]), [WEATHER])
     with pytest.raises(ConfigError, match="no call"):
@@ -134,7 +134,7 @@ async def test_results_must_fit_the_calls() -> None:
     assert (await caller.answer({"c1": "x", "c2": "y"})).text == "Done."
 
 
-async def test_a_failed_step_can_be_made_again(model_server: ModelServer) -> None:
+async def test_failed_step_can_be_repeated(model_server: ModelServer) -> None:
     model_server.script(refusal(401, "sk-secret-key-1 is wrong"), ReplyScript(text="Yes."))
     async with ToolCaller(models(model_server)) as caller:
         with pytest.raises(ProviderError) as raised:
@@ -158,12 +158,12 @@ def test_invalid_schema_is_rejected(tools: list[dict[str, Any]], said: str) -> N
         ToolCaller("offline/echo", tools)
 
 
-def test_names_that_become_one_stay_apart() -> None:
+def test_names_that_normalize_to_the_same_name_stay_distinct() -> None:
     caller = ToolCaller(ScriptedProvider([]), [{"name": "a.b"}, {"name": "a_b"}, {"name": "a b"}])
     assert [spec.name for spec in caller._specs] == ["a_b", "a_b_2", "a_b_3"]
 
 
-def test_messages_that_are_no_conversation_are_refused() -> None:
+def test_invalid_conversation_is_rejected() -> None:
     orphan = Message("tool", (Text("x"),), tool_call_id="c9")
     with pytest.raises(ConfigError, match="followed directly by its result"):
         ToolCaller("offline/echo", messages=[orphan])

@@ -38,14 +38,14 @@ class Diary:
         return ToolResult(context.call.id)
 
 
-async def test_reads_run_together(tmp_path: Path) -> None:
+async def test_reads_run_concurrently(tmp_path: Path) -> None:
     planned = [call("meet", f"c{n}") for n in range(3)]
     agent, _ = scripted([calls(*planned), "met"], tmp_path, Handmade("meet", Meeting(3)))
     _, result = await run_turn(agent, task(agent))
     assert results(result.messages) == ["c0", "c1", "c2"]
 
 
-async def test_no_more_reads_run_together_than_the_limit(tmp_path: Path) -> None:
+async def test_concurrent_reads_are_limited(tmp_path: Path) -> None:
     together: list[int] = []
     running: set[str] = set()
 
@@ -145,7 +145,7 @@ async def test_each_step_is_reported_before_the_next_begins(tmp_path: Path) -> N
     ]
 
 
-async def test_a_person_is_shown_what_the_tool_means_for_people(tmp_path: Path) -> None:
+async def test_person_sees_the_summary_of_the_tool(tmp_path: Path) -> None:
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         context.output("live", "stdout")
         return ToolResult("long text for the model", for_user="short")
@@ -158,7 +158,7 @@ async def test_a_person_is_shown_what_the_tool_means_for_people(tmp_path: Path) 
     assert results(model.requests[1].messages) == ["long text for the model"]
 
 
-async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
+async def test_change_is_shown_with_its_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     change = call("write_file", path="a.txt", content="new\n")
     agent, _ = scripted([calls(call("read_file", "c0", path="a.txt"), change), "done"], tmp_path)
@@ -169,7 +169,7 @@ async def test_a_change_is_shown_with_its_diff(tmp_path: Path) -> None:
     assert events.FileChanged(str(tmp_path / "a.txt"), "tool") in seen
 
 
-async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
+async def test_repeated_result_keeps_its_text(tmp_path: Path) -> None:
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         return ToolResult("same")
 
@@ -179,7 +179,7 @@ async def test_a_repeated_result_keeps_its_text(tmp_path: Path) -> None:
     assert results(result.messages) == ["same", "same", f"same\n\n{load_prompt('repeated')}"]
 
 
-async def test_events_name_the_tool_whichever_name_it_was_called_by(tmp_path: Path) -> None:
+async def test_events_use_the_canonical_name_of_the_tool(tmp_path: Path) -> None:
     agent, _ = scripted([calls(call("Bash", "c1", command="echo hi")), "done"], tmp_path)
     happened, _ = await run_turn(agent, task(agent))
     named = [e.name for e in happened if isinstance(e, events.ToolStart | events.ToolResulted)]

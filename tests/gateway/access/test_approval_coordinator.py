@@ -97,7 +97,7 @@ async def until(events: AsyncIterator[WatchEvent], kind: type) -> list[WatchEven
     raise AssertionError(f"no {kind.__name__}: {seen}")
 
 
-async def test_a_waiting_turn_holds_neither_lane_nor_slot(tmp_path: Path) -> None:
+async def test_waiting_turn_occupies_neither_lane_nor_slot(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = [assistant("", (change("1"),)), "other", "done"]
     more = {"platform": Asking(), "owner": OWNER, "concurrent_turns": 1}
@@ -136,7 +136,7 @@ async def test_reads_next_to_a_question_are_not_repeated(tmp_path: Path) -> None
         assert "said no" in results[3][0] or 'is_error":true' in results[3][0]
 
 
-async def test_a_denial_says_why_also_after_a_restart(tmp_path: Path) -> None:
+async def test_denial_has_a_reason_after_a_restart(tmp_path: Path) -> None:
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
@@ -170,7 +170,7 @@ async def test_always_asked_call_can_only_be_allowed_once(tmp_path: Path) -> Non
         assert not await parts.count("permission_grant")
 
 
-async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> None:
+async def test_reopened_screen_shows_every_event_once(tmp_path: Path) -> None:
     seed(tmp_path)
     message = console_message("go")
     async with running(tmp_path, [assistant("I will.", (change("1"),)), "done"]) as parts:
@@ -192,7 +192,7 @@ async def test_a_screen_sees_one_story_and_each_thing_once(tmp_path: Path) -> No
     assert not any(isinstance(event, ApprovalAsked) for event in seen)
 
 
-async def test_a_lane_in_the_same_session_waits_without_a_task(tmp_path: Path) -> None:
+async def test_lane_of_the_same_session_waits_without_a_task(tmp_path: Path) -> None:
     seed(tmp_path)
     model = [assistant("", (change("1"),)), "done", "mine"]
     async with running(tmp_path, model, owner=OWNER, platform=Asking()) as parts:
@@ -218,7 +218,7 @@ async def test_status_names_the_open_question(tmp_path: Path) -> None:
         await parts.platform.until(lambda: any(wanted in x for x in parts.platform.texts("1")))
 
 
-async def test_a_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
+async def test_stop_ends_a_waiting_turn(tmp_path: Path) -> None:
     file = seed(tmp_path)
     async with running(
         tmp_path, [assistant("", (change("1"),))], owner=OWNER, platform=Asking()
@@ -281,7 +281,7 @@ async def test_unattended_turn_denies_without_asking(tmp_path: Path) -> None:
         assert not await parts.count("approval")
 
 
-async def test_a_session_s_consent_ends_with_the_session(tmp_path: Path) -> None:
+async def test_session_grant_ends_with_the_session(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = [assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
     model += [assistant("", (change("3"),)), "c"]
@@ -314,7 +314,7 @@ async def test_changing_file_asks_again_without_counting_an_attempt(tmp_path: Pa
         assert await parts.stored("turn", "attempts") == [(1,)]
 
 
-async def test_waiting_gives_a_turn_no_more_iterations(tmp_path: Path) -> None:
+async def test_waiting_does_not_reset_the_iteration_limit(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = ScriptedProvider([overwrite(str(n), f"{n}\n") for n in range(5)])
     async with running(tmp_path, model) as parts:
@@ -362,9 +362,7 @@ async def test_removed_person_loses_their_grants(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["session", "always"])
-async def test_a_lasting_answer_about_a_script_ends_with_its_content(
-    tmp_path: Path, answer: Answer
-) -> None:
+async def test_script_grant_ends_with_its_content(tmp_path: Path, answer: Answer) -> None:
     script = tmp_path / "workspace" / "x.sh"
     script.parent.mkdir()
     script.write_text("echo first\n")

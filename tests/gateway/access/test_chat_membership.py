@@ -31,7 +31,7 @@ async def messages_after(parts: Parts, *standings: MembershipChange) -> list[tup
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
 
 
-async def test_the_owner_hears_of_groups_that_the_bot_is_put_into_and_out_of(
+async def test_owner_is_notified_of_joined_and_left_groups(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, [], owner="chat:7") as parts:
@@ -77,7 +77,7 @@ async def unreachable(parts: Parts, *chat_ids: str) -> list[tuple[str, str]]:
     return await parts.stored("outbox", "chat", "body", kind="notice", order="seq")
 
 
-async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
+async def test_owner_is_notified_of_chats_that_reject_text(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
         message = chat_message("/status", "8", sender=Sender("8", "Bob"))
         await parts.bus.accept("chat", "bot", Batch([message]))
@@ -91,7 +91,7 @@ async def test_owner_hears_of_chats_that_refuse_text(tmp_path: Path) -> None:
     ]
 
 
-async def test_changed_message_of_a_person_stops_no_route(tmp_path: Path) -> None:
+async def test_message_of_a_person_whose_id_changed_is_routed(tmp_path: Path) -> None:
     cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
     async with running(tmp_path, [], owner="chat:7", cipher=cipher) as parts:
         message = chat_message("/status", "8", sender=Sender("8", "Bob"))
@@ -103,7 +103,7 @@ async def test_changed_message_of_a_person_stops_no_route(tmp_path: Path) -> Non
     assert "I can't write to the chat 8" in parts.platform.texts("7")[-1]
 
 
-async def test_many_chats_that_refuse_text_fill_no_owners_chat(tmp_path: Path) -> None:
+async def test_notices_of_chats_that_reject_text_are_limited(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
         results = await unreachable(parts, *(f"-{n}" for n in range(1, 20)))
     assert len(results) == 5
@@ -144,7 +144,7 @@ async def test_blocked_chat_is_reported_only_with_pending_messages(tmp_path: Pat
         assert await messages_after(parts, membership_change(owner, **gone)) == []
 
 
-async def test_notice_goes_to_the_chat_where_the_owner_wrote(tmp_path: Path) -> None:
+async def test_notice_goes_to_the_last_chat_of_the_owner(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:@ann:x") as parts:
         await parts.bus.accept(
             "chat", "bot", Batch([chat_message("/status", "!room", sender=Sender("@ann:x"))])

@@ -26,7 +26,7 @@ def test_allow_list_applies_per_bot() -> None:
     assert not ACCESS.is_allowed(chat_message("x", sender=Sender("8"), channel="other"))
 
 
-def test_the_console_is_always_the_owner() -> None:
+def test_console_user_is_always_the_owner() -> None:
     assert AccessControl(None, {}).is_allowed(console_message("x"))
     assert AccessControl(None, {}).is_owner(console_message("x"))
 
@@ -45,7 +45,7 @@ def test_owner_of_another_channel_is_not_owner_here() -> None:
         ("telegram:1", ("7",), "telegram:1"),
     ],
 )
-def test_somebody_alone_on_the_list_is_the_owner(
+def test_only_person_on_the_allow_list_is_the_owner(
     owner: str | None, allow: tuple[str, ...], expected: str | None
 ) -> None:
     settings = Settings()
@@ -55,7 +55,7 @@ def test_somebody_alone_on_the_list_is_the_owner(
     assert owner_of(changed) == expected
 
 
-def test_the_most_specific_role_holds_and_the_owner_builds_everywhere() -> None:
+def test_most_specific_role_applies_and_the_owner_always_builds() -> None:
     roles = {"chat": "plan", "chat:chat:-100": "writer", "chat:8": "builder", "chat:7": "guest"}
     access = AccessControl("chat:7", ACCESS.allow, roles)
 
@@ -83,7 +83,7 @@ def memory(chat: str = "1", **more: object) -> Path:
     )
 
 
-def test_the_owner_s_memory_is_for_private_talk_only() -> None:
+def test_memory_of_the_owner_is_for_private_chats_only() -> None:
     assert memory() == Path("MEMORY.md")
     assert memory("-100", private=False) == Path("chat/-100/MEMORY.md")
     assert memory(sender=Sender("8")) == Path("chat/8/MEMORY.md")
@@ -94,7 +94,7 @@ ids = (st.text(max_size=200) | st.text("./\\_-aA%", max_size=12)).filter(lambda 
 
 
 @given(ids)
-def test_no_id_leads_out_of_the_memory_folder(id_: str) -> None:
+def test_ids_cannot_leave_the_memory_folder(id_: str) -> None:
     path = memory(sender=Sender(id_))
     folder, name, file = path.parts
     assert (folder, file) == ("chat", "MEMORY.md")
@@ -104,7 +104,7 @@ def test_no_id_leads_out_of_the_memory_folder(id_: str) -> None:
 
 
 @given(ids, ids)
-def test_no_two_people_share_a_memory(one: str, other: str) -> None:
+def test_people_never_share_a_memory(one: str, other: str) -> None:
     same = memory(sender=Sender(one)) == memory(sender=Sender(other))
     assert same == (one == other)
 

@@ -71,7 +71,7 @@ NOTE = "Files of earlier commands in its home: .curlrc"
         ("curl a.example", {"network": "a.example"}, "always", "network"),
     ],
 )
-async def test_a_setting_left_by_an_earlier_command_asks_again(
+async def test_setting_left_by_an_earlier_command_asks_again(
     command: str, more: dict[str, str], answer: Answer, scope: Scope, tmp_path: Path
 ) -> None:
     seed(tmp_path)

@@ -57,7 +57,7 @@ async def downloads(folder: Path) -> AsyncIterator[tuple[Parts, Downloads]]:
         yield parts, Downloads(parts, ApprovalContext(1, message, session, folder))
 
 
-async def test_once_is_about_this_command_alone(tmp_path: Path) -> None:
+async def test_once_grant_is_valid_for_one_command(tmp_path: Path) -> None:
     async with downloads(tmp_path) as (parts, work):
         allowed = await work.answer("once", "curl a.test", "a.test")
         assert allowed is not None
@@ -67,9 +67,7 @@ async def test_once_is_about_this_command_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["session", "always"])
-async def test_a_lasting_answer_is_about_the_host_and_no_command(
-    answer: Answer, tmp_path: Path
-) -> None:
+async def test_host_grant_is_valid_for_every_command(answer: Answer, tmp_path: Path) -> None:
     async with downloads(tmp_path) as (parts, work):
         allowed = await work.answer(answer, "curl a.test b.test", "a.test", "b.test")
         # The person saw this call; later calls are covered only by their hosts.
@@ -90,7 +88,7 @@ async def test_a_lasting_answer_is_about_the_host_and_no_command(
         assert await work.ask("wget b.test", "b.test")
 
 
-async def test_a_host_is_one_person_s_in_one_place(tmp_path: Path) -> None:
+async def test_host_grant_is_limited_to_its_person_and_place(tmp_path: Path) -> None:
     async with downloads(tmp_path) as (_, work):
         await work.answer("always", "curl a.test", "a.test")
         assert await work.ask("wget a.test", "a.test")
@@ -98,7 +96,7 @@ async def test_a_host_is_one_person_s_in_one_place(tmp_path: Path) -> None:
         assert await work.of(message=chat_message("x", "7")).ask("wget a.test", "a.test") is None
 
 
-async def test_a_session_s_hosts_end_with_it(tmp_path: Path) -> None:
+async def test_session_hosts_end_with_the_session(tmp_path: Path) -> None:
     async with downloads(tmp_path) as (parts, work):
         await work.answer("session", "curl a.test", "a.test")
         other = await parts.service.bind_session("cli:local:other", None)

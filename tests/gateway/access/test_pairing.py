@@ -45,13 +45,13 @@ def ask_code(pairing: PairingCodes, tx: Transaction, sender: str, now: float = N
     return code
 
 
-def test_a_code_has_forty_bits_and_no_letters_that_look_alike() -> None:
+def test_code_has_forty_bits_and_no_ambiguous_characters() -> None:
     assert len(ALPHABET) ** CODE_LETTERS >= 2**40
     assert len(set(ALPHABET)) == len(ALPHABET)
     assert not set(ALPHABET) & set("01OI")
 
 
-def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
+def test_correct_code_in_any_spelling_works_once(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     access.owner = "chat:7"
@@ -66,7 +66,7 @@ def test_a_right_code_lets_its_person_in_once_however_it_is_typed(
     assert pairing.approve(tx, code, CLI, NOW).reason == "unknown"
 
 
-def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
+def test_rolled_back_approval_can_be_repeated_for_the_owner(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     """After a full disk, the same approval is retried and still counts as the first."""
@@ -78,7 +78,7 @@ def test_an_approval_that_could_not_be_stored_leaves_the_place_to_the_first(
     assert access.owner_id == "chat:9"
 
 
-def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
+def test_first_approved_person_becomes_the_owner(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     first, second = ask_code(pairing, tx, "9"), ask_code(pairing, tx, "8")
@@ -88,7 +88,7 @@ def test_the_first_one_approved_becomes_the_owner_and_the_second_does_not(
     assert access.role(chat_message("x", "9", sender=Sender("9"))) == "general"
 
 
-def test_a_configured_owner_beats_the_one_that_pairing_made(
+def test_configured_owner_overrides_the_paired_owner(
     pairing: PairingCodes, tx: Transaction
 ) -> None:
     pairing.approve(tx, ask_code(pairing, tx, "9"), CLI, NOW)
@@ -99,7 +99,7 @@ def test_a_configured_owner_beats_the_one_that_pairing_made(
     assert configured.is_allowed(chat_message("x", "9", sender=Sender("9")))
 
 
-def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Transaction) -> None:
+def test_person_gets_only_one_code_per_hour(pairing: PairingCodes, tx: Transaction) -> None:
     code = ask_code(pairing, tx, "9")
     assert ask(pairing, tx, "9", NOW + CODE_LIFE_S - 1) is None
     later = NOW + CODE_LIFE_S
@@ -107,9 +107,7 @@ def test_nobody_gets_a_second_code_within_the_hour(pairing: PairingCodes, tx: Tr
     assert ask(pairing, tx, "9", later) is not None
 
 
-def test_a_flood_of_ids_opens_so_many_codes_and_no_more(
-    pairing: PairingCodes, tx: Transaction
-) -> None:
+def test_number_of_open_codes_is_limited(pairing: PairingCodes, tx: Transaction) -> None:
     codes = [ask(pairing, tx, str(n)) for n in range(500)]
     assert len(list(filter(None, codes))) == OPEN_CODES
     assert len(members.requests(tx, NOW)) == OPEN_CODES
@@ -142,7 +140,7 @@ def test_wrong_codes_increase_the_lockout(
     assert members.guesses(tx, "chat:7") == (0, 0.0)
 
 
-def test_a_lock_is_never_longer_than_a_day(pairing: PairingCodes, tx: Transaction) -> None:
+def test_lockout_is_at_most_a_day(pairing: PairingCodes, tx: Transaction) -> None:
     now = NOW
     for _ in range(20):
         now += pairing.approve(tx, "AAAA-AAAA", CLI, now).wait_s
@@ -173,7 +171,7 @@ def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, tx: OpenTransa
     assert code.encode().hex().upper().encode() not in stored.upper()
 
 
-def test_a_name_brings_no_markup_and_no_second_line() -> None:
+def test_name_contains_no_markup_or_line_break() -> None:
     assert plain_name("[tap](http://x.y) *me*\n# now") == "tap http x.y me now"
     assert len(plain_name("x" * 500)) == 40
     assert plain_name("Zoë O'Neil-Ng 李") == "Zoë O'Neil-Ng 李"
@@ -183,7 +181,7 @@ def invite(pairing: PairingCodes, tx: Transaction, now: float = NOW) -> str:
     return pairing.invite(tx, "chat", "bot", now)
 
 
-def test_an_invitation_makes_one_person_the_owner_once(
+def test_invitation_makes_one_person_the_owner_once(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     code = invite(pairing, tx)
@@ -199,7 +197,7 @@ def test_an_invitation_makes_one_person_the_owner_once(
     assert access.owner_id == "chat:9"
 
 
-def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
+def test_expired_or_replaced_invitation_is_void(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     first, second = invite(pairing, tx), invite(pairing, tx)
@@ -208,7 +206,7 @@ def test_an_invitation_is_void_after_its_time_and_once_there_is_another(
     assert access.owner_id is None
 
 
-def test_an_invitation_is_for_one_bot_and_no_request_that_others_see_or_approve(
+def test_invitation_is_limited_to_one_bot_and_hidden_from_requests(
     pairing: PairingCodes, tx: OpenTransaction, access: AccessControl
 ) -> None:
     code = pairing.invite(tx, "chat", "other", NOW)

@@ -80,7 +80,7 @@ def test_abandoned_pairing_notice_is_cleared(pairing: PairingService, tx: Transa
     assert owner_messages(tx) == [(LETTER, "", [], None)]
 
 
-def test_an_expired_request_is_refused_and_its_buttons_go(
+def test_expired_request_is_rejected_and_loses_its_buttons(
     pairing: PairingService, access: AccessControl, tx: Transaction
 ) -> None:
     sent(tx)
@@ -94,7 +94,7 @@ def test_an_expired_request_is_refused_and_its_buttons_go(
     assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
 
 
-def test_a_request_of_a_day_later_has_buttons_of_its_own(
+def test_later_request_has_its_own_buttons(
     pairing: PairingService, access: AccessControl, tx: Transaction
 ) -> None:
     sent(tx)
@@ -131,14 +131,14 @@ def test_pending_messages_of_a_removed_person_are_dropped(
     assert inbox.waiting_count(tx) == 2 + waiting
 
 
-def test_in_a_group_the_owner_s_press_does_not_count(
+def test_press_by_the_owner_in_a_group_does_not_count(
     pairing: PairingService, tx: Transaction
 ) -> None:
     press = press_button("pair:y:9:1000000062", private=False)
     assert pairing.press(tx, press, NOW) == "This request belongs to another chat."
 
 
-def test_request_decided_before_delivery_is_not_asked(
+def test_request_decided_before_delivery_is_not_sent(
     pairing: PairingService, tx: Transaction
 ) -> None:
     assert pairing.revoke(tx, "chat:9", "cli:0", NOW)[0]

@@ -32,7 +32,7 @@ def on_postgres(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
     return postgres_server.database_of(folder / "kore.db")
 
 
-async def test_a_second_process_knows_what_the_first_has_changed(
+async def test_changes_by_another_process_take_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = on_postgres(monkeypatch, tmp_path)
@@ -95,7 +95,7 @@ class HoldingStore(ConnectionStore):
         return process
 
 
-async def test_an_older_look_never_brings_a_revoked_person_back(
+async def test_outdated_refresh_does_not_restore_a_revoked_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = on_postgres(monkeypatch, tmp_path)
@@ -136,7 +136,7 @@ class Hook:
         return self.calls - before
 
 
-async def test_the_hook_is_called_once_for_each_change_of_people(tmp_path: Path) -> None:
+async def test_hook_runs_once_for_each_change_of_people(tmp_path: Path) -> None:
     hook = Hook()
     more: dict[str, Any] = {"owner": "chat:7", "allow": (), "on_people_changed": hook}
     async with running(tmp_path, ["Hello."] * 9, **more) as parts:
@@ -161,7 +161,7 @@ async def test_the_hook_is_called_once_for_each_change_of_people(tmp_path: Path)
         assert await hook.calls_of(parts.app.user_data().delete("chat:9", copies=False)) == 1
 
 
-async def test_the_hook_hears_of_an_invitation_and_of_an_app_s_language(tmp_path: Path) -> None:
+async def test_hook_runs_for_an_invitation_and_a_new_language(tmp_path: Path) -> None:
     hook = Hook()
     async with opened(tmp_path, ["Hello."], allow=(), on_people_changed=hook) as parts:
         code = await parts.service.invite_owner("chat", "bot")
@@ -173,7 +173,7 @@ async def test_the_hook_hears_of_an_invitation_and_of_an_app_s_language(tmp_path
         assert await hook.calls_of(accept_messages(parts, more)) == 0
 
 
-async def test_a_deleted_person_s_language_is_forgotten(tmp_path: Path) -> None:
+async def test_language_of_a_deleted_person_is_removed(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."]) as parts:
         await say(parts, chat_message("/language zh-Hans", "8", sender=BOB), "简体中文")
         assert parts.app.languages.of_person("chat:8") == "zh-Hans"

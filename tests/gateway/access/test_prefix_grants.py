@@ -66,7 +66,7 @@ async def commands(parts: Parts, root: Path) -> Commands:
     return Commands(parts, (await question(parts)).session, root, message)
 
 
-async def test_a_prefix_holds_for_other_arguments_and_nothing_else(tmp_path: Path) -> None:
+async def test_prefix_grant_allows_only_other_arguments(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
@@ -90,7 +90,7 @@ async def test_a_prefix_holds_for_other_arguments_and_nothing_else(tmp_path: Pat
         assert await work.ask("git commit -m two", "taint-way-out") is None
 
 
-async def test_a_prefix_is_one_person_s_in_one_place(tmp_path: Path) -> None:
+async def test_prefix_grant_is_limited_to_its_person_and_place(tmp_path: Path) -> None:
     seed(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -104,7 +104,7 @@ async def test_a_prefix_is_one_person_s_in_one_place(tmp_path: Path) -> None:
         assert await work.of(chat_message("x", "7")).ask("git commit -m 3") is None
 
 
-async def test_a_prefix_is_listed_and_revoked(tmp_path: Path) -> None:
+async def test_prefix_grant_is_listed_and_revoked(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
@@ -116,7 +116,7 @@ async def test_a_prefix_is_listed_and_revoked(tmp_path: Path) -> None:
         assert await work.ask("git commit -m two") is None
 
 
-async def test_a_prefix_ends_with_the_script_that_it_runs(tmp_path: Path) -> None:
+async def test_prefix_grant_ends_when_its_script_changes(tmp_path: Path) -> None:
     seed(tmp_path)
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}}')
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
@@ -128,7 +128,7 @@ async def test_a_prefix_ends_with_the_script_that_it_runs(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("line", ["python x.py", "mkdir x; id", "make"])
-async def test_without_a_prefix_always_is_about_exactly_this(line: str, tmp_path: Path) -> None:
+async def test_always_without_a_prefix_allows_only_this_command(line: str, tmp_path: Path) -> None:
     seed(tmp_path)
     (tmp_path / "x.py").touch()
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
@@ -140,7 +140,7 @@ async def test_without_a_prefix_always_is_about_exactly_this(line: str, tmp_path
         assert "any arguments" not in grant["title"]
 
 
-async def test_exactly_this_does_not_become_a_prefix(tmp_path: Path) -> None:
+async def test_call_grant_is_not_extended_to_a_prefix(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         work = await commands(parts, tmp_path)
@@ -151,7 +151,7 @@ async def test_exactly_this_does_not_become_a_prefix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("line", "scope"), [("make", "call"), ("mkdir one", "prefix")])
 @pytest.mark.parametrize("other", ["none", "landlock", "bwrap example.org"])
-async def test_a_grant_ends_with_what_confined_it(
+async def test_grant_ends_when_the_confinement_changes(
     line: str, scope: Scope, other: str, tmp_path: Path
 ) -> None:
     seed(tmp_path)

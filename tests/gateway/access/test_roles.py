@@ -28,7 +28,7 @@ def tools(policies: RoleRegistry, name: str) -> set[str]:
     return set(role.tools)
 
 
-def test_the_files_roles_join_the_built_in_ones(file: Path) -> None:
+def test_roles_of_the_file_are_added_to_the_built_in_ones(file: Path) -> None:
     policies = RoleRegistry(PolicySettings(file))
     assert tools(policies, "helper") == {"read_file"}
     assert tools(policies, "build") == {"*"}
@@ -37,19 +37,19 @@ def test_the_files_roles_join_the_built_in_ones(file: Path) -> None:
     assert RoleRegistry(PolicySettings()).audit_level == "summary"
 
 
-def test_a_role_of_the_file_takes_the_place_of_a_built_in_one(file: Path) -> None:
+def test_role_of_the_file_replaces_a_built_in_one(file: Path) -> None:
     file.write_text("roles: {build: {tools: {list_dir: {}}}}")
     assert tools(RoleRegistry(PolicySettings(file)), "build") == {"list_dir"}
 
 
-def test_names_that_models_use_mean_the_same_tools(file: Path) -> None:
+def test_tool_aliases_are_canonicalized(file: Path) -> None:
     file.write_text("roles: {helper: {tools: {Bash: {}, FileRead: {}, mcp__x__y: {}}}}")
     assert tools(RoleRegistry(PolicySettings(file)), "helper") == {"exec", "read_file", "mcp__x__y"}
     assert known_tools().canonical("ReadFile") == "read_file"
     assert known_tools().canonical("deploy") is None
 
 
-def test_the_default_list_of_the_settings_is_the_one_with_the_exemption() -> None:
+def test_default_blocked_commands_are_those_of_the_policy() -> None:
     assert Settings().security.blocked_commands == BLOCKED_COMMANDS
 
 
@@ -62,7 +62,7 @@ def test_unknown_tool_in_a_role_is_logged(file: Path, caplog: pytest.LogCaptureF
     assert result.endswith("; the entry has no effect")
 
 
-def test_a_wrong_file_is_refused_at_the_start(file: Path) -> None:
+def test_invalid_file_is_rejected_at_startup(file: Path) -> None:
     file.write_text("roles: {helper: {tols: {}}}")
     with pytest.raises(ConfigError, match=r"policy\.yaml: line 1: roles\.helper\.tols"):
         RoleRegistry(PolicySettings(file))
@@ -70,13 +70,13 @@ def test_a_wrong_file_is_refused_at_the_start(file: Path) -> None:
         RoleRegistry(PolicySettings(file.with_name("missing.yaml")))
 
 
-def test_a_change_is_taken_up(file: Path) -> None:
+def test_changed_file_is_reloaded(file: Path) -> None:
     policies = RoleRegistry(PolicySettings(file))
     file.write_text("roles: {helper: {tools: {list_dir: {}}}}")
     assert tools(policies, "helper") == {"list_dir"}
 
 
-def test_a_change_of_the_same_length_is_taken_up(file: Path) -> None:
+def test_change_of_equal_length_is_reloaded(file: Path) -> None:
     policies = RoleRegistry(PolicySettings(file))
     before = file.stat()
     file.write_text(
@@ -86,7 +86,7 @@ def test_a_change_of_the_same_length_is_taken_up(file: Path) -> None:
     assert tools(policies, "helper") == {"edit_file"}
 
 
-def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
+def test_last_valid_file_stays_in_force_and_is_logged_once(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     policies = RoleRegistry(PolicySettings(file))
@@ -106,7 +106,7 @@ def test_the_last_good_file_stays_in_force_and_the_log_says_so_once(
     assert tools(policies, "helper") == {"list_dir"}
 
 
-def test_a_file_that_vanishes_stays_in_force(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_deleted_file_stays_in_force(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     policies = RoleRegistry(PolicySettings(file))
     file.unlink()
     with caplog.at_level(logging.ERROR):
@@ -116,7 +116,7 @@ def test_a_file_that_vanishes_stays_in_force(file: Path, caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("rest", ["", "\n", "# to be written\n"])
-def test_a_file_that_is_just_being_written_lets_no_role_loose(file: Path, rest: str) -> None:
+def test_partly_written_file_grants_nothing(file: Path, rest: str) -> None:
     """Many editors empty a file before they fill it."""
     file.write_text("roles: {general: {tools: {list_dir: {}}}}")
     policies = RoleRegistry(PolicySettings(file))
@@ -126,7 +126,7 @@ def test_a_file_that_is_just_being_written_lets_no_role_loose(file: Path, rest: 
     assert tools(policies, "general") == {"grep"}
 
 
-def test_grants_tighten_a_role(file: Path) -> None:
+def test_grants_restrict_a_role(file: Path) -> None:
     grants = Grants(allow_command=False)
     policies = RoleRegistry(PolicySettings(file, {"build": grants}))
     role, helper = policies.role("build"), policies.role("helper")
@@ -136,7 +136,7 @@ def test_grants_tighten_a_role(file: Path) -> None:
     assert helper.grants == Grants()
 
 
-def test_a_setting_that_names_no_role_is_refused_with_a_guess(file: Path) -> None:
+def test_setting_with_an_unknown_role_is_rejected_with_a_suggestion(file: Path) -> None:
     policies = RoleRegistry(PolicySettings(file))
     policies.check("helper", "access.roles")
     with pytest.raises(
@@ -145,7 +145,7 @@ def test_a_setting_that_names_no_role_is_refused_with_a_guess(file: Path) -> Non
         policies.check("gest", "access.roles")
 
 
-def test_a_channel_begins_with_its_mode() -> None:
+def test_channel_has_its_own_default_mode() -> None:
     policies = RoleRegistry(PolicySettings(modes={"telegram": "plan"}))
     assert policies.default_mode("telegram") == "plan"
     assert policies.default_mode("cli") == "ask"

@@ -116,7 +116,7 @@ async def question_in_chat(parts: Parts, number: int = 1) -> ApprovalPrompt:
     return question
 
 
-async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
+async def test_form_is_completed_field_by_field(tmp_path: Path) -> None:
     question = form("Where to?", ("city", "express"), city=CITY, express={"type": "boolean"})
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -134,7 +134,7 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         assert await hear(p) == {"action": "accept", "content": result}
 
 
-async def test_one_choice_is_an_answer(tmp_path: Path) -> None:
+async def test_single_choice_is_answered_by_a_button(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -147,7 +147,7 @@ async def test_one_choice_is_an_answer(tmp_path: Path) -> None:
         assert p.platform.texts("1")[0] == "✅ Answered by Ann (chat:7)"
 
 
-async def test_invalid_answer_is_asked_again(tmp_path: Path) -> None:
+async def test_invalid_answer_is_requested_again(tmp_path: Path) -> None:
     question = form("How many?", ("n",), n={"type": "integer", "minimum": 1, "maximum": 5})
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -161,7 +161,7 @@ async def test_invalid_answer_is_asked_again(tmp_path: Path) -> None:
         assert await hear(p) == {"action": "accept", "content": {"n": 3}}
 
 
-async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowhere(
+async def test_password_is_requested_in_the_name_of_the_server_and_not_stored(
     tmp_path: Path,
 ) -> None:
     question = form("Log in", ("password",), password={"type": "string"})
@@ -181,7 +181,7 @@ async def test_a_password_is_asked_for_in_the_name_of_the_server_and_kept_nowher
         assert (await hear(p))["content"] == {"password": MARK}
 
 
-async def test_a_group_is_never_asked_for_a_password(tmp_path: Path) -> None:
+async def test_password_is_never_requested_in_a_group(tmp_path: Path) -> None:
     question = form("Log in", ("password",), password={"type": "string"})
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -196,7 +196,7 @@ async def test_a_group_is_never_asked_for_a_password(tmp_path: Path) -> None:
         ("https://\u0430pple.com/", "xn--pple-43d.com"),
     ],
 )
-async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
+async def test_page_is_shown_with_its_host_for_the_person_to_open(
     tmp_path: Path, url: str, host: str
 ) -> None:
     question = {"mode": "url", "message": "Pay", "url": url, "elicitationId": "1"}
@@ -226,7 +226,7 @@ async def test_a_page_is_shown_by_its_host_and_left_to_the_person(
         " https://bank.example",
     ],
 )
-def test_no_page_is_shown_by_a_host_that_a_browser_would_not_open(url: str) -> None:
+def test_host_that_a_browser_would_reject_is_not_shown(url: str) -> None:
     assert Elicitation("s", "?", url=url).host is None
 
 
@@ -238,7 +238,7 @@ def test_no_page_is_shown_by_a_host_that_a_browser_would_not_open(url: str) -> N
         ("http://[::1]:80/", "::1"),
     ],
 )
-def test_a_page_is_known_by_its_host(url: str, host: str) -> None:
+def test_page_has_its_host(url: str, host: str) -> None:
     assert Elicitation("s", "?", url=url).host == host
 
 
@@ -257,17 +257,17 @@ def test_a_page_is_known_by_its_host(url: str, host: str) -> None:
         "パスワード",
     ],
 )
-def test_a_secret_is_known_however_it_is_written(words: str) -> None:
+def test_secret_field_is_recognized_in_any_spelling(words: str) -> None:
     assert FormField("a", {"type": "string", "title": words}).is_secret
     assert looks_secret(escape_invisible(words))
 
 
 @pytest.mark.parametrize("words", ["Your name", "a b c d", "Größe in cm", "Привет, мир", "日期"])
-def test_plain_words_are_no_secret(words: str) -> None:
+def test_ordinary_words_are_no_secret(words: str) -> None:
     assert not looks_secret(words)
 
 
-async def test_no_page_but_one_of_the_web_is_shown(tmp_path: Path) -> None:
+async def test_only_web_pages_are_shown(tmp_path: Path) -> None:
     url = "file:///etc/passwd"
     question = {"mode": "url", "message": "Look", "url": url, "elicitationId": "1"}
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
@@ -276,7 +276,7 @@ async def test_no_page_but_one_of_the_web_is_shown(tmp_path: Path) -> None:
         assert await hear(p) == {"action": "decline"}
 
 
-async def test_a_no_and_a_deny_command_decline(tmp_path: Path) -> None:
+async def test_no_and_deny_command_decline(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     for text in ("press", "/deny"):
         folder = tmp_path / text.strip("/")
@@ -292,7 +292,7 @@ async def test_a_no_and_a_deny_command_decline(tmp_path: Path) -> None:
             assert await hear(p) == {"action": "decline"}
 
 
-async def test_a_job_declines_without_a_question(tmp_path: Path) -> None:
+async def test_job_declines_without_a_question(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -301,7 +301,7 @@ async def test_a_job_declines_without_a_question(tmp_path: Path) -> None:
         assert await p.stored("approval", "id") == []
 
 
-async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
+async def test_stop_withdraws_server_questions(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -315,7 +315,7 @@ async def test_a_stop_withdraws_what_a_server_asks(tmp_path: Path) -> None:
 
 
 @only_sqlite
-async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
+async def test_question_of_a_killed_process_is_withdrawn_and_not_reused(
     tmp_path: Path,
 ) -> None:
     question = form("Which?", colour=COLOUR)
@@ -346,7 +346,7 @@ async def test_a_kill_withdraws_the_question_and_no_other_call_gets_its_answer(
 
 
 @only_sqlite
-async def test_the_console_reads_that_a_question_was_withdrawn(tmp_path: Path) -> None:
+async def test_console_shows_withdrawn_question(tmp_path: Path) -> None:
     question = form("Which?", colour=COLOUR)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()

@@ -44,14 +44,14 @@ async def take(parts: Parts, *messages: object, **more: int) -> None:
     await parts.bus.accept("chat", "bot", Batch(messages, **more))  # type: ignore[arg-type]
 
 
-async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
+async def test_message_is_answered_in_its_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, chat_message("one", "1"), chat_message("two", "2"))
         assert await parts.platform.answers("1", 1) == ["re: one"]
         assert await parts.platform.answers("2", 1) == ["re: two"]
 
 
-async def test_messages_of_a_chat_are_answered_in_order_and_one_at_a_time(tmp_path: Path) -> None:
+async def test_messages_of_a_chat_are_answered_in_order_one_at_a_time(tmp_path: Path) -> None:
     model = Gated(is_open=lambda _: True)
     async with running(tmp_path, model) as parts:
         await take(parts, *(chat_message(str(n)) for n in range(10)))
@@ -69,7 +69,7 @@ async def test_chats_do_not_wait_for_each_other(tmp_path: Path) -> None:
         assert parts.platform.texts("1") == []
 
 
-async def test_a_message_delivered_twice_is_answered_once(tmp_path: Path) -> None:
+async def test_message_delivered_twice_is_answered_once(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         message = chat_message("one")
         await take(parts, message)
@@ -111,7 +111,7 @@ async def test_stop_ends_the_running_turn_and_the_next_message_is_answered(tmp_p
         assert [m.text for m in stored] == ["long", "re: ", "next", "re: next"]
 
 
-async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
+async def test_second_stop_has_no_effect(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("long"))
@@ -129,7 +129,7 @@ async def test_stop_with_nothing_running_says_so(tmp_path: Path) -> None:
         assert await parts.platform.answers("1", 1) == ["Nothing is running."]
 
 
-async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Path) -> None:
+async def test_stop_withdraws_earlier_messages_of_its_batch(tmp_path: Path) -> None:
     model = Gated(is_open=lambda _: True)
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("regretted"), chat_message("/stop"), chat_message("after"))
@@ -138,7 +138,7 @@ async def test_stop_withdraws_what_came_before_it_in_the_same_batch(tmp_path: Pa
     assert model.texts == ["after"]
 
 
-async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path: Path) -> None:
+async def test_stopped_turn_is_not_resumed_by_the_next_process(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("long"))
@@ -153,7 +153,7 @@ async def test_a_stopped_turn_is_not_taken_up_again_by_the_next_process(tmp_path
     assert again.texts == ["next"]
 
 
-async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) -> None:
+async def test_redelivered_stop_does_not_stop_later_turns(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         batch = [chat_message("first"), chat_message("/stop"), chat_message("second")]
@@ -165,7 +165,7 @@ async def test_a_stop_that_is_delivered_again_stops_nothing_new(tmp_path: Path) 
         assert parts.platform.texts("1")[-1] == "re: second"
 
 
-async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -> None:
+async def test_stop_ends_a_turn_that_waits_for_a_slot(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model, concurrent_turns=1) as parts:
         await take(parts, chat_message("busy", "1"))
@@ -178,7 +178,7 @@ async def test_stop_reaches_a_turn_that_waits_for_a_free_place(tmp_path: Path) -
     assert model.texts == ["busy"]
 
 
-async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_path: Path) -> None:
+async def test_new_starts_a_conversation_within_a_batch(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, chat_message("A"), chat_message("/new"), chat_message("B"))
         await parts.platform.answers("1", 3)
@@ -188,7 +188,7 @@ async def test_new_begins_a_conversation_between_two_messages_of_one_batch(tmp_p
         assert results == [["A", "re: A"], ["B", "re: B"]]
 
 
-async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+async def test_unusable_model_is_rejected(tmp_path: Path) -> None:
     models = ModelPool("offline/echo", known=(ModelConfig("other", "offline/echo"),))
     async with running(tmp_path, models, owner="chat:7") as parts:
         await take(parts, chat_message("/model nobody/knows"), chat_message("/model"))
@@ -197,7 +197,7 @@ async def test_a_model_that_cannot_be_used_changes_nothing(tmp_path: Path) -> No
         assert result.startswith("Model: `offline/echo`.")
 
 
-async def test_commands_show_the_terminal_s_options(
+async def test_commands_show_the_options_of_the_terminal(
     tmp_path: Path,
 ) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
@@ -214,7 +214,7 @@ async def test_commands_show_the_terminal_s_options(
         assert "Thinking in this conversation: on" in thinking
 
 
-async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path: Path) -> None:
+async def test_unconfigured_model_can_only_be_selected_by_the_owner(tmp_path: Path) -> None:
     models = ModelPool("offline/echo")
     async with running(tmp_path, models, owner="chat:1") as parts:
         await take(parts, chat_message("/model openai/gpt-9"))
@@ -222,7 +222,7 @@ async def test_a_stranger_may_not_choose_a_model_that_is_not_configured(tmp_path
         assert answer.startswith("Only the owner")
 
 
-async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> None:
+async def test_lanes_of_one_session_never_run_concurrently(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await take(parts, chat_message("first", "1"))
@@ -241,7 +241,7 @@ async def test_two_lanes_in_one_session_never_run_at_once(tmp_path: Path) -> Non
     assert model.most == 1
 
 
-async def test_internal_error_costs_one_answer(
+async def test_internal_error_fails_one_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, [RuntimeError("a bug"), "fine"]) as parts:
@@ -261,7 +261,7 @@ async def test_internal_error_costs_one_answer(
     ],
     ids=["message", "history"],
 )
-async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
+async def test_unreadable_chat_is_paused_and_others_are_answered(
     tmp_path: Path,
     table: str,
     damage: dict[str, str],
@@ -283,7 +283,7 @@ async def test_a_chat_that_cannot_be_read_rests_and_the_others_are_answered(
             await wait_until(lambda: parts.bus.lanes == 0)
 
 
-async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
+async def test_bug_in_a_command_fails_one_answer(tmp_path: Path) -> None:
     class Broken(ModelPool):
         def check(self, name: str) -> ModelConfig:
             if name == "x/y":
@@ -305,7 +305,7 @@ async def test_a_bug_in_a_command_costs_one_answer(tmp_path: Path) -> None:
     ],
     ids=["turn", "command"],
 )
-async def test_database_error_costs_one_answer(
+async def test_database_error_fails_one_answer(
     tmp_path: Path, what: str, refused: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
@@ -323,7 +323,7 @@ async def test_database_error_costs_one_answer(
         assert is_valid(await history(parts))
 
 
-async def test_a_full_disk_costs_no_answer(
+async def test_full_disk_delays_answers_without_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = Gated()
@@ -339,7 +339,7 @@ async def test_a_full_disk_costs_no_answer(
         assert parts.platform.texts("1")[0].startswith("re: xxx")
 
 
-async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
+async def test_clean_shutdown_does_not_count_as_an_attempt(
     tmp_path: Path,
 ) -> None:
     model = Gated()
@@ -357,7 +357,7 @@ async def test_a_clean_stop_lets_the_next_process_go_on_without_an_attempt(
         assert parts.platform.texts("1") == ["re: two"]
 
 
-async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replayed(
+async def test_turn_without_progress_is_abandoned_and_can_be_replayed(
     tmp_path: Path,
 ) -> None:
     for _ in range(3):
@@ -375,7 +375,7 @@ async def test_a_turn_that_never_gets_any_further_is_given_up_and_can_be_replaye
         assert is_valid(await history(parts))
 
 
-async def test_a_flooding_chat_has_its_messages_joined(tmp_path: Path) -> None:
+async def test_messages_of_a_flooding_chat_are_joined(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, *(chat_message(str(n)) for n in range(LANE_LIMIT + 3)))
         async with at_work(parts):
@@ -384,7 +384,7 @@ async def test_a_flooding_chat_has_its_messages_joined(tmp_path: Path) -> None:
         assert answers[1:] == [f"re: {n}" for n in range(4, LANE_LIMIT + 3)]
 
 
-async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
+async def test_strangers_are_ignored_and_the_log_explains_access(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -399,7 +399,7 @@ async def test_strangers_are_not_answered_and_the_log_says_how_to_let_them_in(
     assert "let me in" not in caplog.text
 
 
-async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> None:
+async def test_row_with_unknown_fields_is_answered(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, chat_message("one"))
         ((payload,),) = await parts.stored("inbox", "payload")
@@ -409,7 +409,7 @@ async def test_a_row_of_a_later_version_is_still_answered(tmp_path: Path) -> Non
             assert await parts.platform.answers("1", 1) == ["re: one"]
 
 
-async def test_the_console_and_the_platform_share_the_bus(tmp_path: Path) -> None:
+async def test_console_and_platform_share_the_bus(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await parts.service.submit(console_message("hello"))
         await parts.until_stored("outbox", lane="cli:local:main")
@@ -417,7 +417,7 @@ async def test_the_console_and_the_platform_share_the_bus(tmp_path: Path) -> Non
         assert await parts.platform.answers("1", 1) == ["re: one"]
 
 
-async def test_messages_are_stored_as_they_can_be_read_again(tmp_path: Path) -> None:
+async def test_messages_are_stored_with_valid_text(tmp_path: Path) -> None:
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await take(parts, chat_message("\ud800 half an emoji"))
         await parts.platform.answers("1", 1)
@@ -426,7 +426,7 @@ async def test_messages_are_stored_as_they_can_be_read_again(tmp_path: Path) -> 
         assert answer.text == f"re: {result.text}"
 
 
-async def test_mail_left_by_a_killed_process_goes_out_first(tmp_path: Path) -> None:
+async def test_replies_of_a_killed_process_are_sent_first(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     async with running(tmp_path, Gated(is_open=lambda _: True), platform=platform) as parts:

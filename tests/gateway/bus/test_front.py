@@ -30,7 +30,7 @@ class KeptHints:
         """Return at once, without carrying anything."""
 
 
-async def test_a_front_hands_plain_messages_on_without_a_look(tmp_path: Path) -> None:
+async def test_front_forwards_plain_messages_to_workers(tmp_path: Path) -> None:
     fanout = KeptHints()
     link = FrontLink(fanout)
     link.room = {WORKER: 5}

@@ -45,7 +45,7 @@ async def take(ingestor: Ingestor, text: str, offset: int) -> IngestResult:
     )
 
 
-async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Path) -> None:
+async def test_ingestion_waits_above_the_limit(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         full = ingestor_of(parts, BackpressureLimits(waiting_messages=2, check_interval_s=0.001))
         await take(full, "a", 1)
@@ -61,7 +61,7 @@ async def test_above_the_limit_nothing_is_taken_until_there_is_room(tmp_path: Pa
         assert await parts.stored("cursor", "value") == [("3",)]
 
 
-async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
+async def test_flood_of_strangers_fills_neither_the_database_nor_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
@@ -79,7 +79,7 @@ async def test_a_flood_of_strangers_fills_neither_the_database_nor_the_log(
         assert caplog.text.count("not on the allowlist") == 50
 
 
-async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) -> None:
+async def test_redelivered_request_gets_the_same_code(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         ingestor = ingestor_of(parts, access=AccessControl("chat:7", {}))
         stranger = chat_message("hi", "9", sender=Sender("9"))
@@ -96,7 +96,7 @@ async def test_a_code_that_is_delivered_again_is_the_same_one(tmp_path: Path) ->
         assert await parts.stored("outbox", "body", distinct=True) == [("",)]
 
 
-async def test_without_disk_space_nothing_is_taken_and_that_is_said_once(
+async def test_full_disk_pauses_ingestion_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:

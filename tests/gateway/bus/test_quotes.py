@@ -31,7 +31,7 @@ async def taint_after(parts: Parts, **quoted: Any) -> str:
     return str(taint)
 
 
-async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) -> None:
+async def test_quoted_answer_has_the_taint_of_its_conversation(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:
         await parts.bus.submit(chat_message("hello"))
         turn, sent = await parts.until_stored(
@@ -52,7 +52,7 @@ async def test_an_answer_of_ours_brings_its_conversations_taint(tmp_path: Path) 
     ],
     ids=["of nobody knows whom", "without an id", "own words"],
 )
-async def test_other_words_are_a_strangers_but_ones_own(
+async def test_other_quotes_are_untrusted_unless_own(
     quoted: dict[str, Any], taint: str, tmp_path: Path
 ) -> None:
     async with running(tmp_path, EchoProvider(), allow=("7",), owner="chat:7") as parts:

@@ -33,7 +33,7 @@ async def store_undecoded(parts: Parts) -> int:
     return int(seq)
 
 
-async def test_it_is_kept_once_counted_and_logged_without_its_words(
+async def test_undecoded_update_is_stored_counted_and_logged_without_its_text(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
@@ -47,7 +47,7 @@ async def test_it_is_kept_once_counted_and_logged_without_its_words(
         assert "private" not in caplog.text
 
 
-async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path) -> None:
+async def test_replay_decodes_the_update_and_stores_its_message_once(tmp_path: Path) -> None:
     platform = Later()
     async with opened(tmp_path, Gated(), platform=platform) as parts:
         seq = await store_undecoded(parts)
@@ -61,7 +61,7 @@ async def test_a_replay_decodes_it_and_its_message_is_stored_once(tmp_path: Path
             await parts.service.replay(seq)
 
 
-async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: Path) -> None:
+async def test_repeated_replay_stores_nothing_twice(tmp_path: Path) -> None:
     platform = Later()
     platform.batch = Batch([chat_message("hi")])
     async with opened(tmp_path, Gated(), platform=platform) as parts:
@@ -71,7 +71,7 @@ async def test_a_replay_cut_short_before_the_end_stores_nothing_twice(tmp_path: 
         assert await parts.count("inbox", lane="chat:bot:1") == 1
 
 
-async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) -> None:
+async def test_replay_for_a_stopped_channel_is_an_error(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         seq = await store_undecoded(parts)
         with pytest.raises(KoreError, match="which is not running here") as refused:
@@ -79,7 +79,9 @@ async def test_an_update_of_a_channel_that_does_not_run_says_so(tmp_path: Path) 
         assert "kore gateway" in str(refused.value.hint)
 
 
-async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_newest_updates_are_retained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(undecoded_updates, "KEPT", 3)
     async with opened(tmp_path, Gated()) as parts:
         for number in range(5):
@@ -89,7 +91,7 @@ async def test_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert rows == [("update:2",), ("update:3",), ("update:4",)]
 
 
-async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
+async def test_message_of_unknown_kind_is_answered_once_without_a_turn(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, Gated()) as parts:
@@ -101,7 +103,7 @@ async def test_a_message_of_an_unknown_kind_is_answered_once_and_starts_no_turn(
         assert (await parts.service.status())["messages_waiting"] == 0
 
 
-async def test_unknown_message_of_a_stranger_is_denied(tmp_path: Path) -> None:
+async def test_unknown_message_of_a_stranger_is_rejected(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated(), allow=()) as parts:
         await parts.bus.accept(
             "chat", "bot", Batch([chat_message("", sender=Sender("8"), unknown=True)])

@@ -13,20 +13,20 @@ def route(chat: str = "-5", thread: str | None = None, channel: str = "chat") ->
     return Route(channel, "bot", chat, thread)
 
 
-def test_a_topic_has_what_its_chat_has_unless_something_else_is_said_of_it() -> None:
+def test_topic_inherits_the_settings_of_its_chat() -> None:
     assert PLACES.of(route()) == CHAT
     assert PLACES.of(route(thread="8")) == CHAT
     assert PLACES.of(route(thread="9")) == ChatSettings("calm", "large", None, listen=False)
 
 
-def test_of_other_chats_and_channels_nothing_is_said() -> None:
+def test_other_chats_and_channels_have_default_settings() -> None:
     assert PLACES.of(route("-6")) == ChatSettings()
     assert PLACES.of(route("-6", "9")) == ChatSettings()
     assert PLACES.of(route(channel="cli")) == ChatSettings()
     assert ChatSettingsIndex().of(route()) == ChatSettings()
 
 
-def test_a_chat_is_found_by_its_first_id_and_by_its_present_one() -> None:
+def test_migrated_chat_has_its_settings_under_both_ids() -> None:
     by_new_id = ChatSettingsIndex(
         {"chat": {"-1005": CHAT}}, {"chat": ChatIdAliases({"-5": "-1005"})}
     )

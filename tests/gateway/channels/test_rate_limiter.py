@@ -72,14 +72,14 @@ async def send(
     return times
 
 
-async def test_private_chat_sends_five_at_once_then_one_a_second(
+async def test_private_chat_sends_five_at_once_then_one_per_second(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     times = await send(gate, time, "7", 8)
     assert times == pytest.approx([0, 0, 0, 0, 0, 1, 2, 3])
 
 
-async def test_no_minute_in_a_group_sees_more_than_twenty(
+async def test_group_gets_at_most_twenty_messages_per_minute(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     times = await send(gate, time, "-7", 60, group=True)
@@ -87,7 +87,7 @@ async def test_no_minute_in_a_group_sees_more_than_twenty(
         assert sum(start <= at < start + 60 for at in times) <= 20
 
 
-async def test_a_worker_leaves_a_group_its_gateway_s_share(
+async def test_worker_leaves_the_gateway_its_share_in_a_group(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     previews = RateLimiter(RATES.previews, clock=time.clock, sleep=time.sleep)
@@ -106,7 +106,7 @@ async def test_a_worker_leaves_a_group_its_gateway_s_share(
     assert len(sent) + shown <= 20 * time.now / 60
 
 
-async def test_the_whole_bot_stays_within_its_limit(gate: RateLimiter, time: SimulatedTime) -> None:
+async def test_bot_stays_within_its_total_limit(gate: RateLimiter, time: SimulatedTime) -> None:
     passed: list[float] = []
 
     async def one(chat: int) -> None:
@@ -121,7 +121,7 @@ async def test_the_whole_bot_stays_within_its_limit(gate: RateLimiter, time: Sim
     assert passed[-1] == pytest.approx((400 - BOT.burst) / BOT.per_s)
 
 
-async def test_a_slow_chat_does_not_hold_up_another(gate: RateLimiter, time: SimulatedTime) -> None:
+async def test_slow_chat_does_not_delay_another(gate: RateLimiter, time: SimulatedTime) -> None:
     async with asyncio.TaskGroup() as tasks:
         flood = [tasks.create_task(gate.acquire("1", group=False)) for _ in range(20)]
         await time.settle()
@@ -132,7 +132,7 @@ async def test_a_slow_chat_does_not_hold_up_another(gate: RateLimiter, time: Sim
         await time.run_until(60)
 
 
-async def test_cosmetics_leave_a_token_for_the_final(
+async def test_previews_leave_a_token_for_the_final_message(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     allowed = [gate.try_acquire("7", group=False) for _ in range(10)]
@@ -142,7 +142,7 @@ async def test_cosmetics_leave_a_token_for_the_final(
     assert time.now == before
 
 
-async def test_cosmetics_give_way_to_a_waiting_final(
+async def test_previews_yield_to_a_waiting_final_message(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -155,7 +155,7 @@ async def test_cosmetics_give_way_to_a_waiting_final(
     assert gate.try_acquire("7", group=False)
 
 
-async def test_a_final_that_need_not_wait_passes_at_once_and_counts(
+async def test_final_message_without_a_wait_passes_at_once_and_counts(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     passed = [gate.acquire_at_once("7", group=False) for _ in range(7)]
@@ -163,7 +163,7 @@ async def test_a_final_that_need_not_wait_passes_at_once_and_counts(
     assert await send(gate, time, "7", 1) == pytest.approx([1])
 
 
-async def test_nothing_passes_at_once_before_a_waiting_final(
+async def test_nothing_passes_before_a_waiting_final_message(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
@@ -176,7 +176,7 @@ async def test_nothing_passes_at_once_before_a_waiting_final(
     assert gate.acquire_at_once("7", group=False)
 
 
-async def test_a_penalty_silences_the_chat_and_then_starts_slowly(
+async def test_penalty_pauses_the_chat_and_then_starts_slowly(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     gate.penalise("7", 30)
@@ -202,7 +202,7 @@ async def test_penalty_delays_waiting_senders(gate: RateLimiter, time: Simulated
     assert passed == pytest.approx([0, 0, 0, 0, 0, 100.5])
 
 
-async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
+async def test_penalty_of_a_chat_waiting_for_the_bot_delays_no_other(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     for n in range(int(BOT.burst)):
@@ -225,15 +225,13 @@ async def test_a_penalty_for_a_chat_that_waits_for_the_bot_holds_up_no_other(
     assert passed["slow"] >= 60.0
 
 
-async def test_a_penalty_of_the_bot_silences_every_chat(
-    gate: RateLimiter, time: SimulatedTime
-) -> None:
+async def test_global_penalty_pauses_every_chat(gate: RateLimiter, time: SimulatedTime) -> None:
     gate.penalise(None, 10)
     assert not gate.try_acquire("7", group=False)
     assert await send(gate, time, "8", 1) == pytest.approx([10])
 
 
-async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
+async def test_bot_is_paused_after_rejections_in_several_chats_in_a_row(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     for chat in ("1", "2", "2"):
@@ -247,7 +245,7 @@ async def test_the_whole_bot_rests_when_several_chats_in_a_row_are_refused(
     assert not gate.try_acquire("8", group=False)
 
 
-async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_themselves(
+async def test_rejections_between_successes_pause_only_their_chats(
     gate: RateLimiter,
 ) -> None:
     for chat in ("1", "2", "3", "4"):
@@ -256,7 +254,7 @@ async def test_chats_that_are_refused_while_others_are_not_hold_up_none_but_them
     assert gate.try_acquire("7", group=False)
 
 
-async def test_a_cancelled_wait_costs_nothing(gate: RateLimiter, time: SimulatedTime) -> None:
+async def test_cancelled_wait_uses_no_token(gate: RateLimiter, time: SimulatedTime) -> None:
     for _ in range(5):
         await gate.acquire("7", group=False)
     waiting = asyncio.create_task(gate.acquire("7", group=False))
@@ -269,7 +267,7 @@ async def test_a_cancelled_wait_costs_nothing(gate: RateLimiter, time: Simulated
     assert time.now == 1
 
 
-async def test_without_limits_nothing_waits_but_a_penalty_counts(time: SimulatedTime) -> None:
+async def test_penalty_applies_without_rate_limits(time: SimulatedTime) -> None:
     gate = RateLimiter(None, clock=time.clock, sleep=time.sleep)
     assert set(await send(gate, time, "7", 1000)) == {0.0}
     assert all(gate.try_acquire("7", group=False) for _ in range(100))
@@ -285,7 +283,7 @@ async def test_idle_chats_are_forgotten(gate: RateLimiter, time: SimulatedTime) 
     assert len(gate) <= 2048
 
 
-async def test_two_hundred_chats_at_once_never_hit_a_limit_and_none_starves(
+async def test_two_hundred_concurrent_chats_exceed_no_limit_and_none_starves(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     # Slightly above the limits: two clocks that add fractions differ in the last digit.

@@ -66,14 +66,14 @@ async def test_rejected_token_is_reported_and_affects_one_channel(
     assert bad.starts == 1
 
 
-async def test_a_channel_with_a_bug_is_started_again() -> None:
+async def test_channel_with_a_bug_is_restarted() -> None:
     bad = Failing(ValueError("a bug"), ValueError("again"))
     async with receiving(bad, again_after_s=0.001) as (supervisor, works):
         await wait_until(lambda: bad.starts == 3 and not supervisor.failures)
         assert works()
 
 
-async def test_while_it_is_down_the_kind_of_bug_is_shown_and_the_log_has_the_rest(
+async def test_status_shows_the_kind_of_bug_and_the_log_the_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (supervisor, works):

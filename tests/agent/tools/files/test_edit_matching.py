@@ -117,7 +117,7 @@ def test_text_around_an_edit_is_unchanged(
 
 
 @given(lines, st.data())
-def test_a_quoted_stretch_is_replaced_and_nothing_else(
+def test_edit_replaces_only_the_quoted_text(
     content: list[tuple[str, str]], data: st.DataObject
 ) -> None:
     text = "".join(a + b for a, b in content)

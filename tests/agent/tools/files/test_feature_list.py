@@ -23,7 +23,7 @@ CHANGED = {**ITEM, "passes": True}
 
 
 @pytest.mark.parametrize("new", [text(CHANGED), json.dumps({"features": [CHANGED]}, indent=4)])
-def test_passes_may_change(new: str) -> None:
+def test_status_may_change(new: str) -> None:
     check_edit_allowed(LIST, text(ITEM), new)
 
 
@@ -41,12 +41,12 @@ def test_passes_may_change(new: str) -> None:
         "not json",
     ],
 )
-def test_nothing_else_may_change(new: str) -> None:
+def test_other_fields_may_not_change(new: str) -> None:
     with pytest.raises(ToolError, match='only the values of "passes" may change'):
         check_edit_allowed(LIST, text(ITEM), new)
 
 
-def test_work_without_a_checklist_is_not_the_same() -> None:
+def test_missing_checklist_is_another_plan() -> None:
     assert is_same_plan(text(ITEM), text(CHANGED))
     assert not is_same_plan(text(ITEM), "")
     assert not is_same_plan("", "")

@@ -65,7 +65,7 @@ async def test_replaced_file_keeps_crlf(
         (b"", "b", b"b"),
     ],
 )
-async def test_appended_text_has_the_line_ends_of_the_file(
+async def test_appended_text_has_the_line_endings_of_the_file(
     call: CallContext, workspace: Path, before: bytes, content: str, after: bytes
 ) -> None:
     path = workspace / "a.txt"

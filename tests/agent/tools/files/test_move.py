@@ -31,9 +31,7 @@ async def run(call: CallContext, path: str, to: str | None = None) -> str:
     return (await MoveFile(ToolSettings()).run(args, call)).for_model
 
 
-async def test_a_file_is_renamed_moved_into_a_folder_and_deleted(
-    call: CallContext, tree: Path
-) -> None:
+async def test_file_is_renamed_moved_and_deleted(call: CallContext, tree: Path) -> None:
     await run(call, "notes.txt", "new/kept.txt")
     assert (tree / "new" / "kept.txt").read_text() == "one\ntwo\n"
     await run(call, "new/kept.txt", "src")
@@ -42,7 +40,7 @@ async def test_a_file_is_renamed_moved_into_a_folder_and_deleted(
     assert not (tree / "src" / "kept.txt").exists()
 
 
-async def test_a_folder_goes_with_all_in_it(call: CallContext, tree: Path) -> None:
+async def test_folder_is_moved_with_its_content(call: CallContext, tree: Path) -> None:
     assert "(2 files)" in await run(call, "src", "lib")
     assert (tree / "lib" / "deep" / "b.py").read_text() == "b = 2\n"
     assert not (tree / "src").exists()
@@ -50,9 +48,7 @@ async def test_a_folder_goes_with_all_in_it(call: CallContext, tree: Path) -> No
     assert not (tree / "lib").exists()
 
 
-async def test_the_plan_names_every_file_and_shows_what_is_lost(
-    call: CallContext, tree: Path
-) -> None:
+async def test_plan_names_every_file_and_shows_lost_content(call: CallContext, tree: Path) -> None:
     tool = MoveFile(ToolSettings())
     plan = await tool.plan({"path": "src", "to": "lib"}, call)
     assert set(plan.changes) == {tree / "src", tree / "src/a.py", tree / "src/deep/b.py"}
@@ -91,7 +87,7 @@ async def test_impossible_move_is_an_error(
     assert (tree / "notes.txt").read_text() == "one\ntwo\n"
 
 
-async def test_a_folder_that_holds_something_closed_stays(call: CallContext, tree: Path) -> None:
+async def test_folder_with_a_protected_file_is_not_moved(call: CallContext, tree: Path) -> None:
     (tree / "src" / "deep" / ".env").write_text("KEY=1")
     tool = MoveFile(replace(ToolSettings(), blocked_paths=(".env",)))
     for args in ({"path": "src"}, {"path": "src", "to": "lib"}):
@@ -100,7 +96,7 @@ async def test_a_folder_that_holds_something_closed_stays(call: CallContext, tre
     assert (tree / "src" / "deep" / ".env").exists()
 
 
-async def test_other_people_s_files_cannot_be_moved(call: CallContext, tree: Path) -> None:
+async def test_files_of_other_people_cannot_be_moved(call: CallContext, tree: Path) -> None:
     (tree / "USER.md").write_text("secret")
     guest = replace(call, environment=replace(call.environment, owner=False))
     with pytest.raises(ToolError, match="belongs to someone else"):
@@ -109,7 +105,7 @@ async def test_other_people_s_files_cannot_be_moved(call: CallContext, tree: Pat
         await run(guest, "notes.txt", "memory/x.md")
 
 
-async def test_a_link_is_moved_and_deleted_itself(
+async def test_link_itself_is_moved_and_deleted(
     call: CallContext, tree: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -128,7 +124,7 @@ async def test_a_link_is_moved_and_deleted_itself(
         await run(call, "link/precious", "stolen")
 
 
-async def test_strangers_words_stay_marked(call: CallContext, tree: Path) -> None:
+async def test_marks_survive_a_move(call: CallContext, tree: Path) -> None:
     mark_tainted(tree / "src" / "a.py", tree)
     await run(call, "src", "lib/inner")
     assert is_marked(tree / "lib" / "inner" / "a.py")
@@ -137,14 +133,14 @@ async def test_strangers_words_stay_marked(call: CallContext, tree: Path) -> Non
     assert is_marked(tree / "plan.txt")
 
 
-async def test_too_many_files_are_refused_at_once(call: CallContext, tree: Path) -> None:
+async def test_too_many_files_are_rejected(call: CallContext, tree: Path) -> None:
     for n in range(move.MAX_FILES + 1):
         (tree / "src" / f"{n}.txt").touch()
     with pytest.raises(ToolError, match="more than 500 files"):
         await run(call, "src")
 
 
-def test_undo_takes_it_back(tmp_path: Path) -> None:
+def test_move_is_undone(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "project", tmp_path / "undo")
     (scene.root / "src").mkdir(parents=True)
     (scene.root / "src" / "a.py").write_text("a = 1\n")
@@ -156,9 +152,7 @@ def test_undo_takes_it_back(tmp_path: Path) -> None:
     assert not (scene.root / "lib").exists()
 
 
-async def test_a_folder_deeper_than_any_path_is_refused_in_a_sentence(
-    call: CallContext, tree: Path
-) -> None:
+async def test_folder_too_deep_for_a_path_is_rejected(call: CallContext, tree: Path) -> None:
     top = tree / "deep"
     with deep_folders(top):
         with pytest.raises(ToolError, match=r"cannot be used|too long|looked at"):

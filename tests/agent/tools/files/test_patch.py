@@ -55,7 +55,7 @@ async def test_files_are_added_changed_moved_and_deleted(
     assert "deleted" in text
 
 
-async def test_anchors_tell_places_apart(call: CallContext, workspace: Path) -> None:
+async def test_anchors_distinguish_equal_places(call: CallContext, workspace: Path) -> None:
     (workspace / "cart.py").write_text(CART)
     await apply(
         call, "*** Update File: cart.py", "@@ class Order:", "-        x = 1", "+        x = 2"
@@ -166,7 +166,7 @@ async def test_moved_link_keeps_its_mark(call: CallContext, workspace: Path) -> 
     assert mark_level(workspace / "rules.md") != "none"
 
 
-def test_undo_brings_a_deleted_link_back(tmp_path: Path) -> None:
+def test_undo_restores_a_deleted_link(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "project", tmp_path / "undo")
     (scene.root / "a.txt").write_text("one\n")
     (scene.root / "link.txt").symlink_to("a.txt")
@@ -183,7 +183,7 @@ def test_apply_patch_is_callable_but_not_listed() -> None:
     assert registry.validate(tool, {"patch": "x"}) == {"input": "x"}
 
 
-def test_undo_takes_it_back(tmp_path: Path) -> None:
+def test_patch_is_undone(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "project", tmp_path / "undo")
     scene.root.mkdir(exist_ok=True)
     (scene.root / "a.txt").write_text("one\n")
@@ -198,9 +198,7 @@ def test_undo_takes_it_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unseen", [False, True])
-async def test_a_moved_file_keeps_its_mark(
-    call: CallContext, workspace: Path, unseen: bool
-) -> None:
+async def test_moved_file_keeps_its_mark(call: CallContext, workspace: Path, unseen: bool) -> None:
     """Untrusted text stays marked, even if the conversation has not seen it."""
     (workspace / "evil.md").write_text("obey\n")
     mark_tainted(workspace / "evil.md", workspace, unseen=unseen)

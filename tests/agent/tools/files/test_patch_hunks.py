@@ -39,7 +39,7 @@ def patched(text: str, *lines: str) -> str:
         (TWICE, ["@@ c = 3", "+y", "@@ c = 3", "+z"], r"[Hh]unks 1 and 2"),
     ],
 )
-def test_unclear_place_is_an_error_that_lists_lines(
+def test_ambiguous_place_is_an_error_that_lists_lines(
     text: str, lines: list[str], words: str
 ) -> None:
     with pytest.raises(ToolError) as error:
@@ -58,14 +58,14 @@ def test_unclear_place_is_an_error_that_lists_lines(
         (["@@", "-x = 1", "+x = 9", " c = 3", "@@", "-x = 1", "+x = 9", " b = 2"], [2, 4]),
     ],
 )
-def test_hint_anchor_or_context_names_the_place(lines: list[str], expected: list[int]) -> None:
+def test_hint_anchor_or_context_selects_the_place(lines: list[str], expected: list[int]) -> None:
     changed = TWICE.splitlines()
     for number in expected:
         changed[number - 1] = "x = 9"
     assert patched(TWICE, *lines).splitlines() == changed
 
 
-def test_match_directly_below_its_anchor_is_meant() -> None:
+def test_match_directly_below_its_anchor_wins() -> None:
     text = "## First\nold\n## Second\nold\n"
     assert patched(text, "@@ ## First", "-old", "+new") == "## First\nnew\n## Second\nold\n"
 
@@ -78,7 +78,7 @@ def test_anchor_covers_its_indented_block() -> None:
     assert changed == text[: -len("        pass\n")] + "        # new\n        pass\n"
 
 
-def test_additions_land_where_they_say() -> None:
+def test_additions_are_inserted_at_their_place() -> None:
     assert patched("a\nb\n", "@@ a", "+x") == "a\nx\nb\n"
     assert patched("a\nb\n", "@@ -1,0 +2 @@", "+x") == "a\nx\nb\n"
     assert patched("a\nb\n", "@@ -0,0 +1,1 @@", "+x") == "x\na\nb\n"
@@ -87,12 +87,12 @@ def test_additions_land_where_they_say() -> None:
     assert patched("", "@@", "+x") == "x\n"
 
 
-def test_end_of_file_takes_the_last_of_several_places() -> None:
+def test_end_of_file_marker_selects_the_last_place() -> None:
     assert patched("a\nb\na\n", "@@", "-a", "+c", "*** End of File") == "a\nb\nc\n"
     assert patched("a\nb\na", "@@", "-a", "+c", "*** End of File") == "a\nb\nc"
 
 
-def test_unfinished_last_line_counts_as_a_place() -> None:
+def test_last_line_without_newline_matches() -> None:
     with pytest.raises(ToolError, match="fits 2 places"):
         patched("a\nb\na", "@@", "-a", "+c")
 
@@ -109,7 +109,7 @@ def test_context_lines_keep_their_own_text() -> None:
     assert changed == "one  \r\n2\r\n\u201cthree\u201d\t\n3\nfour\n"
 
 
-def test_hunks_out_of_order_are_applied_where_they_belong() -> None:
+def test_hunks_in_any_order_are_applied() -> None:
     text = "".join(f"def f{n}():\n    return {n}\n\n\n" for n in range(4))
     hunks = [
         ["@@", " def f3():", "-    return 3", "+    return 33"],
@@ -129,7 +129,7 @@ def _hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[lis
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_patches_of_difflib_give_the_target_or_an_error(seed: int) -> None:
+def test_difflib_patches_give_the_target_or_an_error(seed: int) -> None:
     """Most hunks fit several places, because the files have few distinct lines.
 
     The hunks have line numbers or not, and any order.

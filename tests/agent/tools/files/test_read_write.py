@@ -43,9 +43,7 @@ async def test_lines_are_one_based_inclusive_and_clamped(
     assert await read(call, "f.txt", start, end) == expected
 
 
-async def test_long_file_says_how_to_read_on_until_its_end(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_long_file_names_the_next_line(call: CallContext, workspace: Path) -> None:
     (workspace / "f.txt").write_text("".join(f"line {i} {'x' * 40}\n" for i in range(1, 1901)))
     seen: list[str] = []
     start = 1
@@ -60,7 +58,7 @@ async def test_long_file_says_how_to_read_on_until_its_end(
     assert [line.split()[1] for line in seen] == [str(i) for i in range(1, 1901)]
 
 
-async def test_one_endless_line_is_cut(call: CallContext, workspace: Path) -> None:
+async def test_endless_line_is_cut(call: CallContext, workspace: Path) -> None:
     (workspace / "f.txt").write_text("é" * 50_000 + "\nnext\n")
     text = await read(call, "f.txt")
     assert "line cut" in text
@@ -75,7 +73,9 @@ async def test_many_short_lines_stop_at_the_line_limit(call: CallContext, worksp
     assert "read on with line_start=2001" in result.for_model
 
 
-async def test_marks_are_not_shown_and_odd_bytes_are(call: CallContext, workspace: Path) -> None:
+async def test_byte_order_marks_are_hidden_and_invalid_bytes_reported(
+    call: CallContext, workspace: Path
+) -> None:
     (workspace / "utf16").write_text("hé\nyou\n", "utf-16")
     (workspace / "sig").write_text("hé\n", "utf-8-sig")
     (workspace / "latin").write_bytes(b"caf\x81")
@@ -84,7 +84,7 @@ async def test_marks_are_not_shown_and_odd_bytes_are(call: CallContext, workspac
     assert "not valid utf-8" in await read(call, "latin")
 
 
-async def test_unreadable_things_are_explained(call: CallContext, workspace: Path) -> None:
+async def test_unreadable_path_is_explained(call: CallContext, workspace: Path) -> None:
     (workspace / "bin").write_bytes(b"\x7fELF\0\0")
     (workspace / "empty").write_bytes(b"")
     os.truncate(_touch(workspace / "huge"), 30_000_000)
@@ -96,7 +96,7 @@ async def test_unreadable_things_are_explained(call: CallContext, workspace: Pat
     assert "empty" in await read(call, "empty")
 
 
-async def test_write_creates_parents_and_replaces_whole_content(
+async def test_write_creates_parents_and_replaces_the_content(
     call: CallContext, workspace: Path
 ) -> None:
     tool = WriteFile(ToolSettings())
@@ -115,7 +115,7 @@ async def test_write_creates_parents_and_replaces_whole_content(
     assert os.listdir(workspace / "a/b") == ["f.txt"]
 
 
-async def test_write_keeps_mode_and_utf16(call: CallContext, workspace: Path) -> None:
+async def test_write_keeps_mode_and_utf_16(call: CallContext, workspace: Path) -> None:
     path = workspace / "f.txt"
     path.write_text("x", "utf-16")
     path.chmod(0o600)
@@ -124,7 +124,7 @@ async def test_write_keeps_mode_and_utf16(call: CallContext, workspace: Path) ->
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_write_refuses_folders_half_characters_and_files_as_parents(
+async def test_write_rejects_folders_lone_surrogates_and_files_as_parents(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "file").write_text("x")
@@ -137,7 +137,7 @@ async def test_write_refuses_folders_half_characters_and_files_as_parents(
     assert (workspace / "file").read_text() == "x"
 
 
-async def test_append_adds_in_the_files_encoding(call: CallContext, workspace: Path) -> None:
+async def test_append_uses_the_encoding_of_the_file(call: CallContext, workspace: Path) -> None:
     tool = AppendFile(ToolSettings())
     args = {"path": "log/f.txt", "content": "a\n"}
     assert (await tool.plan(args, call)).creates
@@ -172,7 +172,7 @@ async def test_list_shows_folders_first_with_sizes_and_counts_the_rest(
         await tool.run({"path": "b.txt"}, call)
 
 
-async def test_other_people_s_memory_is_hidden_from_a_guest(
+async def test_memory_of_other_people_is_hidden_from_a_guest(
     guest: CallContext, call: CallContext, workspace: Path
 ) -> None:
     for path in ("memory/MEMORY.md", "memory/telegram/7/MEMORY.md", "memory/telegram/8/MEMORY.md"):
@@ -194,7 +194,7 @@ async def test_other_people_s_memory_is_hidden_from_a_guest(
     assert "USER.md" not in listing.for_model
 
 
-async def test_other_people_s_memory_is_hidden_in_any_spelling(
+async def test_memory_of_other_people_is_hidden_in_any_spelling(
     guest: CallContext, workspace: Path
 ) -> None:
     # Case-insensitive file systems find memory/ by the name Memory/.
@@ -206,7 +206,7 @@ async def test_other_people_s_memory_is_hidden_in_any_spelling(
             await read(guest, path)
 
 
-async def test_a_guest_reads_a_kept_output_by_its_name_and_cannot_look_for_others(
+async def test_guest_reads_a_saved_output_by_name_and_cannot_list_others(
     guest: CallContext, call: CallContext, workspace: Path
 ) -> None:
     result = spill_folder(workspace) / "20250101-000000-abc.txt"
@@ -241,7 +241,7 @@ async def test_off_limits_files_are_neither_opened_nor_listed(
     assert not {"secrets.json", "logs", "way"} & set(listing.replace("/", " ").split())
 
 
-async def test_only_the_owner_writes_into_the_own_folder_of_kore(
+async def test_only_the_owner_writes_into_the_folder_of_kore(
     guest: CallContext, call: CallContext, workspace: Path
 ) -> None:
     tool = WriteFile(ToolSettings())
@@ -252,7 +252,7 @@ async def test_only_the_owner_writes_into_the_own_folder_of_kore(
     await tool.run({"path": ".kore/agents/a.md", "content": ""}, call)
 
 
-async def test_path_like_the_owner_s_memory_does_not_grant_access(
+async def test_path_like_the_memory_of_the_owner_does_not_grant_access(
     call: CallContext, workspace: Path
 ) -> None:
     (workspace / "USER.md").write_text("the owner")
@@ -274,7 +274,9 @@ async def test_only_the_owner_writes_the_heartbeat_file(
         await read(guest, name.lower())
 
 
-async def test_the_owner_sees_everything_in_any_folder(call: CallContext, workspace: Path) -> None:
+async def test_owner_reads_files_named_like_a_profile_in_any_folder(
+    call: CallContext, workspace: Path
+) -> None:
     (workspace / "USER.md").write_text("a project's own file\n")
     elsewhere = replace(
         call,
@@ -290,7 +292,7 @@ def _touch(path: Path) -> Path:
     return path
 
 
-async def test_latin_1_is_shown_as_what_it_says(
+async def test_latin_1_is_decoded(
     call: CallContext, workspace: Path, settings: ToolSettings
 ) -> None:
     (workspace / "f.txt").write_bytes("Ein Café für Gäste\n".encode("latin-1"))
@@ -298,7 +300,7 @@ async def test_latin_1_is_shown_as_what_it_says(
     assert result.for_model == "1\tEin Café für Gäste"
 
 
-async def test_latin_1_stays_so_until_it_cannot_hold_the_new_text(
+async def test_latin_1_is_kept_while_it_can_encode_the_new_text(
     call: CallContext, workspace: Path, settings: ToolSettings
 ) -> None:
     path = workspace / "f.txt"
@@ -309,7 +311,7 @@ async def test_latin_1_stays_so_until_it_cannot_hold_the_new_text(
     assert path.read_bytes() == "Bär 熊".encode()
 
 
-async def test_a_pdf_is_read_by_its_text(call: CallContext, workspace: Path) -> None:
+async def test_text_of_a_pdf_is_read(call: CallContext, workspace: Path) -> None:
     (workspace / "plan.pdf").write_bytes(pdf_of(["first page", "second page"]))
     shown = await read(call, "plan.pdf")
     assert "[page 1 of 2]" in shown
@@ -319,9 +321,7 @@ async def test_a_pdf_is_read_by_its_text(call: CallContext, workspace: Path) -> 
         await read(call, "broken.pdf")
 
 
-async def test_a_folder_that_is_missing_has_names_like_it(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_missing_folder_suggests_similar_names(call: CallContext, workspace: Path) -> None:
     (workspace / "source").mkdir()
     with pytest.raises(ToolError) as caught:
         await read(call, "sorce/main.py")

@@ -65,7 +65,7 @@ def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
 
 @pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join), st.booleans())
-def test_fallback_finds_the_lines_that_ripgrep_finds(
+def test_fallback_and_ripgrep_find_the_same_lines(
     file: Path, pattern: str, ignore_case: bool
 ) -> None:
     # An end before a beginning: ripgrep does not find the empty lines that this matches.
@@ -140,7 +140,7 @@ def test_unsupported_pattern_is_explained(pattern: str, told: str) -> None:
         ("(?<n>a)", "a", True),
     ],
 )
-def test_a_pattern_means_what_it_means_to_ripgrep(pattern: str, line: str, fits: bool) -> None:
+def test_pattern_has_the_meaning_of_ripgrep(pattern: str, line: str, fits: bool) -> None:
     assert bool(compile_pattern(pattern, ignore_case=False).search(line.encode())) == fits
 
 

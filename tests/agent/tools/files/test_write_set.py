@@ -20,7 +20,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path / "workspace", tmp_path / "undo")
 
 
-def test_all_are_written_and_one_undo_takes_them_back(scene: Scene) -> None:
+def test_all_files_are_written_and_undone_in_one_step(scene: Scene) -> None:
     old, new = scene.root / "old.txt", scene.root / "folder" / "new.txt"
     old.write_bytes(b"\xef\xbb\xbfone\r\n")
     write_set([Draft(old, "one\r\n", "two\r\n"), Draft(new, None, "new\n")], scene.context())
@@ -59,7 +59,7 @@ def test_file_changed_since_the_draft_is_not_overwritten(scene: Scene, text: str
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_after_a_kill_undo_takes_back_what_was_written(tmp_path: Path, kills: int) -> None:
+def test_interrupted_write_set_is_undone(tmp_path: Path, kills: int) -> None:
     for number in range(kills):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -94,7 +94,7 @@ write_set([Draft(scene.root / name, None, name) for name in names], scene.contex
 """
 
 
-def test_names_that_differ_in_case_alone_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_locks_of_names_that_differ_only_in_case_do_not_deadlock(tmp_path: Path) -> None:
     """Run in another process, because a lock that waits for itself would block this one."""
     command = [sys.executable, "-c", _WRITES_NAMES_THAT_FOLD, str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)

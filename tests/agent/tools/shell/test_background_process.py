@@ -116,7 +116,7 @@ async def test_process_that_ends_immediately_returns_its_result(shell: Shell) ->
     assert result.is_error
 
 
-async def test_it_reads_what_it_is_given(
+async def test_process_reads_its_input(
     background_shell: tuple[Shell, Callable[[], Sandbox]],
 ) -> None:
     shell, _ = background_shell
@@ -131,7 +131,7 @@ async def test_it_reads_what_it_is_given(
         await shell("input", id=1, text="more")
 
 
-async def test_a_kill_ends_all_that_it_started(
+async def test_kill_ends_all_descendants(
     background_shell: tuple[Shell, Callable[[], Sandbox]],
 ) -> None:
     shell, _ = background_shell
@@ -144,7 +144,7 @@ async def test_a_kill_ends_all_that_it_started(
 
 
 @pytest.mark.parametrize("way", ["end", "close"])
-async def test_none_outlives_its_session_or_the_tool(
+async def test_process_ends_with_its_session_and_the_tool(
     background_shell: tuple[Shell, Callable[[], Sandbox]], way: str
 ) -> None:
     shell, _ = background_shell
@@ -156,7 +156,7 @@ async def test_none_outlives_its_session_or_the_tool(
         assert "no background processes" in (await shell("list")).for_model
 
 
-async def test_a_call_that_is_cancelled_leaves_nothing(shell: Shell, workspace: Path) -> None:
+async def test_cancelled_call_leaves_no_process(shell: Shell, workspace: Path) -> None:
     command = lasting_command()
     call = asyncio.create_task(shell.start(f"touch began; {command}"))
     async with asyncio.timeout(30):
@@ -189,7 +189,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", ["none", "bwrap"])
-async def test_none_survives_when_kore_is_killed(workspace: Path, name: str) -> None:
+async def test_no_process_survives_a_killed_kore(workspace: Path, name: str) -> None:
     if name == "bwrap":
         installed_bubblewrap()  # skips the test without bubblewrap
     command = lasting_command()
@@ -243,7 +243,7 @@ async def test_taint_of_a_command_survives_a_killed_kore(
     assert is_marked(workspace / "page.md") is (taint == "untrusted")
 
 
-async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
+async def test_conversation_sees_only_its_own_processes(shell: Shell) -> None:
     await shell.start("sleep 60")
     shell.call = replace(shell.call, environment=replace(shell.call.environment, session="s2"))
     assert "no background processes" in (await shell("list")).for_model
@@ -251,7 +251,7 @@ async def test_a_conversation_sees_its_own_only(shell: Shell) -> None:
         await shell("kill", id=1)
 
 
-async def test_there_is_a_limit_and_what_has_ended_gives_way(shell: Shell) -> None:
+async def test_number_of_processes_is_limited_and_ended_ones_are_removed(shell: Shell) -> None:
     await shell.start("true")
     for _ in range(PER_SESSION):
         await shell.start("sleep 60")
@@ -273,7 +273,7 @@ async def test_waiting_for_output_waits_for_the_end(shell: Shell, workspace: Pat
     assert (await waiting).for_model == "middle\nend\n[process 1: exit code 0]"
 
 
-async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> None:
+async def test_only_the_newest_output_is_retained(shell: Shell, workspace: Path) -> None:
     await shell.start("until [ -e go ]; do sleep 0.02; done; seq 1 100000; sleep 60")
     (workspace / "go").touch()
     async with asyncio.timeout(30):
@@ -284,7 +284,7 @@ async def test_only_the_newest_output_is_kept(shell: Shell, workspace: Path) -> 
     assert len(text.encode()) < 31_000
 
 
-async def test_a_time_out_ends_it(shell: Shell) -> None:
+async def test_process_ends_at_its_timeout(shell: Shell) -> None:
     await shell.start("sleep 60", timeout_s=0.6)
     assert "stopped at its timeout" in await shell.hear("timeout")
 
@@ -336,7 +336,7 @@ def context(workspace: Path, session: str) -> CallContext:
     )
 
 
-async def test_strangers_words_taint_what_is_read_while_it_lives_and_what_it_wrote(
+async def test_untrusted_input_taints_later_output_and_written_files(
     shell: Shell, workspace: Path
 ) -> None:
     if not _knows_marks(workspace):
@@ -391,7 +391,7 @@ async def test_input_is_judged_like_the_command_that_reads_it(
         ({"action": "input", "id": 1}, "needs the argument 'text'"),
     ],
 )
-async def test_a_wrong_call_is_explained(shell: Shell, args: dict[str, Any], sentence: str) -> None:
+async def test_invalid_call_is_explained(shell: Shell, args: dict[str, Any], sentence: str) -> None:
     await shell.start("sleep 60")
     with pytest.raises(ToolError, match=sentence):
         await shell.process.plan(args, shell.call)

@@ -129,7 +129,7 @@ async def test_parent_folder_is_frozen_if_too_many_paths_are_covered(
     assert (call.workspace / "y").exists()
 
 
-def test_too_much_to_hide_is_said(box: Bubblewrap, workspace: Path) -> None:
+def test_too_many_hidden_paths_are_reported(box: Bubblewrap, workspace: Path) -> None:
     many = tuple(workspace / str(n) for n in range(1001))
     with (
         pytest.raises(ToolError, match="1001 files that commands must not read"),
@@ -150,7 +150,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
     ) == ((), (), ())
 
 
-async def test_a_flood_of_files_uncovers_nothing(
+async def test_flood_of_files_does_not_expose_protected_paths(
     box: Bubblewrap, call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.tools.shell.mount_restrictions.LIMIT_ENTRIES", 500)
@@ -168,7 +168,7 @@ async def test_a_flood_of_files_uncovers_nothing(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="goes on as another user for a while")
-def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
+def test_folder_closed_to_kore_is_hidden(call: CallContext) -> None:
     with tempfile.TemporaryDirectory(prefix="kore-cover-", dir="/var/tmp") as name:
         root, closed = Path(name), Path(name) / "services" / "api"
         write(closed / ".env", "secret\n")
@@ -185,7 +185,7 @@ def test_a_folder_that_is_closed_to_kore_is_hidden(call: CallContext) -> None:
         assert restrictions.masked_paths == (closed,)
 
 
-async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
+async def test_fake_repository_does_not_expose_protected_paths(
     box: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     for name in (".env", ".envrc", ".git/hooks/old"):
@@ -208,7 +208,7 @@ async def test_no_folder_that_looks_like_a_repository_uncovers_anything(
     assert "done" in text
 
 
-async def test_no_hook_is_planted_in_a_repository_of_another_name(
+async def test_hook_cannot_be_planted_in_a_repository_of_another_name(
     box: Bubblewrap, call: CallContext, workspace: Path
 ) -> None:
     for store in (workspace, workspace / "deep" / "bare"):

@@ -58,7 +58,7 @@ async def test_background_command_is_not_recorded(scene: Scene) -> None:
     assert dict(deletion.lost) == {"unrecorded": ("a.txt",)}
 
 
-async def test_command_outside_the_sandbox_reaches_what_is_outside(scene: Scene) -> None:
+async def test_command_outside_the_sandbox_plans_outside_files(scene: Scene) -> None:
     outside = scene.root.parent / "other.txt"
     deletion = await planned(scene, f"rm {outside}", outside=True, reason="it is mine")
     assert deletion is not None
@@ -73,7 +73,7 @@ async def test_command_outside_the_sandbox_reaches_what_is_outside(scene: Scene)
         "python3 -c 'import shutil; shutil.rmtree(\".git\", ignore_errors=True)'",
     ],
 )
-def test_repository_that_is_not_named_is_put_back(scene: Scene, command: str) -> None:
+def test_repository_deleted_indirectly_is_restored(scene: Scene, command: str) -> None:
     """Run under bubblewrap, where parts of `.git` are read-only."""
     commit = git(scene.root, "rev-parse", "main")
     result = scene.call("exec", command=command)
@@ -93,7 +93,7 @@ async def test_command_that_could_delete_unprotected_history_asks(scene: Scene) 
     assert "history of the repository .git was not protected" in result.for_model
 
 
-def test_clone_in_a_folder_of_the_build_goes_with_it(scene: Scene) -> None:
+def test_clone_in_a_build_folder_is_deleted_with_it(scene: Scene) -> None:
     git(scene.root, "clone", "-q", ".", "build/clone")
     (scene.root / "clean.sh").write_text("rm -rf build\n")
     result = scene.call("exec", command="sh clean.sh")
@@ -114,14 +114,14 @@ async def test_move_of_a_repository_asks_like_its_deletion(scene: Scene, command
     assert await planned(scene, "mv a.txt .git/info") is None
 
 
-def test_repository_that_is_named_is_deleted(scene: Scene) -> None:
+def test_repository_deleted_by_name_stays_deleted(scene: Scene) -> None:
     """Deleting a repository by its name requires approval."""
     result = scene.call("exec", command="rm -rf .git")
     assert "put back" not in result.for_model
     assert not (scene.root / ".git" / "HEAD").exists()
 
 
-def test_git_works_as_before(scene: Scene) -> None:
+def test_git_commands_work_normally(scene: Scene) -> None:
     line = "git -c user.name=A -c user.email=a@b"
     result = scene.call(
         "exec",
@@ -133,7 +133,7 @@ def test_git_works_as_before(scene: Scene) -> None:
     assert git(scene.root, "branch", "--format=%(refname:short)").split() == ["main", "new"]
 
 
-async def test_move_file_names_what_undo_does_not_cover(scene: Scene) -> None:
+async def test_move_file_lists_what_undo_does_not_cover(scene: Scene) -> None:
     tool = scene.toolbox.get("move_file")
     for name, lost in (("secret.env", {"ignored": ("secret.env",)}), ("a.txt", {})):
         plan = await tool.plan({"path": name}, scene.context("move_file"))  # type: ignore[attr-defined]

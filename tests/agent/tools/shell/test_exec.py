@@ -46,13 +46,13 @@ async def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
-async def test_both_streams_come_in_order_with_the_exit_code(call: CallContext) -> None:
+async def test_stdout_and_stderr_are_in_order_with_the_exit_code(call: CallContext) -> None:
     result = await run(call, "echo one; echo two >&2; echo three; exit 3")
     assert result.for_model == "one\ntwo\nthree\n[exit code 3]"
     assert result.is_error
 
 
-async def test_success_is_no_error_and_silence_is_fine(call: CallContext) -> None:
+async def test_success_without_output_is_no_error(call: CallContext) -> None:
     result = await run(call, "true")
     assert (result.for_model, result.is_error) == ("[exit code 0]", False)
 
@@ -81,7 +81,7 @@ async def test_input_is_empty(call: CallContext) -> None:
     assert (await run(call, "cat; read x || echo none")).for_model == "none\n[exit code 0]"
 
 
-async def test_environment_holds_no_secrets(
+async def test_environment_has_no_secrets(
     call: CallContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_API_KEY", "KORE_TELEGRAM_TOKEN", "LD_PRELOAD_X", "SSH_AUTH_SOCK"):
@@ -149,11 +149,11 @@ async def test_escaped_daemon_that_keeps_the_pipe_does_not_hang_the_call(
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_death_by_signal_is_said(call: CallContext) -> None:
+async def test_death_by_signal_is_reported(call: CallContext) -> None:
     assert (await run(call, "kill -TERM $$")).for_model == "[killed by signal 15]"
 
 
-async def test_long_output_is_cut_in_the_middle_and_kept_whole(
+async def test_long_output_is_cut_in_the_middle_and_saved(
     call: CallContext, workspace: Path
 ) -> None:
     result = await run(call, "seq 1 200000; echo end")
@@ -169,18 +169,18 @@ async def test_long_output_is_cut_in_the_middle_and_kept_whole(
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
-async def test_impossible_timeouts_are_refused(call: CallContext, timeout: float) -> None:
+async def test_impossible_timeouts_are_rejected(call: CallContext, timeout: float) -> None:
     with pytest.raises(ToolError, match="timeout_s"):
         await run(call, "true", timeout_s=timeout)
 
 
 @pytest.mark.parametrize("command", ["", "  \n", "a\0b", "echo \ud800"])
-async def test_impossible_commands_are_refused(call: CallContext, command: str) -> None:
+async def test_impossible_commands_are_rejected(call: CallContext, command: str) -> None:
     with pytest.raises(ToolError, match="command"):
         await run(call, command)
 
 
-async def test_too_long_a_command_is_an_error_for_the_model(call: CallContext) -> None:
+async def test_too_long_command_is_an_error_for_the_model(call: CallContext) -> None:
     with pytest.raises(ToolError, match="could not be started"):
         await run(call, "echo " + "x" * 3_000_000)
 
@@ -194,7 +194,7 @@ async def test_too_long_a_command_is_an_error_for_the_model(call: CallContext) -
         (Bubblewrap("bwrap", frozenset()), ("b.example", "a.example"), "bwrap a.example b.example"),
     ],
 )
-async def test_an_answer_is_bound_to_what_confines_the_command(
+async def test_approval_is_bound_to_the_confinement(
     sandbox: Sandbox | None, hosts: tuple[str, ...], confinement: str, call: CallContext
 ) -> None:
     tool = Exec(ToolSettings(sandbox=sandbox, exec_hosts=hosts))
@@ -215,7 +215,7 @@ async def test_plan_is_the_exact_command(call: CallContext) -> None:
     assert plan.command == "  ls | wc "
 
 
-async def test_nothing_is_left_open(call: CallContext) -> None:
+async def test_no_descriptor_stays_open(call: CallContext) -> None:
     await run(call, "true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -224,7 +224,7 @@ async def test_nothing_is_left_open(call: CallContext) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_several_commands_run_side_by_side(call: CallContext) -> None:
+async def test_commands_run_concurrently(call: CallContext) -> None:
     async def one(i: int) -> str:
         context = replace(call, output=lambda text, stream: None)
         return (await run(context, f"echo {i}")).for_model
@@ -250,7 +250,7 @@ asyncio.run(Exec(ToolSettings()).run({"command": command, "timeout_s": 500}, cal
 """
 
 
-async def test_everything_dies_when_kore_is_killed(workspace: Path) -> None:
+async def test_all_processes_die_when_kore_is_killed(workspace: Path) -> None:
     root = Path(__file__).parents[4]
     kore = subprocess.Popen(
         [sys.executable, "-c", KORE, str(workspace)], cwd=root, stdout=subprocess.DEVNULL

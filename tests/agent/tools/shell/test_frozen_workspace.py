@@ -89,7 +89,7 @@ def files(call: CallContext) -> Path:
 
 
 @pytest.mark.parametrize("tools", FROZEN)
-async def test_denied_editing_holds_for_commands(
+async def test_denied_editing_applies_to_commands(
     tools: str, box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, box), contents(files)
@@ -105,7 +105,7 @@ async def test_denied_editing_holds_for_commands(
 
 
 @pytest.mark.parametrize("tools", FREE)
-async def test_roles_that_may_write_run_commands_as_before(
+async def test_roles_that_may_write_run_commands_normally(
     tools: str, box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands = Commands(call, box)
@@ -114,7 +114,7 @@ async def test_roles_that_may_write_run_commands_as_before(
     await commands.tool.aclose()
 
 
-async def test_an_agent_that_may_not_write_holds_its_commands_to_that(
+async def test_read_only_agent_cannot_write_with_commands(
     box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, box), contents(files)
@@ -125,7 +125,7 @@ async def test_an_agent_that_may_not_write_holds_its_commands_to_that(
     await commands.tool.aclose()
 
 
-async def test_a_background_command_is_held_to_it_as_well(
+async def test_read_only_agent_cannot_write_with_background_commands(
     box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, box), contents(files)
@@ -137,7 +137,7 @@ async def test_a_background_command_is_held_to_it_as_well(
     assert contents(files) == before, process
 
 
-async def test_input_reaches_no_process_that_may_write(
+async def test_input_to_a_writing_process_is_rejected(
     box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands = Commands(call, box)
@@ -154,7 +154,7 @@ async def test_input_reaches_no_process_that_may_write(
 
 
 @pytest.mark.parametrize("mode", ["ask", "accept-edits", "auto"])
-async def test_without_a_sandbox_such_a_command_asks(
+async def test_unsandboxed_command_needs_approval(
     mode: PermissionMode, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, None), contents(files)
@@ -169,7 +169,7 @@ async def test_without_a_sandbox_such_a_command_asks(
     assert RolePolicy(standing).decide(request).rule == "role-writing"
 
 
-async def test_a_role_that_asks_before_edits_asks_before_commands(
+async def test_role_that_asks_before_edits_asks_before_commands(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=box))

@@ -144,7 +144,7 @@ def _pack_the_newest_commit_only(folder: Path) -> None:
         _pack_the_newest_commit_only,
     ],
 )
-def test_pack_counts_only_if_it_contains_what_is_gone(
+def test_pack_counts_only_if_it_contains_the_deleted_objects(
     repository: Path, guard: GitHistoryGuard, deletion: Callable[[Path], None]
 ) -> None:
     deletion(repository)
@@ -182,7 +182,7 @@ def test_pack_counts_only_if_it_contains_what_is_gone(
         shell("git bisect start HEAD HEAD~1 && git bisect reset"),
     ],
 )
-def test_work_of_git_is_left_alone(
+def test_changes_by_git_are_not_reversed(
     repository: Path, guard: GitHistoryGuard, work: Callable[[Path], None]
 ) -> None:
     work(repository)
@@ -191,7 +191,7 @@ def test_work_of_git_is_left_alone(
     assert _files(repository) == before
 
 
-def test_repository_that_is_moved_by_its_name_stays_there(repository: Path) -> None:
+def test_repository_moved_by_name_stays_moved(repository: Path) -> None:
     """Moving a repository by its name requires approval."""
     guard = GitHistoryGuard(repository)
     guard.begin([repository / ".git"], [repository / ".git"])
@@ -225,7 +225,7 @@ def test_link_in_place_of_a_folder_is_not_followed(repository: Path, tmp_path: P
     assert sorted(path.name for path in outside.iterdir()) == ["secret"]
 
 
-def test_repository_beyond_the_limits_is_named(repository: Path) -> None:
+def test_too_large_repository_is_named(repository: Path) -> None:
     guard = GitHistoryGuard(repository, limits=HistoryLimits(files=3))
     guard.begin([repository / ".git"])
     shutil.rmtree(repository / ".git")
@@ -255,7 +255,7 @@ def test_too_deep_history_is_named(repository: Path) -> None:
     assert guard.unprotected == [".git"]
 
 
-def test_depth_that_a_command_adds_does_not_keep_its_deletions(
+def test_depth_added_by_a_command_does_not_keep_its_deletions(
     repository: Path, guard: GitHistoryGuard
 ) -> None:
     os.makedirs(repository / ".git" / "refs" / ("a/" * 45))
@@ -279,7 +279,7 @@ def test_other_stores_are_protected_despite_an_oversized_one(
     assert guard.unprotected == ["project/.git"]
 
 
-def test_submodules_and_worktrees_are_held(repository: Path, tmp_path: Path) -> None:
+def test_submodules_and_worktrees_are_protected(repository: Path, tmp_path: Path) -> None:
     library = tmp_path / "library"
     git(tmp_path, "init", "-q", "-b", "main", str(library))
     git(library, "commit", "-q", "--allow-empty", "-m", "library")
@@ -297,7 +297,7 @@ def test_submodules_and_worktrees_are_held(repository: Path, tmp_path: Path) -> 
     assert git(tmp_path / "tree", "rev-parse", "--abbrev-ref", "HEAD") == "side\n"
 
 
-def test_own_stores_are_those_of_the_outermost_repositories(repository: Path) -> None:
+def test_own_stores_are_the_outermost_repositories(repository: Path) -> None:
     own, clone = repository / ".git", repository / "build" / "clone" / ".git"
     assert list(own_stores(repository, lambda: (own, clone))) == [own]
     above = repository.parent
@@ -305,14 +305,14 @@ def test_own_stores_are_those_of_the_outermost_repositories(repository: Path) ->
     assert list(own_stores(above, lambda: (own, clone, other))) == [own, other]
 
 
-def test_store_that_a_file_names_is_an_own_one(repository: Path) -> None:
+def test_store_named_by_a_git_file_is_own(repository: Path) -> None:
     git(repository, "init", "-q", "--separate-git-dir", "store")
     assert list(own_stores(repository, tuple)) == [repository / "store"]
     (repository / ".git").write_text("gitdir: /elsewhere\n")
     assert list(own_stores(repository, tuple)) == []
 
 
-def test_small_part_of_a_repository_beyond_the_limits_is_read_once(repository: Path) -> None:
+def test_small_part_of_a_too_large_repository_is_read_once(repository: Path) -> None:
     for number in range(30):
         (repository / ".git" / "refs" / f"r{number}").write_text(f"{number:040}\n")
     cache = HistoryCache()
@@ -320,9 +320,7 @@ def test_small_part_of_a_repository_beyond_the_limits_is_read_once(repository: P
     assert list(cache.folders) == [repository / ".git"]
 
 
-def test_files_that_grew_are_put_back_as_they_were(
-    repository: Path, guard: GitHistoryGuard
-) -> None:
+def test_grown_files_are_restored_unchanged(repository: Path, guard: GitHistoryGuard) -> None:
     (pack,) = (repository / ".git" / "objects" / "pack").glob("*.pack")
     content = pack.read_bytes()
     pack.chmod(0o600)
@@ -332,9 +330,7 @@ def test_files_that_grew_are_put_back_as_they_were(
     assert pack.read_bytes() == content
 
 
-def test_endless_file_of_refs_is_not_read_to_its_end(
-    repository: Path, guard: GitHistoryGuard
-) -> None:
+def test_endless_refs_file_is_not_read_to_its_end(repository: Path, guard: GitHistoryGuard) -> None:
     os.truncate(repository / ".git" / "packed-refs", 1 << 40)
     assert list(guard.end()) == []
 
@@ -350,7 +346,7 @@ def test_commands_share_the_descriptors_of_large_files(repository: Path) -> None
     git(repository, "fsck", "--full", "--strict")
 
 
-def test_nothing_is_held_for_a_command_that_has_ended(repository: Path) -> None:
+def test_ended_command_holds_no_descriptors(repository: Path) -> None:
     guard = GitHistoryGuard(repository)
     before = os.listdir("/proc/self/fd")
     guard.end()

@@ -39,7 +39,7 @@ def owners_git_status(folder: Path) -> None:
     subprocess.run(["git", "status"], cwd=folder, check=False, capture_output=True)
 
 
-async def test_a_commit_works(box: Bubblewrap, exposed: CallContext, repository: Path) -> None:
+async def test_commit_works(box: Bubblewrap, exposed: CallContext, repository: Path) -> None:
     line = f"echo x > a && git add a && git {_IDENTITY} commit -qm second && git checkout -qb side"
     assert (await run_exec(box, exposed, line)).endswith("[exit code 0]")
     log = subprocess.run(
@@ -91,7 +91,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("line", PLANTED.values(), ids=PLANTED.keys())
-async def test_files_that_git_would_run_are_set_aside(
+async def test_files_run_by_git_are_set_aside(
     box: Bubblewrap, exposed: CallContext, repository: Path, line: str
 ) -> None:
     text = await run_exec(box, exposed, line)

@@ -46,7 +46,7 @@ def scan(home: Path) -> HomeSettings:
     return home_settings(home, "/tmp/home")
 
 
-def test_an_empty_home_has_no_files(home: Path, tmp_path: Path) -> None:
+def test_empty_home_has_no_files(home: Path, tmp_path: Path) -> None:
     (home / ".config").mkdir()
     nothing = scan(tmp_path / "missing")
     assert scan(home) == scan(tmp_path / "a" / "b") == nothing
@@ -67,7 +67,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_each_change_of_a_file_changes_the_digest(home: Path, path: str) -> None:
+def test_every_change_of_a_file_changes_the_digest(home: Path, path: str) -> None:
     file = write(home, path)
     first = scan(home)
     assert first.names == (path,)
@@ -81,7 +81,7 @@ def test_each_change_of_a_file_changes_the_digest(home: Path, path: str) -> None
     assert scan(home).names == ()
 
 
-def test_a_large_file_is_bound_by_its_times(home: Path) -> None:
+def test_large_file_is_bound_by_its_times(home: Path) -> None:
     file = write(home, ".big", "x" * 300_000)
     first, times = scan(home), file.stat()
     file.write_text("y" * 300_000)
@@ -89,7 +89,7 @@ def test_a_large_file_is_bound_by_its_times(home: Path) -> None:
     assert scan(home).digest != first.digest
 
 
-def test_a_small_file_that_is_written_again_unchanged_is_the_same(home: Path) -> None:
+def test_rewritten_small_file_has_the_same_digest(home: Path) -> None:
     file = write(home, ".config/gh/hosts.yml")
     first = scan(home)
     file.unlink()
@@ -114,7 +114,7 @@ def test_volatile_files_are_ignored(home: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", EMPTY)
-def test_only_an_empty_file_is_passed_over(home: Path, path: str) -> None:
+def test_only_an_empty_file_is_ignored(home: Path, path: str) -> None:
     file = write(home, path)
     first = scan(home)
     assert first.names == (path,)
@@ -130,7 +130,7 @@ def test_only_an_empty_file_is_passed_over(home: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".npm/_logs", ".cargo/.global-cache"])
-def test_link_in_a_passed_over_place_counts(home: Path, path: str) -> None:
+def test_link_at_an_ignored_path_counts(home: Path, path: str) -> None:
     write(home, "planted")
     (home / path).parent.mkdir()
     (home / path).symlink_to("../planted")
@@ -145,7 +145,7 @@ def test_link_in_a_passed_over_place_counts(home: Path, path: str) -> None:
         *("/tmp/home/.cargo/.global-cache", ".npm", ".cargo/", "/tmp/home/.npm", "/tmp/home", "."),
     ],
 )
-def test_link_to_a_passed_over_place_is_not_bound(home: Path, target: str) -> None:
+def test_link_to_an_ignored_path_is_not_bound(home: Path, target: str) -> None:
     (home / "link").symlink_to(target)
     assert scan(home).unbound == "link"
     (home / "link").unlink()
@@ -184,15 +184,13 @@ def test_unbound_link_is_named(home: Path, tmp_path: Path) -> None:
         *((".", True), ("../.npmrc", True), ("../.npm/_cacache", True), ("../.cargo/bin/x", True)),
     ],
 )
-def test_a_link_is_bound_that_leads_to_what_is_bound(
-    home: Path, target: str, is_bound: bool
-) -> None:
+def test_link_is_bound_if_its_target_is(home: Path, target: str, is_bound: bool) -> None:
     write(home, "bin/x")
     (home / "bin/link").symlink_to(target)
     assert (scan(home).unbound is None) is is_bound
 
 
-def test_a_closed_folder_is_not_bound(home: Path) -> None:
+def test_closed_folder_is_not_bound(home: Path) -> None:
     write(home, "a/b/c")
     (home / "a/b").chmod(0)
     unbound = scan(home).unbound
@@ -200,7 +198,7 @@ def test_a_closed_folder_is_not_bound(home: Path) -> None:
     assert unbound == (None if os.geteuid() == 0 else "a/b")
 
 
-def test_a_crowded_home_is_looked_at_in_part_and_bound_to_nothing(home: Path) -> None:
+def test_crowded_home_is_scanned_partly_and_unbound(home: Path) -> None:
     for number in range(100):
         write(home, f"x/y{number % 10}/{number}")
     assert home_settings(home, "/tmp/home", max_entries=111).unbound is None
@@ -209,7 +207,7 @@ def test_a_crowded_home_is_looked_at_in_part_and_bound_to_nothing(home: Path) ->
     assert settings.digest == "unknown"
 
 
-def test_names_cover_all_files_and_open_the_uppermost_folders(home: Path) -> None:
+def test_names_cover_all_files_and_expand_top_folders(home: Path) -> None:
     write(home, ".curlrc")
     write(home, ".local/lib/python3.11/site-packages/requests/__init__.py")
     for number in range(40):
@@ -226,7 +224,7 @@ def test_names_cover_all_files_and_open_the_uppermost_folders(home: Path) -> Non
     assert names[-1].startswith("… (+")
 
 
-def test_a_home_of_30_000_files_is_looked_through_in_time(home: Path) -> None:
+def test_home_of_30_000_files_is_scanned_in_time(home: Path) -> None:
     for number in range(1500):
         folder = home / f".local/lib/python3.11/site-packages/p{number // 10}/m{number % 10}"
         folder.mkdir(parents=True)
@@ -251,7 +249,7 @@ async def confinement_of(tool: Exec, call: CallContext) -> str:
     return str((await plan_of(tool, call, "mkdir x"))[1])
 
 
-async def test_a_command_changes_what_a_later_one_is_bound_to(
+async def test_command_that_changes_the_home_changes_the_next_binding(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=box))
@@ -320,7 +318,7 @@ async def test_changes_by_another_command_invalidate_the_approval(
     await tool.aclose()
 
 
-async def test_home_is_looked_through_once_between_two_commands(
+async def test_home_is_scanned_once_between_two_commands(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=box))
@@ -382,7 +380,7 @@ async def test_wider_sandbox_invalidates_the_approval(
     assert await confinement_of(Exec(moved), call) in confinements
 
 
-def test_a_sandbox_is_described_alike_in_every_process() -> None:
+def test_sandbox_description_is_the_same_in_every_process() -> None:
     code = (
         "from agent.records import stable_repr; from agent.security.sandbox.bubblewrap import *; "
         "print(stable_repr(Bubblewrap('bwrap', frozenset(FEATURES), groups=())))"
@@ -399,7 +397,7 @@ def test_a_sandbox_is_described_alike_in_every_process() -> None:
     assert len(outputs) == 1
 
 
-async def test_the_home_under_landlock_lies_in_the_temporary_folder(call: CallContext) -> None:
+async def test_landlock_home_is_in_the_temporary_folder(call: CallContext) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=Landlock(5)))
     empty = await plan_of(tool, call, "make")
     assert empty[0] == ()
@@ -435,7 +433,7 @@ class Person:
         (Answered("always", "hosts only", scope="network"), "auto", False),
     ],
 )
-async def test_an_allowed_command_is_one_that_a_person_was_asked_about(
+async def test_command_counts_as_allowed_after_an_approval(
     answer: Answered, mode: PermissionMode, is_allowed: bool, box: Bubblewrap, call: CallContext
 ) -> None:
     tool = Exec(replace(ToolSettings(), sandbox=box))

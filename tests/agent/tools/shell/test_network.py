@@ -51,7 +51,7 @@ async def test_granted_host_is_reachable_only_for_this_command(
         assert [visit.path for visit in site.visits] == ["/a"]
 
 
-async def test_the_plan_names_the_hosts_that_are_new(box: Bubblewrap, call: CallContext) -> None:
+async def test_plan_names_only_new_hosts(box: Bubblewrap, call: CallContext) -> None:
     exec_ = tool(box, "*.known.test")
     effect_plan = await plan(exec_, call, "A.known.test, SITE.test  site.test")
     assert effect_plan.network == (HOST,)
@@ -77,7 +77,7 @@ async def test_invalid_host_name_is_rejected(
         await plan(tool(box), call, network)
 
 
-async def test_it_is_the_owner_s_and_the_role_s_limit_holds(
+async def test_network_needs_the_owner_and_a_role_without_other_hosts(
     box: Bubblewrap, call: CallContext
 ) -> None:
     guest = replace(call, environment=replace(call.environment, owner=False))
@@ -100,7 +100,7 @@ async def test_it_is_the_owner_s_and_the_role_s_limit_holds(
         ("auto", "sudo x", ("deny", "blocked-command")),
     ],
 )
-async def test_the_network_asks_in_every_mode(
+async def test_network_needs_approval_in_every_mode(
     mode: PermissionMode,
     command: str,
     rules: tuple[str, str],

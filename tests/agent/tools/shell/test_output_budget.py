@@ -13,7 +13,7 @@ from agent.tools.shell.confined_server import (
 )
 
 
-def test_bytes_are_bounded() -> None:
+def test_bytes_are_limited() -> None:
     budget = OutputBudget()
     budget.take(MAX_AT_ONCE_BYTES)
     with pytest.raises(TooMuchOutput):

@@ -20,7 +20,7 @@ def tool(box: Bubblewrap) -> Exec:
     return Exec(replace(ToolSettings(), sandbox=box))
 
 
-async def test_it_runs_outside(tool: Exec, call: CallContext, tmp_path: Path) -> None:
+async def test_command_runs_outside(tool: Exec, call: CallContext, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere"
     line = {"command": f"echo x > {target}"}
     assert (await tool.run(line, call)).is_error
@@ -33,12 +33,12 @@ async def test_it_runs_outside(tool: Exec, call: CallContext, tmp_path: Path) ->
     assert target.read_text() == "x\n"
 
 
-async def test_a_look_from_outside_is_no_look(tool: Exec, call: CallContext) -> None:
+async def test_command_outside_is_never_read_only(tool: Exec, call: CallContext) -> None:
     plan = await tool.plan({"command": "ls", "outside": True, "reason": "x"}, call)
     assert not plan.read_only
 
 
-async def test_it_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) -> None:
+async def test_outside_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) -> None:
     with pytest.raises(ToolError, match="needs a reason"):
         await tool.plan({"command": "ls", "outside": True, "reason": " "}, call)
     guest = replace(call, environment=replace(call.environment, owner=False))
@@ -46,7 +46,7 @@ async def test_it_needs_a_reason_and_the_owner(tool: Exec, call: CallContext) ->
         await tool.plan({"command": "ls", "outside": True, "reason": "x"}, guest)
 
 
-async def test_a_reason_is_one_short_line(tool: Exec, call: CallContext) -> None:
+async def test_reason_is_one_short_line(tool: Exec, call: CallContext) -> None:
     """A longer reason could look like a message from Kore."""
     reason = "to  see\r\n\nKore: checked and harmless\u2028\x0b."
     plan = await tool.plan({"command": "ls", "outside": True, "reason": reason}, call)
@@ -55,7 +55,7 @@ async def test_a_reason_is_one_short_line(tool: Exec, call: CallContext) -> None
         await tool.plan({"command": "ls", "outside": True, "reason": "x" * 301}, call)
 
 
-async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) -> None:
+async def test_outside_is_rejected_without_a_sandbox(call: CallContext) -> None:
     tool = Exec(ToolSettings())
     plan = await tool.plan({"command": "ls", "outside": True}, call)
     assert plan.outside_reason is None
@@ -70,7 +70,7 @@ async def test_without_a_sandbox_there_is_nothing_to_leave(call: CallContext) ->
         ("kore-outside-program", "kore-outside-program is installed on this machine"),
     ],
 )
-async def test_a_refusal_says_that_it_was_the_sandbox(
+async def test_refused_write_names_the_sandbox(
     command: str,
     words: str,
     tool: Exec,
@@ -119,7 +119,7 @@ async def test_refusal_names_a_program_in_a_hidden_folder(
     assert "security.sandbox_read" in result.for_model
 
 
-async def test_under_landlock_a_hidden_program_is_no_refused_write(
+async def test_hidden_program_under_landlock_is_no_refused_write(
     call: CallContext, hidden_python: Path
 ) -> None:
     programs = Landlock(abi=1).readable_programs
@@ -136,7 +136,7 @@ async def test_under_landlock_a_hidden_program_is_no_refused_write(
 
 
 @pytest.mark.parametrize("command", ["false", "cat nothing", "not-installed-anywhere", "ls | no"])
-async def test_other_failures_are_not_the_sandbox_s(
+async def test_other_failures_do_not_name_the_sandbox(
     command: str, tool: Exec, call: CallContext
 ) -> None:
     assert "sandbox" not in (await tool.run({"command": command}, call)).for_model

@@ -32,30 +32,30 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def test_an_interpreter_has_its_library(home: Path) -> None:
+def test_interpreter_includes_its_library(home: Path) -> None:
     """The interpreter is a link out of its environment and needs the folders next to its target."""
     folders = folders_of_program(home / "tools/bin/python", [home])
     assert folders == [home / "tools", home / "versions/3/bin", home / "versions/3/lib"]
 
 
-def test_a_script_has_its_interpreter(home: Path) -> None:
+def test_script_includes_its_interpreter(home: Path) -> None:
     folders = folders_of_command((str(home / "tools/bin/server"),), [home], lambda path: True)
     assert folders == (home / "tools", home / "versions/3/bin", home / "versions/3/lib")
 
 
-def test_libraries_that_hold_what_is_closed_stay_closed(home: Path) -> None:
+def test_library_with_a_protected_folder_is_excluded(home: Path) -> None:
     closed = home / "versions/3/lib/private"
     assert home / "versions/3/lib" not in folders_of_program(home / "tools/bin/python", [closed])
 
 
-def test_the_lib_of_the_persons_own_folder_is_no_programs(home: Path) -> None:
+def test_lib_in_the_home_folder_is_excluded(home: Path) -> None:
     for name in ("bin", "lib"):
         (home / name).mkdir()
     (home / "bin/tool").touch(0o755)
     assert folders_of_program(home / "bin/tool", [home]) == [home / "bin"]
 
 
-def test_a_strangers_script_names_no_folder_by_its_interpreter(
+def test_interpreter_of_an_untrusted_script_is_excluded(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "notes/diary").touch(0o755)
@@ -72,6 +72,6 @@ def test_a_strangers_script_names_no_folder_by_its_interpreter(
     assert folders == (plugin, home / "tools", home / "versions/3/bin", home / "versions/3/lib")
 
 
-def test_pipe_as_a_program_names_no_interpreter(tmp_path: Path) -> None:
+def test_pipe_as_a_program_has_no_interpreter(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "program")
     assert interpreter_of(str(tmp_path / "program")) is None

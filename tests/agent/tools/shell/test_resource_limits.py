@@ -46,7 +46,7 @@ async def test_commands_of_a_session_share_their_memory(call: CallContext) -> No
     await asyncio.wait({first})
 
 
-async def test_another_session_has_its_own_memory(call: CallContext) -> None:
+async def test_sessions_have_separate_memory_limits(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
     lasts = lasting_command()
     other = replace(call, environment=replace(call.environment, session="another"))
@@ -59,14 +59,14 @@ async def test_another_session_has_its_own_memory(call: CallContext) -> None:
     await asyncio.wait({first})
 
 
-async def test_memory_that_a_fork_shares_counts_once(call: CallContext) -> None:
+async def test_memory_shared_by_a_fork_counts_once(call: CallContext) -> None:
     tool = exec_within(session_bytes=300_000_000)
     code = f"import os, time; {_TAKE % 120_000_000}; [os.fork() for _ in range(2)]; time.sleep(1.5)"
     text = (await tool.run({"command": f'{sys.executable} -c "{code}"'}, call)).for_model
     assert text == "[exit code 0]"
 
 
-async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace: Path) -> None:
+async def test_written_bytes_are_limited(call: CallContext, workspace: Path) -> None:
     tool = exec_within(disk_bytes=20_000_000)
     pieces = "n=0; while :; do n=$((n+1)); head -c 5000000 /dev/urandom >f$n; sync f$n; done"
     text = (await tool.run({"command": pieces}, call)).for_model
@@ -75,9 +75,7 @@ async def test_a_command_writes_so_much_and_no_more(call: CallContext, workspace
     assert len(os.listdir(workspace)) > 4
 
 
-async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
-    call: CallContext, workspace: Path
-) -> None:
+async def test_file_below_too_many_folders_counts(call: CallContext, workspace: Path) -> None:
     tool = exec_within(disk_bytes=20_000_000)
     code = "import os; [(os.mkdir('n' * 50), os.chdir('n' * 50)) for _ in range(120)]; os.system"
     fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
@@ -88,14 +86,14 @@ async def test_a_file_below_more_folders_than_a_path_can_name_counts_as_well(
         remove(workspace / ("n" * 50))
 
 
-async def test_closed_folder_hides_nothing_that_was_written(call: CallContext) -> None:
+async def test_closed_folder_counts(call: CallContext) -> None:
     """Root can read every folder; for other users Kore opens the folder to measure it."""
     fill = "mkdir box; chmod 0311 box; head -c 60000000 /dev/urandom >box/f; sync box/f; sleep 5"
     text = (await exec_within(disk_bytes=20_000_000).run({"command": fill}, call)).for_model
     assert "it wrote more than 20 MB to the workspace" in text
 
 
-async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) -> None:
+async def test_command_that_fills_the_disk_is_ended(call: CallContext) -> None:
     tool = exec_within(free_bytes=2**60)
     # A deleted open file uses space as well.
     hidden = "exec 3>f; rm f; head -c 60000000 /dev/urandom >&3; sync; sleep 100"
@@ -107,7 +105,7 @@ async def test_a_disk_that_is_nearly_full_ends_what_fills_it(call: CallContext) 
 @pytest.mark.parametrize(
     ("written_bytes", "is_ended"), [(0, False), (SPARE_BYTES, False), (SPARE_BYTES + 1, True)]
 )
-async def test_on_a_full_disk_a_command_can_still_make_room(
+async def test_command_can_delete_files_on_a_full_disk(
     written_bytes: int, is_ended: bool, call: CallContext, workspace: Path
 ) -> None:
     """Free space is simulated, because other programs write to a real disk."""
@@ -132,7 +130,7 @@ async def test_on_a_full_disk_a_command_can_still_make_room(
     assert (text == "[exit code 0]") is not is_ended
 
 
-async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> None:
+async def test_background_process_reports_the_exceeded_limit(call: CallContext) -> None:
     tool = exec_within(session_bytes=100_000_000)
     lasts = lasting_command()
     await tool.run({"command": taking(200_000_000, lasts), "background": True}, call)
@@ -144,7 +142,7 @@ async def test_a_background_process_says_why_it_was_ended(call: CallContext) -> 
     await tool.aclose()
 
 
-async def test_a_clock_that_is_set_back_hides_nothing_that_was_written(
+async def test_clock_set_back_hides_no_written_bytes(
     call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = exec_within(disk_bytes=20_000_000)

@@ -5,7 +5,7 @@ from agent.tools.shell.background_process import RingBuffer
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 20), st.integers(0, 100))
-def test_the_newest_bytes_are_kept_and_the_lost_ones_counted(
+def test_newest_bytes_are_retained_and_lost_bytes_counted(
     pieces: list[bytes], limit: int, position: int
 ) -> None:
     ring = RingBuffer(limit)

@@ -47,7 +47,7 @@ async def test_tmp_lasts_as_long_as_the_conversation(
     await tool.aclose()
 
 
-async def test_nothing_is_left_without_a_folder(box: Bubblewrap, call: CallContext) -> None:
+async def test_close_removes_the_session_folder(box: Bubblewrap, call: CallContext) -> None:
     tool = new_exec(box)
     await run_exec(tool, call, "echo x > /tmp/note")
     folder = tool.processes.spaces.folder(call.session)
@@ -57,7 +57,7 @@ async def test_nothing_is_left_without_a_folder(box: Bubblewrap, call: CallConte
     assert not folder.exists()
 
 
-async def test_a_server_in_the_background_is_reached_by_its_conversation_alone(
+async def test_background_server_is_reachable_only_in_its_conversation(
     box: Bubblewrap, call: CallContext
 ) -> None:
     tool = new_exec(box)
@@ -71,7 +71,9 @@ async def test_a_server_in_the_background_is_reached_by_its_conversation_alone(
     await tool.aclose()
 
 
-async def test_a_holder_ends_with_its_conversation(box: Bubblewrap, call: CallContext) -> None:
+async def test_network_namespace_ends_with_its_conversation(
+    box: Bubblewrap, call: CallContext
+) -> None:
     tool = new_exec(box)
     await run_exec(tool, call, "sleep 100", background=True)
     network = tool.processes.spaces.network(call.session)
@@ -117,7 +119,7 @@ async def test_write_outside_the_workspace_fails(
     assert not any((folder / "vanished").exists() for folder in workspace.parents)
 
 
-async def test_a_link_in_tmp_leads_nowhere(
+async def test_link_in_tmp_is_not_followed(
     box: Bubblewrap, call: CallContext, tmp_path: Path
 ) -> None:
     """A link in /tmp must not decide which files the next command sees."""

@@ -34,7 +34,7 @@ async def fetch(call: CallContext, url: str, deadline_s: float = 20.0) -> str:
     return (await tool.run({"url": url}, call)).for_model
 
 
-async def test_page_is_markdown_under_its_url_and_a_warning(
+async def test_page_is_markdown_with_its_url_and_a_warning(
     call: CallContext, site: WebSite
 ) -> None:
     site.page("/a", "<title>T</title><main><h1>Hello</h1><p>wörld</p></main>", charset="latin-1")
@@ -53,9 +53,7 @@ async def test_name_stays_in_the_host_header_while_the_address_is_pinned(
     assert "Cookie" not in site.visits[0].headers
 
 
-async def test_without_permission_for_loopback_nothing_is_asked(
-    call: CallContext, site: WebSite
-) -> None:
+async def test_private_address_sends_no_request(call: CallContext, site: WebSite) -> None:
     with pytest.raises(ToolError, match="not a public address"):
         await WebFetch(ToolSettings()).run({"url": f"{site.url}/a"}, call)
     assert site.visits == []
@@ -89,7 +87,7 @@ async def test_redirect_is_checked_like_the_first_url(
     assert len(site.visits) == 1
 
 
-async def test_redirect_to_no_address_is_said(call: CallContext, site: WebSite) -> None:
+async def test_invalid_redirect_is_reported(call: CallContext, site: WebSite) -> None:
     site.redirect("/a", "http://]")
     with pytest.raises(ToolError, match="invalid address"):
         await fetch(call, f"{site.url}/a")
@@ -102,14 +100,14 @@ async def test_endless_redirects_end(call: CallContext, site: WebSite) -> None:
     assert len(site.visits) == 6
 
 
-async def test_five_redirects_are_fine(call: CallContext, site: WebSite) -> None:
+async def test_five_redirects_are_followed(call: CallContext, site: WebSite) -> None:
     for i in range(5):
         site.redirect(f"/{i}", f"/{i + 1}")
     site.put("/5", Page(b"end", "text/plain"))
     assert (await fetch(call, f"{site.url}/0")).endswith("end")
 
 
-async def test_json_is_passed_and_binaries_are_refused(call: CallContext, site: WebSite) -> None:
+async def test_json_is_returned_and_binaries_are_rejected(call: CallContext, site: WebSite) -> None:
     site.put("/j", Page(b'{"a": [1]}', "application/json"))
     site.put("/ld", Page(b"{}", "application/ld+json"))
     site.put("/png", Page(b"\x89PNG", "image/png"))
@@ -119,7 +117,7 @@ async def test_json_is_passed_and_binaries_are_refused(call: CallContext, site: 
         await fetch(call, f"{site.url}/png")
 
 
-async def test_other_text_is_passed_as_it_is(call: CallContext, site: WebSite) -> None:
+async def test_other_text_is_returned_unchanged(call: CallContext, site: WebSite) -> None:
     for number, kind in enumerate(
         ("text/csv", "application/csv", "text/plain", "application/yaml")
     ):
@@ -127,7 +125,7 @@ async def test_other_text_is_passed_as_it_is(call: CallContext, site: WebSite) -
         assert (await fetch(call, f"{site.url}/{number}")).endswith("\n\na,b\n1,<ü>\n")
 
 
-async def test_a_pdf_becomes_its_text(call: CallContext, site: WebSite) -> None:
+async def test_pdf_becomes_its_text(call: CallContext, site: WebSite) -> None:
     data = pdf_of(["Grüße", "the end"])
     for path, kind in {"/a": "application/pdf", "/b": "application/octet-stream"}.items():
         site.put(path, Page(data, kind))
@@ -142,18 +140,18 @@ async def test_unknown_content_type_is_rejected(call: CallContext, site: WebSite
         await fetch(call, f"{site.url}/zip")
 
 
-async def test_a_pdf_that_is_too_long_is_not_read(call: CallContext, site: WebSite) -> None:
+async def test_too_long_pdf_is_not_read(call: CallContext, site: WebSite) -> None:
     site.big("/big", 30_000_000, "application/pdf")
     with pytest.raises(ToolError, match="more than 20,000,000 bytes"):
         await fetch(call, f"{site.url}/big")
 
 
-async def test_error_status_is_said(call: CallContext, site: WebSite) -> None:
+async def test_error_status_is_reported(call: CallContext, site: WebSite) -> None:
     with pytest.raises(ToolError, match="answered 404"):
         await fetch(call, f"{site.url}/none")
 
 
-async def test_long_page_is_cut_in_the_middle_and_kept(
+async def test_long_page_is_cut_in_the_middle_and_saved(
     call: CallContext, site: WebSite, workspace: Path
 ) -> None:
     body = "\n".join(f"line {i}" for i in range(5000)).encode()
@@ -166,7 +164,7 @@ async def test_long_page_is_cut_in_the_middle_and_kept(
     assert is_marked(spill) == is_marked(workspace) == keeps_marks(workspace.parent)
 
 
-async def test_endless_body_is_read_up_to_the_cap(
+async def test_endless_body_is_read_up_to_the_limit(
     call: CallContext, site: WebSite, workspace: Path
 ) -> None:
     site.big("/big", 50_000_000)
@@ -176,7 +174,7 @@ async def test_endless_body_is_read_up_to_the_cap(
     assert spill.stat().st_size == BODY_LIMIT_BYTES
 
 
-async def test_compressed_bomb_is_read_up_to_the_cap(
+async def test_compression_bomb_is_read_up_to_the_limit(
     call: CallContext, site: WebSite, workspace: Path
 ) -> None:
     bomb = gzip.compress(b"0" * 50_000_000)
@@ -184,9 +182,7 @@ async def test_compressed_bomb_is_read_up_to_the_cap(
     assert "only the first 5,000,000 bytes" in await fetch(call, f"{site.url}/bomb")
 
 
-async def test_silent_and_dripping_servers_meet_the_deadline(
-    call: CallContext, site: WebSite
-) -> None:
+async def test_silent_and_dripping_servers_time_out(call: CallContext, site: WebSite) -> None:
     site.slow("/slow")
     site.drip("/drip")
     for path in ("/slow", "/drip"):
@@ -194,7 +190,9 @@ async def test_silent_and_dripping_servers_meet_the_deadline(
             await fetch(call, f"{site.url}{path}", 0.3)
 
 
-async def test_cut_and_refused_connections_are_explained(call: CallContext, site: WebSite) -> None:
+async def test_broken_and_refused_connections_are_explained(
+    call: CallContext, site: WebSite
+) -> None:
     site.put("/cut", Page(b"x" * 10, "text/plain", cut=True))
     for url in (f"{site.url}/cut", "http://127.0.0.1:1/"):
         with pytest.raises(ToolError, match="could not be fetched"):

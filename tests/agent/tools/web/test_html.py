@@ -3,7 +3,7 @@ import pytest
 from agent.tools.web.html import decode_page, to_markdown
 
 
-def test_main_part_is_kept_and_the_rest_is_not() -> None:
+def test_only_the_main_part_is_converted() -> None:
     html = """<!doctype html><html><head><title>News &amp; more</title><style>x{}</style></head>
     <body><nav>Menu</nav><header>Banner</header><main><h1>Heading</h1><p>Some <b>bold</b>
     <a href="/x">link</a>.</p><table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr>
@@ -17,7 +17,7 @@ def test_main_part_is_kept_and_the_rest_is_not() -> None:
         assert word not in text
 
 
-def test_a_table_stays_a_table() -> None:
+def test_table_stays_a_table() -> None:
     html = """<main><table><tr><td>one</td><td>a|b <b>c|d</b></td></tr>
     <tr><td colspan="2">both</td></tr></table></main>"""
     assert to_markdown(html).split("\n") == [
@@ -25,7 +25,7 @@ def test_a_table_stays_a_table() -> None:
     ]  # fmt: skip
 
 
-def test_a_teaser_article_is_not_taken_for_the_page() -> None:
+def test_teaser_article_is_not_taken_for_the_page() -> None:
     html = f"<body><article>short</article><div>{'long text ' * 50}</div></body>"
     assert "long text" in to_markdown(html)
 
@@ -41,7 +41,7 @@ def test_page_without_text_is_empty(html: str) -> None:
     assert to_markdown(html) == ""
 
 
-def test_odd_markup_is_survived() -> None:
+def test_odd_markup_is_accepted() -> None:
     assert "deep" in to_markdown("<div>" * 240 + "deep")
     assert to_markdown("<div>" * 5000 + "deep") == ""
     assert "x" in to_markdown('<?xml version="1.0" encoding="latin-1"?><p>x')
@@ -71,5 +71,5 @@ def test_odd_markup_is_survived() -> None:
         (b"a\xff", "utf-8", "a\ufffd"),
     ],
 )  # fmt: skip
-def test_charset_is_found(data: bytes, charset: str | None, text: str) -> None:
+def test_charset_is_detected(data: bytes, charset: str | None, text: str) -> None:
     assert decode_page(data, charset, markup=True) == text

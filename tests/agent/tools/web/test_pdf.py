@@ -16,20 +16,20 @@ def encrypted_pdf(password: str) -> bytes:
     return out.getvalue()
 
 
-async def test_pages_come_with_their_numbers() -> None:
+async def test_pages_have_their_numbers() -> None:
     text = await pdf_text(pdf_of(["Grüße", "", "the end"]))
     assert text.split("\n\n")[:3] == [
         "[page 1 of 3]\nGrüße", "[page 2 of 3]\n(no text)", "[page 3 of 3]\nthe end",
     ]  # fmt: skip
 
 
-async def test_pages_beyond_the_limit_are_announced() -> None:
+async def test_omitted_pages_are_announced() -> None:
     text = await pdf_text(pdf_of([f"p{n}" for n in range(MAX_PAGES + 3)]))
     assert f"[page {MAX_PAGES} of {MAX_PAGES + 3}]" in text
     assert text.rstrip().endswith(f"… (pages {MAX_PAGES + 1} to {MAX_PAGES + 3} are left out)")
 
 
-async def test_only_a_password_keeps_a_locked_file_closed() -> None:
+async def test_only_a_required_password_prevents_reading() -> None:
     assert "inside" in await pdf_text(encrypted_pdf(""))
     with pytest.raises(ToolError, match="password-protected"):
         await pdf_text(encrypted_pdf("secret"))
@@ -45,12 +45,12 @@ async def test_only_a_password_keeps_a_locked_file_closed() -> None:
         pdf_of(["x"]).replace(b"Pages", b"Sages"),
     ],
 )
-async def test_a_broken_file_is_explained(data: bytes) -> None:
+async def test_broken_file_is_explained(data: bytes) -> None:
     with pytest.raises(ToolError, match="The PDF could not be read"):
         await pdf_text(data)
 
 
-async def test_a_file_that_takes_all_memory_is_given_up() -> None:
+async def test_file_that_takes_all_memory_is_abandoned() -> None:
     bomb = PdfWriter(PdfReader(io.BytesIO(pdf_of(["x"]))))
     page = bomb.pages[0]
     contents = page.get_contents()

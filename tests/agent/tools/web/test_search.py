@@ -71,7 +71,7 @@ async def test_hits_are_listed_under_a_warning(call: CallContext) -> None:
     assert more.endswith("3. Three\n   h\n   t")
 
 
-async def test_second_engine_is_asked_when_the_first_fails_or_finds_nothing(
+async def test_second_engine_is_used_if_the_first_fails_or_finds_nothing(
     call: CallContext,
 ) -> None:
     async with WebSite() as site:
@@ -86,7 +86,7 @@ async def test_all_failures_are_named(call: CallContext) -> None:
     assert "Nothing was found" in await search(call, Failing(), Empty())
 
 
-async def test_hung_engine_meets_the_deadline(call: CallContext) -> None:
+async def test_hung_engine_times_out(call: CallContext) -> None:
     hanging = Hanging()
     try:
         with pytest.raises(ToolError, match=r"no answer within 0\.2 s"):
@@ -95,13 +95,13 @@ async def test_hung_engine_meets_the_deadline(call: CallContext) -> None:
         hanging.release.set()
 
 
-async def test_empty_query_is_refused(call: CallContext) -> None:
+async def test_empty_query_is_rejected(call: CallContext) -> None:
     with pytest.raises(ToolError, match="empty"):
         await WebSearch(ToolSettings(), [Empty()]).run({"query": " \n"}, call)
 
 
 @pytest.mark.parametrize("engine", [Ddgs(), DuckDuckGoSearch()])
-async def test_real_engines_without_a_network_fail_in_a_sentence_and_change_no_warnings(
+async def test_real_engines_fail_cleanly_without_a_network(
     call: CallContext, engine: SearchEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DDGS_PROXY", "http://127.0.0.1:1")

@@ -81,7 +81,7 @@ def test_no_text_is_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_every_start_of_it_can_be_shown_while_it_streams(name: str) -> None:
+def test_every_prefix_can_be_shown_while_it_streams(name: str) -> None:
     markdown = answer(name)
     step = max(1, min(len(markdown), 20_000) // PREFIXES)
     for end in range(1, min(len(markdown), 20_000) + step, step):
@@ -90,5 +90,5 @@ def test_every_start_of_it_can_be_shown_while_it_streams(name: str) -> None:
             assert problems(part) == [], markdown[:end]
 
 
-def test_the_corpus_is_large_enough() -> None:
+def test_corpus_has_its_minimum_size() -> None:
     assert len(ANSWERS) >= 60

@@ -14,7 +14,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("markdown", CASES)
-def test_no_tag_character_reaches_a_chat_unseen(markdown: str) -> None:
+def test_tag_characters_are_escaped(markdown: str) -> None:
     preview = render_preview(markdown)
     assert preview is not None
     for part in (*render(markdown), preview):
@@ -32,6 +32,6 @@ def test_formatting_offsets_account_for_escapes() -> None:
     assert [item.decode("utf-16-le") for item in marked] == ["bold", "co\\u{2062}de"]
 
 
-def test_an_address_spells_out_what_would_be_hidden_in_it() -> None:
+def test_hidden_characters_in_an_address_are_escaped() -> None:
     (part,) = render("[here](https://example.org/a\u200bb)")
     assert part.entities[0].extra == {"url": "https://example.org/a%E2%80%8Bb"}

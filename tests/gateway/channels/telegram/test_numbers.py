@@ -37,7 +37,7 @@ def with_number(place: str, number: str) -> Any:
 
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("place", PLACES)
-def test_an_update_with_any_number_is_read_or_kept(place: str, number: str) -> None:
+def test_update_with_any_number_is_read_or_stored(place: str, number: str) -> None:
     here = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())
     batch = decode_batch([with_number(place, number), {"update_id": 9}], here, 1.0)
     next_offset = next_offset_of(batch.cursors)
@@ -48,7 +48,7 @@ def test_an_update_with_any_number_is_read_or_kept(place: str, number: str) -> N
 
 @pytest.mark.parametrize("number", [*NUMBERS, '"soon"', "[]"])
 @pytest.mark.parametrize("place", ["error_code", "retry_after", "migrate_to_chat_id"])
-def test_a_refusal_with_any_number_is_a_refusal_that_ends(place: str, number: str) -> None:
+def test_rejection_with_any_number_has_a_bounded_wait(place: str, number: str) -> None:
     wrong = f'"{place}": {number}'
     body = f'{{"ok": false, {wrong}, "parameters": {{{wrong}}}}}'
     with pytest.raises((Refusal, UnreadableResponse)) as raised:

@@ -22,7 +22,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
         yield EditorSetup(tmp_path, model)
 
 
-async def test_a_prompt_is_answered_and_the_folder_is_known(setup: EditorSetup) -> None:
+async def test_prompt_is_answered_with_the_session_folder(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         setup.model.script("Hello **there**")
@@ -35,7 +35,7 @@ async def test_a_prompt_is_answered_and_the_folder_is_known(setup: EditorSetup) 
         assert "openai/fake" in editor.text()
 
 
-async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) -> None:
+async def test_edit_is_approved_and_shown_as_a_diff(setup: EditorSetup) -> None:
     edit = Call("edit_file", {"path": "a.py", "old_string": "1", "new_string": "2"})
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
@@ -68,7 +68,7 @@ async def test_an_edit_is_asked_about_and_shown_as_a_change(setup: EditorSetup) 
         assert len({question.tool_call_id for question, _ in editor.questions}) == 3
 
 
-async def test_a_plan_is_a_plan(setup: EditorSetup) -> None:
+async def test_plan_is_sent_as_a_plan_update(setup: EditorSetup) -> None:
     items = [{"content": "one", "status": "completed"}, {"content": "two"}]
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
@@ -81,7 +81,7 @@ async def test_a_plan_is_a_plan(setup: EditorSetup) -> None:
         ]
 
 
-async def test_a_turn_is_cancelled_and_the_next_one_runs(setup: EditorSetup) -> None:
+async def test_cancelled_turn_is_followed_by_the_next(setup: EditorSetup) -> None:
     command = "sleep 600"
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
@@ -99,7 +99,7 @@ async def test_a_turn_is_cancelled_and_the_next_one_runs(setup: EditorSetup) -> 
         assert editor.text().endswith("Here I am.")
 
 
-async def test_files_and_pictures_come_with_a_prompt(setup: EditorSetup) -> None:
+async def test_files_and_pictures_are_sent_with_a_prompt(setup: EditorSetup) -> None:
     path = setup.project / "a.py"
     embedded = acp.resource_block(acp.embedded_text_resource(path.as_uri(), "unsaved = True\n"))
     async with setup.open() as (_, connection, _process):
@@ -117,7 +117,7 @@ async def test_files_and_pictures_come_with_a_prompt(setup: EditorSetup) -> None
                 await setup.ask(connection, session, wrong)
 
 
-async def test_a_session_is_listed_and_loaded_in_another_process(setup: EditorSetup) -> None:
+async def test_session_is_listed_and_loaded_in_another_process(setup: EditorSetup) -> None:
     read = Call("read_file", {"path": "a.py"})
     async with setup.open() as (_, connection, _process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
@@ -142,7 +142,7 @@ async def test_a_session_is_listed_and_loaded_in_another_process(setup: EditorSe
             await setup.ask(connection, session, words("x"))
 
 
-async def test_the_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path: Path) -> None:
+async def test_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path: Path) -> None:
     other, link = tmp_path / "other", tmp_path / "link"
     other.mkdir()
     link.symlink_to(setup.project)
@@ -166,7 +166,7 @@ async def test_the_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path:
         )
 
 
-async def test_a_killed_agent_has_lost_nothing(setup: EditorSetup) -> None:
+async def test_killed_agent_loses_nothing(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         setup.model.script(ReplyScript(text="Never seen.", waits_at=1))
@@ -215,7 +215,7 @@ async def test_prompt_continues_after_a_starting_gateway_takes_over(
             await gateway.communicate()
 
 
-async def test_an_idle_editor_keeps_no_gateway_from_the_data(setup: EditorSetup) -> None:
+async def test_idle_editor_does_not_block_a_gateway(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         async with setup.gateway():
@@ -224,7 +224,7 @@ async def test_an_idle_editor_keeps_no_gateway_from_the_data(setup: EditorSetup)
             assert editor.text() == "In the gateway."
 
 
-async def test_bad_input_is_one_sentence(setup: EditorSetup) -> None:
+async def test_bad_input_is_reported_in_one_sentence(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, _process):
         with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):
             await connection.new_session(cwd="nowhere", mcp_servers=[])
@@ -239,7 +239,7 @@ async def test_bad_input_is_one_sentence(setup: EditorSetup) -> None:
             )
 
 
-async def test_nothing_is_left_when_the_editor_goes(setup: EditorSetup) -> None:
+async def test_process_ends_with_the_editor(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, process):
         await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         assert process.returncode is None
@@ -247,9 +247,7 @@ async def test_nothing_is_left_when_the_editor_goes(setup: EditorSetup) -> None:
     assert process.returncode == 0
 
 
-async def test_a_file_in_the_place_of_an_editor_is_refused(
-    setup: EditorSetup, tmp_path: Path
-) -> None:
+async def test_file_instead_of_an_editor_is_rejected(setup: EditorSetup, tmp_path: Path) -> None:
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(setup.home),

@@ -47,7 +47,7 @@ def last_result(setup: EditorSetup) -> str:
     return str(results[-1]["content"])
 
 
-async def test_the_model_reads_what_the_editor_shows(setup: EditorSetup) -> None:
+async def test_model_reads_the_unsaved_text_of_the_editor(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
         session = await session_of(setup, connection)
@@ -65,7 +65,7 @@ async def test_the_model_reads_what_the_editor_shows(setup: EditorSetup) -> None
         assert "not saved" not in last_result(setup)
 
 
-async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
+async def test_edit_and_undo_apply_to_the_unsaved_text(
     setup: EditorSetup,
 ) -> None:
     file = setup.project / "a.py"
@@ -90,7 +90,7 @@ async def test_an_edit_is_made_to_the_unsaved_text_and_undone_to_it(
         assert file.read_text() == "total = 7\nmore = 1\n"
 
 
-async def test_text_that_the_model_has_not_seen_is_not_replaced(setup: EditorSetup) -> None:
+async def test_unseen_text_is_not_replaced(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
         session = await session_of(setup, connection)
@@ -107,7 +107,7 @@ async def test_text_that_the_model_has_not_seen_is_not_replaced(setup: EditorSet
         assert file.read_text() == "total = 2\n"
 
 
-async def test_a_denied_change_leaves_disk_and_editor_as_they_were(
+async def test_denied_change_leaves_disk_and_editor_unchanged(
     setup: EditorSetup,
 ) -> None:
     file = setup.project / "a.py"
@@ -122,7 +122,7 @@ async def test_a_denied_change_leaves_disk_and_editor_as_they_were(
         assert ("write", str(file)) not in editor.file_requests
 
 
-async def test_a_new_file_and_line_ends_of_the_disk(setup: EditorSetup) -> None:
+async def test_edit_keeps_line_endings_of_the_disk_and_creates_a_file(setup: EditorSetup) -> None:
     file = setup.project / "dos.txt"
     file.write_bytes(b"one\r\ntwo\r\n")
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
@@ -136,7 +136,7 @@ async def test_a_new_file_and_line_ends_of_the_disk(setup: EditorSetup) -> None:
         assert ("write", str(setup.project / "b" / "new.txt")) in editor.file_requests
 
 
-async def test_a_patch_and_an_appended_line_keep_unsaved_text(setup: EditorSetup) -> None:
+async def test_patch_and_appended_line_keep_unsaved_text(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-total = 7\n+total = 8\n*** End Patch\n"
     append = Call("append_file", {"path": "a.py", "content": "end = 1\n"})
@@ -183,7 +183,7 @@ async def test_blocked_paths_are_not_requested_from_the_editor(
         assert editor.file_requests == []
 
 
-async def test_a_folder_behind_a_link_is_called_as_the_editor_calls_it(
+async def test_linked_folder_keeps_the_path_of_the_editor(
     setup: EditorSetup, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
@@ -196,7 +196,7 @@ async def test_a_folder_behind_a_link_is_called_as_the_editor_calls_it(
         assert "total = 7" in last_result(setup)
 
 
-async def test_a_mark_of_strangers_words_outlasts_the_editors_save(
+async def test_untrusted_mark_survives_a_save_by_the_editor(
     setup: EditorSetup,
 ) -> None:
     file = setup.project / "a.py"
@@ -211,7 +211,7 @@ async def test_a_mark_of_strangers_words_outlasts_the_editors_save(
 
 
 @pytest.mark.parametrize("text", ["nul \0", "x" * 1_000_001])
-async def test_a_text_of_no_use_is_the_disks_affair(setup: EditorSetup, text: str) -> None:
+async def test_unusable_editor_text_falls_back_to_the_disk(setup: EditorSetup, text: str) -> None:
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
         session = await session_of(setup, connection)
         editor.buffers[str(setup.project / "a.py")] = text
@@ -221,7 +221,7 @@ async def test_a_text_of_no_use_is_the_disks_affair(setup: EditorSetup, text: st
         assert "did not answer" in last_result(setup)
 
 
-async def test_an_editor_without_the_offer_is_asked_for_no_file(setup: EditorSetup) -> None:
+async def test_editor_without_file_support_is_not_asked(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         session = await session_of(setup, connection)
         setup.model.script(READ, edit("1", "2"), "Two.")
@@ -230,7 +230,7 @@ async def test_an_editor_without_the_offer_is_asked_for_no_file(setup: EditorSet
         assert (setup.project / "a.py").read_text() == "total = 2\n"
 
 
-async def test_a_gateway_in_another_process_asks_the_editor_too(setup: EditorSetup) -> None:
+async def test_gateway_in_another_process_asks_the_editor(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     gateway = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "gateway"),

@@ -26,7 +26,7 @@ INITIALIZE = {
 }
 
 
-async def test_a_line_that_is_no_message_is_answered(tmp_path: Path) -> None:
+async def test_invalid_message_is_answered(tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model, asyncio.timeout(60):
         setup = EditorSetup(tmp_path, model)
         process = await fork_server.start_talking(

@@ -88,7 +88,7 @@ async def until_gone() -> None:
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
+async def test_stdio_server_asks_works_and_ends_with_its_session(
     setup: EditorSetup,
 ) -> None:
     async with setup.open() as (editor, connection, _):
@@ -117,7 +117,7 @@ async def test_a_server_over_stdio_asks_works_and_ends_with_its_session(
     )
 
 
-async def test_a_server_over_http_is_there_again_after_a_load(setup: EditorSetup) -> None:
+async def test_http_server_is_available_after_a_load(setup: EditorSetup) -> None:
     async with http_server() as url, setup.open() as (editor, connection, _):
         header = HttpHeader(name="X-Token", value=SECRET)
         server = HttpMcpServer(type="http", name="far", url=url, headers=[header])
@@ -135,7 +135,7 @@ async def test_a_server_over_http_is_there_again_after_a_load(setup: EditorSetup
         assert "MCP server" not in editor.text()
 
 
-async def test_the_transports_that_are_announced_work(setup: EditorSetup) -> None:
+async def test_announced_transports_work(setup: EditorSetup) -> None:
     async with http_server("sse") as url, setup.open() as (editor, connection, _):
         announced = await connection.initialize(protocol_version=1)
         offer = announced.agent_capabilities.mcp_capabilities
@@ -150,7 +150,7 @@ async def test_the_transports_that_are_announced_work(setup: EditorSetup) -> Non
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_server_that_fails_is_one_sentence_and_breaks_nothing(
+async def test_failing_server_is_reported_in_one_sentence(
     setup: EditorSetup,
 ) -> None:
     setup.set_config(

@@ -20,7 +20,7 @@ def faults(*messages: dict[str, Any]) -> list[str]:
     return check.faults()
 
 
-def test_a_right_line_has_no_fault() -> None:
+def test_valid_line_has_no_fault() -> None:
     assert not faults(update())
 
 
@@ -37,11 +37,11 @@ def test_a_right_line_has_no_fault() -> None:
         {"jsonrpc": "2.0", "id": 7, "error": {"message": "no code"}},
     ],
 )
-def test_a_wrong_line_is_a_fault(wrong: dict[str, Any]) -> None:
+def test_invalid_line_is_a_fault(wrong: dict[str, Any]) -> None:
     assert len(faults(wrong, update())) == 1
 
 
-def test_the_published_schema_has_its_say() -> None:
+def test_published_schema_is_checked() -> None:
     if published_schema() is None:
         pytest.skip("the npm package @agentclientprotocol/sdk is not installed")
     params = update()["params"]

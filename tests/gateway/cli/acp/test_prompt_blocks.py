@@ -33,13 +33,13 @@ def taint_of(parts: PromptParts) -> list[str]:
     return list(parts.files["taint"])
 
 
-def test_own_file_is_named_in_the_words(own: Path) -> None:
+def test_own_file_is_named_in_the_text(own: Path) -> None:
     parts = read(own, acp.resource_link_block("a.py", (own / "a.py").as_uri()))
     assert parts.text == f"Look at\n{own / 'a.py'}"
     assert parts.files is None
 
 
-def test_own_folder_with_a_marked_file_is_named_in_the_words(own: Path) -> None:
+def test_own_folder_with_a_marked_file_is_named_in_the_text(own: Path) -> None:
     (own / "src" / "page.md").touch()
     mark_tainted(own / "src" / "page.md", own)
     parts = read(own, acp.resource_link_block("src", (own / "src").as_uri()))
@@ -64,7 +64,7 @@ STRANGE = [
 
 @pytest.mark.parametrize("uri", STRANGE)
 @pytest.mark.parametrize("kind", ["link", "text", "blob"])
-def test_anything_else_is_untrusted(
+def test_other_references_are_untrusted(
     own: Path, uri: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A relative address does not name a local file, even if the working folder contains a match.

@@ -50,7 +50,7 @@ async def answer_of(setup: EditorSetup, connection: Any, script: ReplyScript) ->
     return answer
 
 
-async def test_a_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
+async def test_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
     async with setup.open(capabilities=FORM) as (editor, connection, _):
         editor.elicited = {"action": "accept", "content": {"answer": "blue"}}
         answer = await answer_of(setup, connection, question({"enum": ["red", "blue"]}))
@@ -68,14 +68,14 @@ async def test_a_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_no_is_a_no(setup: EditorSetup, action: str) -> None:
+async def test_refusal_declines(setup: EditorSetup, action: str) -> None:
     async with setup.open(capabilities=FORM) as (editor, connection, _):
         editor.elicited = {"action": action}
         answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer["action"] == "decline"
 
 
-async def test_a_page_is_opened_by_the_editor(setup: EditorSetup) -> None:
+async def test_page_is_opened_by_the_editor(setup: EditorSetup) -> None:
     arguments = {
         "mode": "url",
         "message": "Log in",
@@ -96,7 +96,7 @@ async def test_a_page_is_opened_by_the_editor(setup: EditorSetup) -> None:
         assert not mode.requested_schema.properties
 
 
-async def test_without_the_offer_choices_are_permissions_and_text_is_declined(
+async def test_editor_without_forms_gets_choices_as_permissions(
     setup: EditorSetup,
 ) -> None:
     async with setup.open() as (editor, connection, _):
@@ -109,7 +109,7 @@ async def test_without_the_offer_choices_are_permissions_and_text_is_declined(
         assert "ask again in a terminal: kore agent -r" in editor.text()
 
 
-async def test_a_password_is_not_asked_for_in_an_editor(setup: EditorSetup) -> None:
+async def test_password_is_not_requested_in_an_editor(setup: EditorSetup) -> None:
     async with setup.open(capabilities=BOTH) as (editor, connection, _):
         script = question({"type": "string", "title": "Password"})
         assert (await answer_of(setup, connection, script))["action"] == "decline"
@@ -117,7 +117,7 @@ async def test_a_password_is_not_asked_for_in_an_editor(setup: EditorSetup) -> N
         assert "looks like a password" in editor.text()
 
 
-async def test_a_turn_is_cancelled_while_the_editor_asks(setup: EditorSetup) -> None:
+async def test_turn_is_cancelled_during_a_question(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         event = asyncio.Event()
@@ -134,7 +134,7 @@ async def test_a_turn_is_cancelled_while_the_editor_asks(setup: EditorSetup) -> 
 
 
 @pytest.mark.parametrize("answer", ["once", "deny"])
-async def test_no_call_stays_open_after_the_question_of_a_sub_agent(
+async def test_call_of_a_subagent_is_closed_after_its_question(
     setup: EditorSetup, answer: str
 ) -> None:
     task = {"description": "work", "prompt": "run it", "background": False}

@@ -21,7 +21,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSetup) -> None:
+async def test_question_of_a_dead_editor_is_asked_again(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         editor.wait_at_question = asyncio.Event()
@@ -45,7 +45,7 @@ async def test_a_question_of_an_editor_that_died_is_asked_again(setup: EditorSet
         assert editor.text().endswith("Here I am.")
 
 
-async def test_two_editors_share_a_session(setup: EditorSetup) -> None:
+async def test_editors_share_a_session(setup: EditorSetup) -> None:
     async with setup.open() as (_, first, _process):
         session = (await first.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
         async with setup.open() as (_editor, second, _other):
@@ -64,7 +64,7 @@ async def test_two_editors_share_a_session(setup: EditorSetup) -> None:
             assert "second words" in sent
 
 
-async def test_a_huge_prompt_is_answered_or_refused_in_a_sentence(
+async def test_huge_prompt_is_answered_or_rejected_in_a_sentence(
     setup: EditorSetup,
 ) -> None:
     async with setup.open() as (editor, connection, process), asyncio.timeout(100):

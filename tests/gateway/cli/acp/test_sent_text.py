@@ -20,25 +20,25 @@ def begin_anew(*pieces: str) -> SentText:
 @pytest.mark.parametrize(
     "pieces", [("One two three",), ("One", " ", "two th", "ree"), (*"One two three",)]
 )
-def test_only_what_is_missing_is_sent(pieces: tuple[str, ...]) -> None:
+def test_only_missing_text_is_sent(pieces: tuple[str, ...]) -> None:
     sent = begin_anew("One ", "tw")
     assert take_all(sent, *pieces) == "o three"
     assert sent.end_reply() == ""
 
 
 @pytest.mark.parametrize("words", ["One two", "One two\n", "\n\nOne two"])
-def test_the_same_words_are_not_sent_again(words: str) -> None:
+def test_repeated_text_is_not_sent_again(words: str) -> None:
     sent = begin_anew("\n\nOne", " two\n")
     assert take_all(sent, *words).strip() + sent.end_reply() == ""
 
 
-def test_other_words_come_below_the_first() -> None:
+def test_different_text_follows_the_first() -> None:
     sent = begin_anew("One two")
     assert take_all(sent, "One", " tree", "s") == "\n\nOne trees"
     assert sent.end_reply() == ""
 
 
-def test_fewer_words_come_at_the_end() -> None:
+def test_shorter_text_is_sent_at_the_end() -> None:
     sent = begin_anew("One two three")
     assert take_all(sent, "One", " two") == ""
     assert sent.end_reply() == "\n\nOne two"
@@ -46,7 +46,7 @@ def test_fewer_words_come_at_the_end() -> None:
     assert take_all(sent, "One", " two") == "One two"
 
 
-def test_a_second_loss_while_words_repeat_loses_none() -> None:
+def test_second_restart_during_repetition_loses_no_text() -> None:
     sent = begin_anew("One two")
     assert take_all(sent, "One") == ""
     sent.begin_again()

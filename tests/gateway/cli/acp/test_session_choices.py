@@ -28,7 +28,7 @@ def announcements(editor: Editor) -> list[str]:
     return [update.session_update for update in editor.updates if update.session_update in kinds]
 
 
-async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -> None:
+async def test_model_is_chosen_and_stored_with_the_session(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         session = opened.session_id
@@ -58,7 +58,7 @@ async def test_a_model_is_chosen_and_kept_with_the_session(setup: EditorSetup) -
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(
+async def test_mode_is_synchronized_between_menus_commands_and_older_editors(
     setup: EditorSetup,
 ) -> None:
     run = ReplyScript(tool_calls=(Call("exec", {"command": "touch made"}),))
@@ -80,7 +80,7 @@ async def test_a_mode_is_one_choice_for_menus_commands_and_older_editors(
         assert announcements(editor)[-2:] == ["current_mode_update", "config_option_update"]
 
 
-async def test_the_mode_of_the_command_line_is_where_a_session_begins(
+async def test_session_begins_with_the_mode_of_the_command_line(
     setup: EditorSetup,
 ) -> None:
     async with setup.open("--permission-mode", "plan") as (_, connection, _process):
@@ -88,7 +88,7 @@ async def test_the_mode_of_the_command_line_is_where_a_session_begins(
         assert opened.modes.current_mode_id == "plan"
 
 
-async def test_a_choice_that_there_is_not_is_one_sentence(setup: EditorSetup) -> None:
+async def test_unknown_choice_is_reported_in_one_sentence(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         for option, value, sentence in (

@@ -20,7 +20,7 @@ async def setup(tmp_path: Path) -> AsyncIterator[EditorSetup]:
         yield EditorSetup(tmp_path, model)
 
 
-async def test_only_what_is_missing_is_sent_after_a_gateway_was_killed(
+async def test_only_missing_text_is_sent_after_a_killed_gateway(
     setup: EditorSetup,
 ) -> None:
     async with setup.gateway() as kill, setup.open() as (editor, connection, _):

@@ -30,7 +30,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
     "words",
     [("-r", "-m", "hi"), ("hi", "-m", "ho"), ("-m", "  "), ("-m", "hi", "--cwd", "/no/such/dir")],
 )
-def test_a_wrong_use_is_one_sentence_and_exit_2(
+def test_usage_error_is_one_sentence_with_exit_2(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["agent", *words]) == 2
@@ -40,16 +40,12 @@ def test_a_wrong_use_is_one_sentence_and_exit_2(
     assert "Traceback" not in output.err
 
 
-def test_an_empty_stdin_says_what_to_do(
-    stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_stdin_is_explained(stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent"]) == 2
     assert "-m TEXT" in capsys.readouterr().err
 
 
-def test_stdin_that_never_ends_is_refused(
-    stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_endless_stdin_is_rejected(stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]) -> None:
     stdin.write(b"x" * 1_000_001)
     stdin.seek(0)
     assert main(["agent", "-"]) == 2
@@ -57,11 +53,11 @@ def test_stdin_that_never_ends_is_refused(
 
 
 @pytest.mark.parametrize("words", [("--max-iter", "0"), ("--max-iter", "x"), ("-c", "-s", "1")])
-def test_the_parser_refuses(words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_rejected(words: tuple[str, ...]) -> None:
     assert main(["agent", *words, "-m", "hi"]) == 2
 
 
-def test_a_broken_config_is_one_sentence_and_exit_2(
+def test_invalid_config_is_one_sentence_with_exit_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.json"
@@ -78,20 +74,20 @@ def kore(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_real_turn_answers_on_stdout_alone(tmp_path: Path) -> None:
+def test_real_turn_answers_only_on_stdout(tmp_path: Path) -> None:
     result = kore(tmp_path / "home", "-m", "hello there")
     assert (result.returncode, "hello there" in result.stdout) == (0, True)
     assert "kore:" not in result.stderr
 
 
-def test_the_stand_in_is_not_announced_where_another_model_was_asked_for(tmp_path: Path) -> None:
+def test_stand_in_is_not_announced_for_another_model(tmp_path: Path) -> None:
     result = kore(tmp_path / "home", "-m", "hi", "--model", "openai/gpt-5")
     assert (result.returncode, result.stdout) == (2, "")
     assert "OPENAI_API_KEY" in result.stderr
     assert "stand-in" not in result.stderr
 
 
-def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
+def test_real_command_needs_approval_or_auto(tmp_path: Path) -> None:
     text = '!tool exec {"command": "echo it-ran > proof"}'
     denied = kore(tmp_path / "home", "-m", text)
     assert "nobody can be asked" in denied.stdout
@@ -102,7 +98,7 @@ def test_a_real_command_needs_an_approval_or_auto(tmp_path: Path) -> None:
     assert proof.read_text() == "it-ran\n"
 
 
-def test_an_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
+def test_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
     text = '!tool exec {"command": "sleep 60"}'
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", "-y", "-m", text],
@@ -123,7 +119,7 @@ def test_an_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_a_question_of_the_model_is_exit_4_and_its_options_are_on_stdout(
+def test_question_of_the_model_exits_with_4_and_prints_its_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     question = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'
@@ -131,7 +127,7 @@ def test_a_question_of_the_model_is_exit_4_and_its_options_are_on_stdout(
     assert capsys.readouterr().out == "Which?\n\n1. red\n2. blue\n"
 
 
-def test_a_profile_of_the_run_is_written(tmp_path: Path) -> None:
+def test_run_profile_is_written(tmp_path: Path) -> None:
     file = tmp_path / "run.prof"
     result = kore(tmp_path / "h", "--profile", str(file), "-m", "hi")
     assert result.returncode == 0, result.stderr

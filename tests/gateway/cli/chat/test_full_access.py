@@ -72,7 +72,7 @@ def commands(*lines: str) -> list[ReplyScript]:
 
 
 @pytest.mark.programs("git")
-async def test_ten_commands_run_without_a_sandbox_and_without_a_question(
+async def test_commands_run_without_sandbox_or_approval(
     terminal: Terminal, model_server: ModelServer, web_site: WebSite, tmp_path: Path
 ) -> None:
     web_site.page("/page", "hello from the loopback")
@@ -116,7 +116,7 @@ async def test_ten_commands_run_without_a_sandbox_and_without_a_question(
     assert "Full access: everything runs as" in err
 
 
-async def test_the_model_and_the_audit_log_are_told_of_it(
+async def test_model_and_audit_log_are_informed(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     model_server.script(*commands("rm -f x"), "done")
@@ -129,7 +129,7 @@ async def test_the_model_and_the_audit_log_are_told_of_it(
     assert "(full-access)" in call["reason"]
 
 
-async def test_nothing_is_remembered(terminal: Terminal, model_server: ModelServer) -> None:
+async def test_full_access_ends_with_the_run(terminal: Terminal, model_server: ModelServer) -> None:
     """Neither the session nor the data remembers it: the next run asks again."""
     model_server.script(*commands("rm -f x"), "done")
     assert (await terminal.run("--full-access"))[0] == 0
@@ -152,7 +152,7 @@ async def test_taint_of_full_access_applies_to_the_next_run(
     assert "Not allowed" in terminal.results()[-1]
 
 
-async def test_a_sub_agent_works_with_it_too(terminal: Terminal, model_server: ModelServer) -> None:
+async def test_subagent_has_full_access(terminal: Terminal, model_server: ModelServer) -> None:
     order = {"description": "tidy", "prompt": "tidy up", "agent": "general"}
 
     def mind(body: Any) -> ReplyScript:
@@ -169,7 +169,7 @@ async def test_a_sub_agent_works_with_it_too(terminal: Terminal, model_server: M
     assert (terminal.work / "proof.txt").exists(), str(model_server.requests[-1].body)
 
 
-async def test_a_tool_that_the_run_is_not_to_use_stays_out(
+async def test_disallowed_tool_stays_disallowed(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     model_server.script(*commands("echo x > proof.txt"), "done")
@@ -195,9 +195,7 @@ def test_conflicting_options_are_rejected(
     assert expected in done.stderr
 
 
-async def test_a_kore_that_runs_keeps_its_rules(
-    terminal: Terminal, model_server: ModelServer
-) -> None:
+async def test_running_kore_keeps_its_rules(terminal: Terminal, model_server: ModelServer) -> None:
     gateway = await terminal.place.serve()
     try:
         code, _, err = await terminal.run("--full-access")
@@ -209,7 +207,7 @@ async def test_a_kore_that_runs_keeps_its_rules(
     assert model_server.requests == []
 
 
-async def test_neither_a_project_nor_the_environment_can_give_it(
+async def test_project_and_environment_cannot_grant_full_access(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     """A repository tries every way; attempts that are not settings are rejected or ignored."""
@@ -226,7 +224,9 @@ async def test_neither_a_project_nor_the_environment_can_give_it(
     assert not [item for item in terminal.audit() if item["tool"] == "full_access"]
 
 
-async def test_a_variable_is_no_setting(terminal: Terminal, model_server: ModelServer) -> None:
+async def test_variable_cannot_grant_full_access(
+    terminal: Terminal, model_server: ModelServer
+) -> None:
     code, _, err = await terminal.run(KORE_SECURITY_FULL_ACCESS="1")
     assert (code, "KORE_SECURITY_FULL_ACCESS" in err) == (2, True), err
     model_server.script(*commands("rm -rf build"), "done")
@@ -234,9 +234,7 @@ async def test_a_variable_is_no_setting(terminal: Terminal, model_server: ModelS
     assert "Not allowed" in terminal.results()[-1]
 
 
-async def test_a_key_of_the_configuration_is_refused(
-    terminal: Terminal, model_server: ModelServer
-) -> None:
+async def test_configuration_key_is_rejected(terminal: Terminal, model_server: ModelServer) -> None:
     file = terminal.home / "config.json"
     for section in ("security", "agent", "tools"):
         values = json.loads(file.read_text())
@@ -247,7 +245,7 @@ async def test_a_key_of_the_configuration_is_refused(
     assert model_server.requests == []
 
 
-async def test_a_word_in_the_conversation_cannot_give_it(
+async def test_text_of_the_conversation_cannot_grant_full_access(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     for text in ("/full-access", "/mode full-access", "/mode full access", "--full-access"):
@@ -264,7 +262,7 @@ async def test_a_word_in_the_conversation_cannot_give_it(
     assert not [item for item in terminal.audit() if item["tool"] == "full_access"]
 
 
-async def test_a_stored_token_is_worth_nothing_to_another_process(
+async def test_stored_token_is_invalid_in_another_process(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
     """A killed run leaves its message behind; the process that resumes it applies the rules."""

@@ -8,7 +8,7 @@ from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.chat.long_task_scene import FEATURES, Place
 
 
-async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
+async def test_plan_is_made_without_other_changes(place: Place) -> None:
     code, err = await place.run("--init", "an account page")
     assert code == 0, err
     assert "3 features" in err
@@ -19,7 +19,7 @@ async def test_a_plan_is_made_and_nothing_else(place: Place) -> None:
     assert (code, "already exists" in err) == (2, True)
 
 
-async def test_a_plan_that_never_came_is_an_error(place: Place) -> None:
+async def test_missing_plan_is_an_error(place: Place) -> None:
     place.server.script("I would rather not")
     code, err = await place.run("--init", "x")
     assert code == 1
@@ -27,9 +27,7 @@ async def test_a_plan_that_never_came_is_an_error(place: Place) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--init", "--auto-continue"])
-async def test_the_offline_stand_in_is_refused_at_once_with_the_way_out(
-    place: Place, flag: str
-) -> None:
+async def test_offline_stand_in_is_rejected_at_once_with_a_hint(place: Place, flag: str) -> None:
     (place.home / "config.json").write_text('{"http": {"port": 0}}')
     code, err = await place.run(flag, "an account page")
     assert code == 2
@@ -39,7 +37,7 @@ async def test_the_offline_stand_in_is_refused_at_once_with_the_way_out(
     assert not list(place.work.iterdir())
 
 
-async def test_sessions_go_on_until_all_features_pass(place: Place) -> None:
+async def test_sessions_run_until_all_features_pass(place: Place) -> None:
     code, err = await place.run("--auto-continue", "an account page")
     assert code == 0, err
     assert "all 3 features pass, after 3 sessions" in err
@@ -62,14 +60,14 @@ async def test_completed_task_is_reported_as_complete(place: Place) -> None:
     assert "── all 3 features pass\n" in err
 
 
-async def test_the_list_of_sessions_has_an_end(place: Place) -> None:
+async def test_number_of_sessions_is_limited(place: Place) -> None:
     place.plan()
     code, err = await place.run("--auto-continue", "--max-sessions", "2")
     assert code == 5
     assert "2 sessions are done; 2 of 3 features pass" in err
 
 
-async def test_the_time_has_an_end_also_within_a_session(place: Place) -> None:
+async def test_time_limit_applies_within_a_session(place: Place) -> None:
     place.plan()
     place.server.latency_s = 30
     code, err = await place.run("--auto-continue", "--max-hours", "0.0005")
@@ -77,7 +75,7 @@ async def test_the_time_has_an_end_also_within_a_session(place: Place) -> None:
     assert "time limit reached" in err
 
 
-async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> None:
+async def test_time_limit_applies_within_planning(place: Place) -> None:
     place.server.latency_s = 30
     code, err = await place.run("--auto-continue", "an account page", "--max-hours", "0.0005")
     assert code == 5
@@ -88,7 +86,7 @@ async def test_the_time_has_an_end_also_within_the_planning(place: Place) -> Non
 
 
 @pytest.mark.parametrize(("word", "code"), [("BLOCKED:no key", 3), ("DECIDE:red or blue?", 4)])
-async def test_a_signal_ends_it_after_its_tools_have_run(
+async def test_signal_ends_the_task_after_its_tools_have_run(
     place: Place, word: str, code: int
 ) -> None:
     place.plan()
@@ -97,7 +95,7 @@ async def test_a_signal_ends_it_after_its_tools_have_run(
     assert sum(feature["passes"] for feature in place.mind.features()) == 1
 
 
-async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
+async def test_sessions_without_changes_end_the_task(place: Place) -> None:
     place.plan()
     place.mind.works = False
     code, err = await place.run("--auto-continue")
@@ -105,7 +103,7 @@ async def test_sessions_that_change_nothing_end_it(place: Place) -> None:
     assert "2 sessions in a row made no change to" in err
 
 
-async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
+async def test_features_removed_by_a_command_are_detected(place: Place) -> None:
     place.trust()
     place.plan()
     shorter = json.dumps({"features": [{"description": FEATURES[0], "passes": True}]})
@@ -120,7 +118,7 @@ async def test_a_command_that_takes_features_away_is_seen(place: Place) -> None:
     assert "more than pass marks has changed; check it" in err
 
 
-async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
+async def test_second_command_in_the_same_folder_is_rejected(place: Place) -> None:
     place.plan()
     place.server.latency_s = 30
     first = await place.start("--auto-continue")
@@ -147,19 +145,21 @@ async def test_two_commands_do_not_work_in_one_folder(place: Place) -> None:
         (("--auto-continue", "--max-hours", "soon"), "expected hours such as 1.5"),
     ],
 )
-async def test_flags_that_do_not_fit(place: Place, words: tuple[str, ...], complaint: str) -> None:
+async def test_conflicting_flags_are_rejected(
+    place: Place, words: tuple[str, ...], complaint: str
+) -> None:
     code, err = await place.run(*words)
     assert code == 2
     assert complaint in err
 
 
-async def test_without_a_list_and_a_task_there_is_nothing_to_do(place: Place) -> None:
+async def test_missing_list_and_task_are_rejected(place: Place) -> None:
     code, err = await place.run("--auto-continue")
     assert code == 2
     assert "kore agent --init" in err
 
 
-async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
+async def test_team_completes_several_features_in_a_session(place: Place) -> None:
     place.plan()
     code, err = await place.run("--auto-continue", "--team", "general, Review")
     assert code == 0, err
@@ -171,6 +171,6 @@ async def test_a_team_does_several_features_in_a_session(place: Place) -> None:
     assert "Long work" not in member
 
 
-async def test_a_single_turn_that_comes_to_its_last_model_call_ends_with_5(place: Place) -> None:
+async def test_turn_at_its_iteration_limit_exits_with_5(place: Place) -> None:
     place.server.script(ReplyScript(tool_calls=(Call("list_dir", {"path": "."}),)))
     assert (await place.run("--max-iter", "1", "-m", "go"))[0] == 5

@@ -28,7 +28,7 @@ async def kill_after(lines: int, process: PipedProcess) -> int | None:
     return None
 
 
-async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place) -> None:
+async def test_repeated_command_completes_after_a_kill_at_any_step(place: Place) -> None:
     place.server.latency_s = 0.05
     lines, code = -2, None
     while code is None:
@@ -47,7 +47,7 @@ async def test_killed_at_any_line_the_same_command_comes_to_the_end(place: Place
     assert "running" not in {load["status"] for load in json.loads(sessions)}
 
 
-async def test_a_session_that_is_cut_off_again_and_again_is_given_up(place: Place) -> None:
+async def test_repeatedly_interrupted_session_is_abandoned(place: Place) -> None:
     with open_progress(DataDir(place.home), place.work) as progress_file:
         progress_file.write(LongTaskProgress(lane=f"{ONCE}1", cuts=2))
     code, err = await place.run("--auto-continue", "an account page", "--max-sessions", "1")
@@ -62,7 +62,7 @@ class Slow(MemoryService):
         await super().submit(replace(message, content="slow"))
 
 
-async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None:
+async def test_time_of_a_session_is_saved_while_it_runs(place: Place) -> None:
     place.plan()
     plan = LongTaskOptions(OneShotRequest(""), place.work)
     with open_progress(DataDir(place.home), place.work) as progress_file:
@@ -81,7 +81,7 @@ async def test_the_time_of_a_session_counts_before_it_ends(place: Place) -> None
     assert progress.done == 0
 
 
-async def test_a_killed_planning_is_no_cut_of_the_first_session(place: Place) -> None:
+async def test_killed_planning_does_not_count_as_an_interruption(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page")
     worked_s = 0.0
     with open_progress(DataDir(place.home), place.work) as progress_file:
@@ -113,7 +113,7 @@ class Planner(MemoryService):
         await super().submit(message)
 
 
-async def test_the_time_of_the_planning_counts(place: Place) -> None:
+async def test_planning_time_counts(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
     with open_progress(DataDir(place.home), place.work) as progress_file:

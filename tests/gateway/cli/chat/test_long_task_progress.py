@@ -45,7 +45,7 @@ def test_folder_is_locked_but_others_are_not(tmp_path: Path) -> None:
         '{"other": 1}',
     ],
 )
-def test_an_unreadable_progress_file_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_unreadable_progress_file_is_ignored(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     assert ProgressFile(path).read() == LongTaskProgress()

@@ -32,13 +32,13 @@ async def turn(service: MemoryService, order: OneShotRequest) -> tuple[int, str,
     return code, out.getvalue(), err.getvalue()
 
 
-async def test_the_bare_answer_is_all_of_stdout(service: MemoryService) -> None:
+async def test_stdout_contains_only_the_answer(service: MemoryService) -> None:
     code, out, err = await turn(service, OneShotRequest("tool please"))
     assert (code, out) == (0, "echo: tool please\n")
     assert err == "● Reading notes.md\n  └ 4 lines\n"
 
 
-async def test_a_notice_goes_to_stderr(service: MemoryService) -> None:
+async def test_notice_goes_to_stderr(service: MemoryService) -> None:
     _, out, err = await turn(service, OneShotRequest("notice mind the gap"))
     assert out == "echo: notice mind the gap\n"
     assert err == "· mind the gap\n"
@@ -49,7 +49,7 @@ async def test_control_characters_never_reach_stderr(service: MemoryService) -> 
     assert err == "· \\u{1b}[2Jgone \\u{202e}\n"
 
 
-async def test_the_answer_of_a_command_is_an_answer(service: MemoryService) -> None:
+async def test_command_answer_goes_to_stdout(service: MemoryService) -> None:
     assert await turn(service, OneShotRequest("/status")) == (0, "command /status\n", "")
 
 

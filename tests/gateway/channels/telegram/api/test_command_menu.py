@@ -29,7 +29,7 @@ def names(menu: dict[str, Any]) -> set[str]:
     return {command["command"] for command in menu["commands"]}
 
 
-async def test_people_groups_and_the_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
+async def test_people_groups_and_owner_have_menus_in_their_languages(bot_api: BotApi) -> None:
     menus = await menu_calls(bot_api, InMemoryChannelState(), owner=str(OWNER))
     result = {(menu["scope"]["type"], menu["language"]): menu for menu in menus}
     assert len(result) == len(menus) == 6
@@ -57,7 +57,7 @@ async def test_missing_owner_chat_does_not_break_the_menu(bot_api: BotApi) -> No
     assert {menu["scope"]["type"] for menu in menus} == {"default", "all_group_chats"}
 
 
-async def test_two_pollers_on_one_machine_do_not_take_each_others_messages(
+async def test_pollers_on_one_machine_do_not_share_messages(
     bot_api: BotApi, running: Running
 ) -> None:
     async with running() as first:
@@ -69,7 +69,7 @@ async def test_two_pollers_on_one_machine_do_not_take_each_others_messages(
             assert bot_api.calls.count("deleteWebhook") == 0
 
 
-async def test_poller_takes_over_soon_from_one_that_ends_on_its_machine(
+async def test_poller_takes_over_quickly_on_the_same_machine(
     bot_api: BotApi, running: Running, store: Store
 ) -> None:
     async with AsyncExitStack() as first:

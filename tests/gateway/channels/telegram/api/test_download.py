@@ -32,17 +32,17 @@ async def fetch(channel: TelegramChannel, media: Media, limit: int = 100 * MEGAB
     return into.getvalue()
 
 
-def test_the_channel_carries_files_both_ways(channel: TelegramChannel) -> None:
+def test_channel_supports_downloads_and_media(channel: TelegramChannel) -> None:
     assert isinstance(channel, SupportsDownloads)
     assert isinstance(channel, SupportsMedia)
 
 
-async def test_a_file_comes_whole(bot_api: BotApi, channel: TelegramChannel) -> None:
+async def test_file_is_downloaded_completely(bot_api: BotApi, channel: TelegramChannel) -> None:
     data = bytes(range(256)) * 4096 * 3
     assert await fetch(channel, sent(bot_api, data)) == data
 
 
-async def test_nothing_beyond_the_limit_is_taken(bot_api: BotApi, channel: TelegramChannel) -> None:
+async def test_file_beyond_the_limit_is_rejected(bot_api: BotApi, channel: TelegramChannel) -> None:
     media = sent(bot_api, bytes(2 * MEGABYTE))
     with pytest.raises(NotFetched, match="limit of 1 MB"):
         await fetch(channel, media, MEGABYTE)
@@ -79,7 +79,7 @@ async def test_missing_file_is_not_retryable(bot_api: BotApi, channel: TelegramC
     assert not failed.value.is_retryable
 
 
-async def test_a_server_of_ones_own_has_the_file_on_its_disk(
+async def test_file_of_a_local_server_is_read_from_disk(
     bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
 ) -> None:
     bot_api.files.folder = tmp_path / "bot-api"
@@ -90,7 +90,7 @@ async def test_a_server_of_ones_own_has_the_file_on_its_disk(
         await fetch(channel, sent(bot_api, data), OFFICIAL_LIMIT_BYTES)
 
 
-async def test_a_server_cannot_name_any_file_of_this_machine(
+async def test_server_cannot_name_any_file_of_this_machine(
     bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_bytes(b"CANARY")
@@ -108,7 +108,7 @@ async def test_a_server_cannot_name_any_file_of_this_machine(
         assert b"CANARY" not in into.getvalue()
 
 
-async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
+async def test_only_regular_files_of_the_server_folder_are_read(
     bot_api: BotApi, channel: TelegramChannel, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -130,7 +130,7 @@ async def test_only_an_ordinary_file_of_its_own_is_taken_off_the_disk(
         assert into.getvalue() == b""
 
 
-async def test_nothing_connects_before_it_is_needed() -> None:
+async def test_connection_is_opened_lazily() -> None:
     channel = TelegramChannel(QUICK, gate=RateLimiter(None))
     assert channel.file_limits.file_bytes == 50 * MEGABYTE
     await channel.aclose()

@@ -54,7 +54,7 @@ def test_recovery_is_logged_once(log: pytest.LogCaptureFixture) -> None:
     assert texts == ["no connection", "refused", "polls again", "no connection"]
 
 
-def test_only_so_many_are_remembered() -> None:
+def test_number_of_remembered_problems_is_limited() -> None:
     troubles = LogOnce()
     for n in range(1000):
         troubles.say("polls", f"wait {n} s")

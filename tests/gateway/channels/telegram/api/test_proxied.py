@@ -19,13 +19,13 @@ async def _get_me(proxy_url: str, root: str = "http://bots.example") -> str:
     return str(me["username"])
 
 
-async def test_the_bot_is_reached_through_an_http_proxy(bot_api: BotApi) -> None:
+async def test_bot_is_reached_through_an_http_proxy(bot_api: BotApi) -> None:
     async with HttpProxy(bot_api.port, "me:hidden-word") as proxy:
         assert await _get_me(proxy.url)
     assert proxy.targets == [f"http://bots.example/bot{TOKEN}/getMe"]
 
 
-async def test_the_bot_is_reached_through_a_socks_proxy(bot_api: BotApi) -> None:
+async def test_bot_is_reached_through_a_socks_proxy(bot_api: BotApi) -> None:
     pytest.importorskip("aiohttp_socks")
     async with SocksProxy(bot_api.port, "me:hidden-word") as proxy:
         assert await _get_me(proxy.url)

@@ -45,7 +45,7 @@ def content(body: dict[str, Any]) -> str | None:
     return decoded.content if decoded else None
 
 
-def test_private_text_is_read_whole() -> None:
+def test_private_text_is_decoded() -> None:
     decoded = read(message("hello there"))
     assert decoded is not None
     assert (decoded.channel, decoded.account, decoded.chat_id) == ("telegram", "42", "7")
@@ -64,7 +64,7 @@ def test_invisible_characters_are_escaped() -> None:
     assert (decoded.content, decoded.quoted) == ("a\\u{e0072}\\u{e006d}", "b\\u{2062}")
 
 
-def test_an_edit_keeps_the_message_and_has_an_event_of_its_own() -> None:
+def test_edit_keeps_the_message_and_has_its_own_event_id() -> None:
     decoded = read(message("better", edit_date=1_700_000_099), "edited_message")
     assert decoded is not None
     assert decoded.edited
@@ -130,7 +130,7 @@ def test_quote_of_another_chat_names_its_source() -> None:
     assert quoting.forwarded_from is None
 
 
-def test_quote_names_its_author_when_that_is_a_third_person() -> None:
+def test_quote_names_a_third_person_as_author() -> None:
     eve = {"id": 10, "is_bot": False, "first_name": "Eve"}
     ours = message("x", author={"id": 42, "is_bot": True, "first_name": "Kore"})
     third = read(message(reply_to_message=message("x", author=eve)))
@@ -143,7 +143,7 @@ def test_quote_names_its_author_when_that_is_a_third_person() -> None:
     assert answer.quoted_from is None
 
 
-def test_quote_of_a_forward_is_not_the_senders_own_word() -> None:
+def test_quote_of_a_forward_is_not_by_its_sender() -> None:
     origin = {"type": "hidden_user", "sender_user_name": "Eve"}
     quoting = read(message(reply_to_message=message("pay me", forward_origin=origin)))
     own = read(message(reply_to_message=message("note")))
@@ -154,7 +154,7 @@ def test_quote_of_a_forward_is_not_the_senders_own_word() -> None:
     assert own.quoted_own
 
 
-def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
+def test_replied_text_is_quoted_and_a_selected_part_wins() -> None:
     whole = read(message(reply_to_message=message("the whole text")))
     part = read(message(reply_to_message=message("the whole text"), quote={"text": "whole"}))
     assert whole is not None
@@ -178,18 +178,18 @@ def test_the_text_replied_to_is_quoted_and_a_chosen_part_wins() -> None:
         ("see /status", None),
     ],
 )
-def test_in_a_group_only_what_is_addressed_to_us(text: str, expected: str | None) -> None:
+def test_only_messages_to_the_bot_are_read_in_a_group(text: str, expected: str | None) -> None:
     assert content(message(text, chat=-7)) == expected
 
 
-def test_a_reply_to_us_is_addressed_to_us() -> None:
+def test_reply_to_the_bot_is_addressed_to_it() -> None:
     ours = message("earlier", author={"id": 42, "is_bot": True, "first_name": "Kore"})
     theirs = message("earlier")
     assert content(message("and?", chat=-7, reply_to_message=ours)) == "and?"
     assert content(message("and?", chat=-7, reply_to_message=theirs)) is None
 
 
-def test_talk_in_a_topic_that_we_opened_is_no_reply_to_us() -> None:
+def test_message_in_a_topic_opened_by_the_bot_is_no_reply() -> None:
     opening = message(None, author={"id": 42, "is_bot": True}, forum_topic_created={"name": "x"})
     body = message(
         "to my friends", chat=-7, reply_to_message=opening, is_topic_message=True,
@@ -198,17 +198,17 @@ def test_talk_in_a_topic_that_we_opened_is_no_reply_to_us() -> None:
     assert content(body) is None
 
 
-def test_a_link_to_our_profile_addresses_us() -> None:
+def test_link_to_the_profile_of_the_bot_addresses_it() -> None:
     entity = {"type": "text_mention", "offset": 0, "length": 4, "user": {"id": 42}}
     assert content(message("Kore go", chat=-7, entities=[entity])) == "Kore go"
 
 
-def test_a_command_for_another_bot_is_not_ours_in_private_either() -> None:
+def test_private_command_for_another_bot_is_ignored() -> None:
     assert content(message("/start@OtherBot")) is None
 
 
 @pytest.mark.parametrize("kind", ["photo", "voice", "document", "sticker", "location"])
-def test_media_gets_a_name_so_that_it_can_be_answered(kind: str) -> None:
+def test_media_without_caption_has_its_kind_as_text(kind: str) -> None:
     result = {"file_id": "x"}
     assert content(message(None) | {kind: [result] if kind == "photo" else result}) == f"[{kind}]"
 
@@ -219,7 +219,7 @@ def test_caption_follows_the_medium() -> None:
     assert content(message(None, chat=-7, photo=[{}], caption="@KoreBot look")) == "[photo] look"
 
 
-def test_of_a_photo_the_largest_size_is_taken() -> None:
+def test_largest_photo_size_is_used() -> None:
     small = {"file_id": "s", "file_unique_id": "us", "width": 90, "height": 60}
     large = {"file_id": "l", "file_unique_id": "ul", "width": 1280, "height": 800, "file_size": 9}
     absurd = {"file_id": "x", "width": 1e300, "height": 10**400}
@@ -229,7 +229,7 @@ def test_of_a_photo_the_largest_size_is_taken() -> None:
     assert (media.kind, media.remote, media.unique, media.size_bytes) == ("photo", "l", "ul", 9)
 
 
-def test_a_reply_brings_the_file_that_it_asks_about() -> None:
+def test_reply_includes_the_file_it_refers_to() -> None:
     quoted = message(None, document={"file_id": "d", "file_name": "a.pdf"}, caption="the plan")
     decoded = read(message("why?", reply_to_message=quoted))
     assert decoded is not None
@@ -239,14 +239,14 @@ def test_a_reply_brings_the_file_that_it_asks_about() -> None:
     ]
 
 
-def test_a_moving_sticker_is_its_emoji() -> None:
+def test_animated_sticker_is_its_emoji() -> None:
     decoded = read(message(None, sticker={"file_id": "s", "emoji": "😀", "is_animated": True}))
     assert decoded is not None
     (media,) = decoded.media
     assert (media.words, media.remote) == ("😀", None)
 
 
-def test_a_part_of_an_album_that_does_not_name_us_only_follows() -> None:
+def test_unaddressed_part_of_an_album_only_follows() -> None:
     decoded = read(message(None, chat=-7, photo=[{"file_id": "x"}], media_group_id="3"))
     assert decoded is not None
     assert (decoded.album, decoded.follows) == ("-7:3", True)
@@ -263,7 +263,7 @@ def test_service_messages_are_ignored() -> None:
     assert decode({"update_id": 1, "poll": {"id": "1"}}, HERE, 0.0) is None
 
 
-def test_anonymous_people_are_known_by_their_chat_not_by_the_shared_id() -> None:
+def test_anonymous_sender_is_identified_by_the_chat() -> None:
     group = {"id": -7, "type": "supergroup", "title": "Ops"}
     decoded = read(message("/new", chat=-7, sender_chat=group))
     assert decoded is not None
@@ -286,7 +286,7 @@ def test_press_without_a_message_is_private(shown: object) -> None:
     assert (decoded.chat_id, decoded.private, decoded.content) == ("9", True, "")
 
 
-def test_lone_surrogates_become_storable() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     decoded = read(message("a\ud800b", author={"id": 9, "first_name": "\udfff"}))
     assert decoded is not None
     assert decoded.content == "a\ufffdb"
@@ -300,7 +300,7 @@ def test_lone_surrogates_become_storable() -> None:
         message() | {"text": 5}, message() | {"from": {"id": "Ada"}}, message() | {"chat": None},
     ],
 )  # fmt: skip
-def test_nonsense_is_undecodable(body: Any) -> None:
+def test_malformed_update_is_undecodable(body: Any) -> None:
     with pytest.raises(Undecodable):
         decode({"update_id": 1, "message": body}, HERE, 0.0)
 
@@ -320,13 +320,13 @@ FIELDS = [
 @given(
     st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["message", "edited_message"])
 )
-def test_no_update_raises_anything_else(fields: dict[str, Any], kind: str) -> None:
+def test_decoding_raises_only_undecodable(fields: dict[str, Any], kind: str) -> None:
     body = message(chat=-7) | fields
     with contextlib.suppress(Undecodable):
         decode({"update_id": 1, kind: body}, HERE, 0.0)
 
 
-def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
+def test_supergroup_keeps_the_id_of_its_group() -> None:
     moves = ChatIdAliases({"-7": "-1007"})
     here = DecodeContext(BOT, "42", ChatSettingsIndex(moves={"telegram": moves}))
     inbound_message = decode({"update_id": 1, "message": message("/status", chat=-1007)}, here, 0.0)
@@ -343,9 +343,7 @@ def test_a_supergroup_is_called_as_the_group_that_it_was() -> None:
     ("chat", "field", "other"),
     [(-7, "migrate_to_chat_id", -1007), (-1007, "migrate_from_chat_id", -7)],
 )
-def test_both_chats_tell_of_a_group_that_became_a_supergroup(
-    chat: int, field: str, other: int
-) -> None:
+def test_migration_is_decoded_from_both_chats(chat: int, field: str, other: int) -> None:
     body = message(None, chat=chat, **{field: other})
     assert chat_migration({"update_id": 1, "message": body}) == ("-7", "-1007")
     assert read(body) is None
@@ -359,7 +357,7 @@ def test_malformed_migration_is_ignored() -> None:
     assert chat_migration({"update_id": 1}) is None
 
 
-def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
+def test_messages_of_a_listened_group_are_overheard() -> None:
     here = DecodeContext(
         BOT, "42", ChatSettingsIndex({"telegram": {"-7": ChatSettings(listen=True)}})
     )
@@ -384,7 +382,7 @@ def test_in_a_group_that_is_listened_to_others_words_are_overheard() -> None:
 
 
 @pytest.mark.parametrize("chat", [1, None, [], {"id": "x"}, {}])
-def test_a_broken_move_is_no_move(chat: Any) -> None:
+def test_malformed_move_is_ignored(chat: Any) -> None:
     body = {"migrate_to_chat_id": -5, "chat": chat}
     assert chat_migration({"update_id": 1, "message": body}) is None
 
@@ -405,7 +403,7 @@ def change(chat: Any, before: str, after: Any, **more: Any) -> dict[str, Any]:
         ("member", {"status": "restricted", "is_member": False}, False, True),
     ],
 )
-def test_the_bots_place_in_a_chat_is_read(
+def test_membership_of_the_bot_is_decoded(
     before: str, after: Any, present: bool, was: bool
 ) -> None:
     group = {"id": -7, "type": "supergroup", "title": "Ops\nteam"}
@@ -416,7 +414,7 @@ def test_the_bots_place_in_a_chat_is_read(
     assert read(message("x")) is not None
 
 
-def test_nobody_left_the_group_that_became_a_supergroup() -> None:
+def test_migration_is_not_a_departure() -> None:
     here = DecodeContext(
         BOT, "42", ChatSettingsIndex(moves={"telegram": ChatIdAliases({"-7": "-1007"})})
     )
@@ -429,6 +427,6 @@ def test_nobody_left_the_group_that_became_a_supergroup() -> None:
 
 
 @pytest.mark.parametrize("broken", [1, {}, {"chat": {"id": 1}}])
-def test_a_broken_change_is_undecodable(broken: Any) -> None:
+def test_malformed_membership_change_is_undecodable(broken: Any) -> None:
     with pytest.raises(Undecodable):
         membership_change({"update_id": 1, "my_chat_member": broken}, HERE)

@@ -14,7 +14,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.channels.telegram.conftest import QUICK, Running, Store
 
 
-async def test_messages_come_in_order_and_are_confirmed(
+async def test_messages_arrive_in_order_and_are_confirmed(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     async with running():
@@ -24,7 +24,7 @@ async def test_messages_come_in_order_and_are_confirmed(
     assert store.contents == ["one", "two", "three"]
 
 
-async def test_nothing_is_confirmed_before_accept_has_returned(
+async def test_updates_are_confirmed_only_after_accept_returns(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     confirmed: list[int] = []
@@ -64,7 +64,7 @@ async def test_polling_continues_at_the_stored_cursor(
     assert store.contents == ["new"]
 
 
-async def test_one_bad_update_does_not_block_the_rest(
+async def test_invalid_update_does_not_block_the_rest(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     await bot_api.user_says(7, "before")
@@ -76,7 +76,7 @@ async def test_one_bad_update_does_not_block_the_rest(
     assert [item.event_id for item in store.undecoded] == [f"update:{bad.update_id}"]
 
 
-async def test_an_update_that_is_no_json_is_isolated_and_buried(
+async def test_update_that_is_no_json_is_isolated_and_skipped(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     await bot_api.user_says(7, "before")
@@ -90,7 +90,7 @@ async def test_an_update_that_is_no_json_is_isolated_and_buried(
     assert f'"update_id":{bad.update_id},' in lost.raw
 
 
-async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
+async def test_too_large_update_is_skipped_and_the_rest_arrives(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     await bot_api.user_says(7, "before")
@@ -102,7 +102,7 @@ async def test_an_update_beyond_the_size_limit_is_buried_and_the_rest_arrives(
     assert [item.event_id for item in store.undecoded] == [f"update:{huge.update_id}"]
 
 
-async def test_many_updates_over_the_limit_together_all_arrive(
+async def test_updates_that_exceed_the_limit_together_all_arrive(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     for n in range(8):
@@ -134,7 +134,7 @@ async def test_invalid_utf8_and_lone_surrogates_are_replaced(
     ],
     ids=lambda fault: f"{fault.kind}{fault.code or ''}",
 )  # fmt: skip
-async def test_every_trouble_with_a_poll_passes_without_loss(
+async def test_poll_failures_lose_no_message(
     bot_api: BotApi, store: Store, running: Running, fault: faults.Fault
 ) -> None:
     bot_api.fail("getUpdates", fault, times=2 if fault.kind != "hang" else 1)
@@ -145,7 +145,7 @@ async def test_every_trouble_with_a_poll_passes_without_loss(
     assert store.contents == ["one"]
 
 
-async def test_another_poller_is_reported_and_outlasted(
+async def test_conflict_with_another_poller_is_reported_until_it_ends(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     bot_api.fail("getUpdates", faults.status(409), times=3)
@@ -159,7 +159,7 @@ async def test_another_poller_is_reported_and_outlasted(
         assert channel.status.last_poll_at is not None
 
 
-async def test_a_forgotten_webhook_is_removed_without_losing_updates(
+async def test_forgotten_webhook_is_removed_without_losing_updates(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     bot_api.methods.webhook_url = "https://old.example/hook"
@@ -170,14 +170,14 @@ async def test_a_forgotten_webhook_is_removed_without_losing_updates(
     assert bot_api.methods.webhook_url == ""
 
 
-async def test_a_webhook_is_not_touched_without_need(bot_api: BotApi, running: Running) -> None:
+async def test_webhook_is_not_removed_unnecessarily(bot_api: BotApi, running: Running) -> None:
     async with running():
         await bot_api.wait_for(lambda: bot_api.polls_done)
     assert "deleteWebhook" not in bot_api.calls
 
 
 @pytest.mark.parametrize("code", [401, 404])
-async def test_a_refused_token_is_one_clear_sentence_and_is_tried_again(
+async def test_rejected_token_is_reported_in_one_sentence_and_retried(
     bot_api: BotApi, store: Store, running: Running, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     bot_api.fail("getUpdates", faults.status(code), times=3)
@@ -219,7 +219,7 @@ async def test_storage_failures_do_not_increase_the_delay(
         await bot_api.wait_for(lambda: store.contents == ["one"])
 
 
-async def test_the_start_does_not_wait_for_name_and_menu(
+async def test_startup_does_not_wait_for_name_and_menu(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     bot_api.fail("getMe", faults.status(500), times=3)
@@ -231,7 +231,7 @@ async def test_the_start_does_not_wait_for_name_and_menu(
     assert "help" in [command["command"] for command in bot_api.methods.commands]
 
 
-async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
+async def test_group_messages_to_others_are_confirmed_but_not_stored(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     async with running():
@@ -241,7 +241,7 @@ async def test_in_a_group_only_talk_to_the_bot_is_stored_but_all_is_confirmed(
     assert store.contents == ["/status"]
 
 
-async def test_a_silent_server_is_left_and_met_again(
+async def test_silent_server_is_abandoned_and_reconnected(
     bot_api: BotApi, store: Store, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Together the hangs exceed the tolerated silence, however short each of them is.
@@ -253,7 +253,7 @@ async def test_a_silent_server_is_left_and_met_again(
     assert "the connection is rebuilt" in caplog.text
 
 
-async def test_a_stopped_channel_says_so(bot_api: BotApi, running: Running) -> None:
+async def test_stopped_channel_reports_its_state(bot_api: BotApi, running: Running) -> None:
     async with running() as channel:
         await bot_api.wait_for(lambda: bot_api.polls_done)
     assert channel.status.state == "stopped"
@@ -272,9 +272,7 @@ async def test_repeated_poll_failure_and_recovery_are_logged_once(
     assert sum("polls come through again" in record.getMessage() for record in records) == 1
 
 
-async def test_that_a_trouble_is_over_shows_without_any_news(
-    bot_api: BotApi, running: Running
-) -> None:
+async def test_recovery_is_visible_without_updates(bot_api: BotApi, running: Running) -> None:
     bot_api.fail("getUpdates", faults.status(502))
     async with running(poll_s=300) as channel:
         # The first poll fails, the second returns at once, and the third waits for updates.
@@ -282,7 +280,7 @@ async def test_that_a_trouble_is_over_shows_without_any_news(
         assert (channel.status.state, channel.status.last_error) == ("polling", None)
 
 
-async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> None:
+async def test_missing_network_is_reported_and_retried(store: Store) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -297,7 +295,7 @@ async def test_without_a_network_it_keeps_trying_and_says_so(store: Store) -> No
         await channel.aclose()
 
 
-async def test_the_token_is_in_no_log_and_no_error(
+async def test_token_is_in_no_log_and_no_error(
     bot_api: BotApi, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -74,7 +74,7 @@ async def open_webhook(api: BotApi, accept: Accept, **changes: Any) -> AsyncIter
             await channel.aclose()
 
 
-async def test_the_webhook_is_set_at_the_bots_own_path_with_a_secret(
+async def test_webhook_is_set_at_the_path_of_the_bot_with_a_secret(
     bot_api: BotApi, store: Store
 ) -> None:
     async with open_webhook(bot_api, store.accept):
@@ -86,7 +86,7 @@ async def test_the_webhook_is_set_at_the_bots_own_path_with_a_secret(
     )
 
 
-async def test_200_is_said_only_after_the_commit(bot_api: BotApi) -> None:
+async def test_status_200_follows_the_commit(bot_api: BotApi) -> None:
     stored: list[str] = []
     may_store = asyncio.Event()
 
@@ -154,9 +154,7 @@ async def test_slow_update_is_retried_and_stored_once(bot_api: BotApi) -> None:
         assert await bot.call(update(1000, "later")) == 200
 
 
-async def test_nothing_is_lost_while_telegram_has_to_call_again(
-    bot_api: BotApi, store: Store
-) -> None:
+async def test_redelivered_updates_are_not_lost(bot_api: BotApi, store: Store) -> None:
     store.failures += [StoreError("no"), StoreError("no")]
     async with open_webhook(bot_api, store.accept) as bot, asyncio.TaskGroup() as group:
         caller = WebhookCaller(bot_api, url=bot.url + PATH)
@@ -169,7 +167,7 @@ async def test_nothing_is_lost_while_telegram_has_to_call_again(
         assert caller.status_counts == {503: 2, 200: 5}
 
 
-async def test_status_shows_telegram_s_webhook_error(bot_api: BotApi, store: Store) -> None:
+async def test_status_shows_the_webhook_error_of_telegram(bot_api: BotApi, store: Store) -> None:
     async with open_webhook(bot_api, store.accept, hook_look_s=0.02) as bot:
         await bot_api.user_says(7, "hi")
         bot_api.methods.webhook_trouble = (2_000_000_000, "SSL error")
@@ -202,7 +200,7 @@ async def test_rejected_token_is_reported_once_and_retried(
     assert store.contents == ["hi"]
 
 
-async def test_a_refused_address_needs_the_owner(bot_api: BotApi, store: Store) -> None:
+async def test_rejected_webhook_address_needs_the_owner(bot_api: BotApi, store: Store) -> None:
     text = "Bad Request: bad webhook: HTTPS url must be provided"
     bot_api.fail("setWebhook", status(400, description=text))
     settings = replace(QUICK, base_url=bot_api.url, webhook_url="http://proxy.example")

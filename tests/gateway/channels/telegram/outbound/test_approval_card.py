@@ -43,7 +43,7 @@ def _with(**changes: str) -> ApprovalPrompt:
     return replace(ASKED, request=replace(ASKED.request, **changes))
 
 
-def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
+def test_command_is_shown_with_its_folder_and_four_buttons() -> None:
     part = render_approval(ASKED)
     assert part.text == f"🔐 Question 3: exec\ngit push\nin: /w\nRuns a command.\n{HINT}"
     (code,) = (entity for entity in part.entities if entity.type == "pre")
@@ -54,7 +54,7 @@ def test_a_command_is_shown_exactly_with_its_folder_and_four_buttons() -> None:
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
 
 
-def test_an_argument_cannot_look_like_another() -> None:
+def test_argument_cannot_imitate_another() -> None:
     forged = {"command": "make", "reason": "x\noutside: false", "outside": True}
     prompt = replace(ASKED, request=replace(ASKED.request, arguments=forged, command="make"))
     assert "make\nreason: x\n    outside: false\noutside: true\n" in render_approval(prompt).text
@@ -67,7 +67,7 @@ def test_reason_for_accepting_errors_follows_the_diff() -> None:
     assert "\n+b\nBrings new errors; the model insists: the next edit defines it\n" in text
 
 
-def test_a_prefix_has_a_button_of_its_own() -> None:
+def test_prefix_has_its_own_button() -> None:
     prefix = CommandPrefix(("git", "push"))
     prompt = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
     buttons = render_approval(prompt).buttons
@@ -95,7 +95,7 @@ def test_a_prefix_has_a_button_of_its_own() -> None:
         ),
     ],
 )
-def test_a_question_is_put_in_chinese_and_its_command_as_it_is(
+def test_question_is_translated_and_its_command_is_not(
     language: str, first: str, reason: str, labels: str
 ) -> None:
     with use_locale(language):
@@ -113,7 +113,7 @@ def test_decision_replaces_the_buttons() -> None:
     assert part.buttons == ()
 
 
-def test_hidden_characters_are_seen() -> None:
+def test_hidden_characters_are_escaped() -> None:
     part = render_approval(_with(command="ls \u202ecod.exe\u200b\r rm"))
     assert "ls \\u{202e}cod.exe\\u{200b}\\u{d} rm" in part.text
 
@@ -143,7 +143,7 @@ def test_every_question_fits_one_message(
     assert all(e.length > 0 and e.offset + e.length <= size for e in part.entities)
 
 
-def test_other_buttons_are_none_of_ours() -> None:
+def test_unknown_buttons_are_ignored() -> None:
     for data in ("", "a", "a:o", "a:o:", "a:x:n", "b:o:n", "yes"):
         assert read_press(data) is None
 
@@ -152,7 +152,7 @@ def asked_by(query: ServerQuestion) -> ApprovalPrompt:
     return replace(ASKED, request=replace(ASKED.request, server_question=query))
 
 
-def test_a_server_asks_in_its_own_name_with_a_button_for_each_choice() -> None:
+def test_server_question_names_the_server_with_a_button_per_choice() -> None:
     query = ServerQuestion("shop", "Which\u200b one?", ("red", "blue"), otherwise="Keep red")
     part = render_approval(asked_by(query))
     head = "❓ Question 3: the MCP server shop asks"
@@ -167,7 +167,7 @@ def test_a_server_asks_in_its_own_name_with_a_button_for_each_choice() -> None:
     assert all(len(button.data.encode()) <= 64 for button in part.buttons)
 
 
-def test_a_server_that_asks_for_a_password_is_answered_by_a_reply_to_delete() -> None:
+def test_password_request_is_answered_by_a_reply_to_delete() -> None:
     query = ServerQuestion("shop", "Password?", takes_text=True, is_secret=True)
     question = asked_by(query)
     text = render_approval(question).text

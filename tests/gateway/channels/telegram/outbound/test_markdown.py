@@ -45,7 +45,7 @@ def formats_of(markdown: str) -> list[tuple[str, str]]:
         ("if a || b || c", "if a || b || c"),
     ],
 )
-def test_it_looks_like_this(markdown: str, shown: str) -> None:
+def test_markdown_is_rendered(markdown: str, shown: str) -> None:
     assert one(markdown).text == shown
 
 
@@ -57,7 +57,7 @@ def test_formatting_is_split_around_code() -> None:
     assert formats_of("> a `b`") == [("blockquote", "a b"), ("code", "b")]
 
 
-def test_a_long_quotation_is_folded_up() -> None:
+def test_long_quotation_is_collapsed() -> None:
     assert [kind for kind, _ in formats_of("> " + "word " * 200)] == ["expandable_blockquote"]
 
 
@@ -65,7 +65,7 @@ def test_formula_without_a_unicode_form_is_code() -> None:
     assert formats_of("$\\unknowncommand{x}$") == [("code", "\\unknowncommand{x}")]
 
 
-def test_a_formula_never_becomes_an_address() -> None:
+def test_formula_never_becomes_a_link() -> None:
     assert formats_of("$evil\\mathrm{.}com/x$") == [("code", "evil\\mathrm{.}com/x")]
 
 
@@ -98,7 +98,7 @@ def test_cells_beyond_the_head_are_kept() -> None:
     ("text", "cells"),
     [("abc", 3), ("中文", 4), ("é", 1), ("👩\u200d💻", 2), ("❤\ufe0f", 2), ("👍🏽", 2)],
 )
-def test_the_width_of_text_is_known(text: str, cells: int) -> None:
+def test_text_width_is_measured_in_cells(text: str, cells: int) -> None:
     assert cells_of(text) == cells
 
 
@@ -114,7 +114,7 @@ def test_plain_text_shortcut_matches_the_parser(text: str) -> None:
         assert walk.finish() == (text, [])
 
 
-def test_deep_nesting_costs_a_line_no_more_than_shallow() -> None:
+def test_deep_nesting_costs_no_more_than_shallow_nesting() -> None:
     marks = EntityWriter()
     for _ in range(10_000):
         marks.open("blockquote")

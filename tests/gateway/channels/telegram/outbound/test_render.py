@@ -32,7 +32,7 @@ MARKDOWN = st.lists(PIECES, max_size=60).map("".join)
 
 
 @given(MARKDOWN)
-def test_any_markdown_becomes_messages_that_telegram_takes(markdown: str) -> None:
+def test_any_markdown_gives_valid_messages(markdown: str) -> None:
     parts = render(markdown)
     assert parts
     for part in parts:
@@ -40,13 +40,13 @@ def test_any_markdown_becomes_messages_that_telegram_takes(markdown: str) -> Non
 
 
 @given(MARKDOWN.filter(bool), st.integers(min_value=200, max_value=3000))
-def test_long_markdown_becomes_messages_that_telegram_takes(markdown: str, times: int) -> None:
+def test_long_markdown_gives_valid_messages(markdown: str, times: int) -> None:
     for part in render((markdown * times)[:9000]):
         check(part)
 
 
 @given(MARKDOWN)
-def test_no_word_is_lost(markdown: str) -> None:
+def test_all_words_are_rendered(markdown: str) -> None:
     words = [f"w{n}x" for n in range(markdown.count("word"))]
     for word in words:
         markdown = markdown.replace("word", word, 1)
@@ -70,12 +70,12 @@ def test_every_prefix_of_a_growing_answer_can_be_shown(markdown: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(), max_size=300))
-def test_any_text_at_all(text: str) -> None:
+def test_any_text_gives_valid_messages(text: str) -> None:
     for part in render(text):
         check(part)
 
 
-def test_forty_thousand_characters_arrive_whole() -> None:
+def test_forty_thousand_characters_are_rendered_completely() -> None:
     paragraph = "Ein Satz mit **Nachdruck** und 語 und 😀. " * 20
     parts = render("\n\n".join([paragraph] * 48))
     assert len(parts) >= 9
@@ -84,7 +84,7 @@ def test_forty_thousand_characters_arrive_whole() -> None:
     assert sum(e.type == "bold" for part in parts for e in part.entities) == 20 * 48
 
 
-def test_formatting_becomes_entities_on_the_right_characters() -> None:
+def test_entities_cover_the_formatted_characters() -> None:
     (part,) = render("😀 **bold** `code`\n\n```py\nprint(1)\n```")
     raw = part.text.encode("utf-16-le")
     marked = {
@@ -110,7 +110,7 @@ def test_formatting_becomes_entities_on_the_right_characters() -> None:
         ("\\[no link\\](x)", "[no link](x)"),
     ],
 )
-def test_text_that_a_parser_would_drop_is_shown(markdown: str, shown: str) -> None:
+def test_text_dropped_by_a_parser_is_shown(markdown: str, shown: str) -> None:
     (part,) = render(markdown)
     assert part.text == shown
 
@@ -126,7 +126,7 @@ def test_relative_links_are_no_links() -> None:
     assert [e.extra["url"] for e in part.entities if e.type == "text_link"] == ["https://x.y"]
 
 
-def test_an_empty_answer_is_a_sentence() -> None:
+def test_empty_answer_becomes_a_sentence() -> None:
     for nothing in ("", "  \n", "```\n```"):
         assert render(nothing) == (OutboundPart(EMPTY_ANSWER),)
         assert render_preview(nothing) is None
@@ -141,12 +141,12 @@ def test_an_empty_answer_is_a_sentence() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.timeout(10)
-def test_hostile_text_does_not_hold_up_the_process(hostile: str) -> None:
+def test_hostile_text_is_rendered_in_time(hostile: str) -> None:
     for part in render(hostile):
         check(part)
 
 
-def test_the_unfinished_end_of_a_stream_shows_no_marks() -> None:
+def test_unfinished_end_of_a_stream_shows_no_marks() -> None:
     for text in ("done **", "done `", "done ["):
         part = render_preview(text)
         assert part is not None
@@ -182,7 +182,7 @@ def test_unclosed_markup_is_formatted_in_a_preview(
     assert "*" not in part.text
 
 
-def test_a_repeat_is_marked_and_its_entities_move() -> None:
+def test_repeat_mark_shifts_entities() -> None:
     (part,) = render("**bold** text")
     marked = mark_repeat(part)
     assert marked.text == REPEAT_NOTE + part.text
@@ -191,7 +191,7 @@ def test_a_repeat_is_marked_and_its_entities_move() -> None:
     assert marked.text[entity.offset : entity.offset + entity.length] == "bold"
 
 
-def test_every_part_has_room_for_the_mark() -> None:
+def test_every_part_has_room_for_the_repeat_mark() -> None:
     for part in render("x" * 20_000):
         marked = mark_repeat(part)
         check(marked)
@@ -199,7 +199,7 @@ def test_every_part_has_room_for_the_mark() -> None:
     assert units(mark_repeat(OutboundPart("x" * (LIMIT_UNITS - 2))).text) == LIMIT_UNITS
 
 
-def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it() -> None:
+def test_very_long_answer_is_its_beginning_and_a_complete_file() -> None:
     markdown = "# Title\n\n" + "some **bold** words \ud83d\n\n" * 1500
     parts = render(markdown)
     assert len(parts) > 4
@@ -216,7 +216,7 @@ def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it() -> None
     assert as_file_if_long(markdown, parts, len(parts)) == parts
 
 
-def test_the_headings_of_a_very_long_answer_stand_below_its_file() -> None:
+def test_headings_of_a_very_long_answer_follow_its_file() -> None:
     fence = "```sh\n# no heading\n```"
     section = "## Part {n}: `x` ##\n\n" + "word " * 900 + f"\n\n{fence}\n\n"
     markdown = "# A **long** tale\n\n" + "".join(section.format(n=n) for n in range(9))
@@ -233,7 +233,7 @@ def test_the_headings_of_a_very_long_answer_stand_below_its_file() -> None:
     assert "•" not in as_file_if_long(plain, render(plain), 4)[-1].text
 
 
-def test_a_promise_is_shown_in_words() -> None:
+def test_promise_is_shown_in_words() -> None:
     (part,) = render("I wait. <promise>BLOCKED:no key</promise>")
     assert part.text == "I wait. ■ BLOCKED: no key"
     growing = render_preview("I wait. <promise>BLOCKED:no")

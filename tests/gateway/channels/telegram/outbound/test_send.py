@@ -40,7 +40,7 @@ async def preview(channel: TelegramChannel, growing: PreviewContent, shown: str 
     return await channel.preview(ROUTE, channel.pages(growing)[-1], shown)
 
 
-async def test_text_and_entities_arrive_in_the_right_topic(
+async def test_text_and_entities_arrive_in_their_topic(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     topic = Route("telegram", "123456", "-7", "3")
@@ -54,7 +54,7 @@ async def test_text_and_entities_arrive_in_the_right_topic(
     assert [e["type"] for e in effect.params["entities"]] == ["bold", "text_link"]
 
 
-async def test_a_reply_goes_out_even_when_the_question_was_deleted(
+async def test_reply_to_a_deleted_message_is_sent(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     await channel.send(message(reply_to="404"))
@@ -64,7 +64,7 @@ async def test_a_reply_goes_out_even_when_the_question_was_deleted(
     }
 
 
-async def test_an_edit_replaces_the_shown_text_and_may_be_repeated(
+async def test_edit_replaces_the_text_and_is_repeatable(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     shown = await channel.send(message("draft"))
@@ -74,7 +74,7 @@ async def test_an_edit_replaces_the_shown_text_and_may_be_repeated(
     assert bot_api.answers(7) == ["final"]
 
 
-async def test_a_possible_repeat_says_so_and_keeps_its_format(
+async def test_possible_repeat_is_marked_and_keeps_its_format(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     await channel.send(replace(message("bold", Entity("bold", 0, 4)), maybe_duplicate=True))
@@ -105,7 +105,7 @@ async def test_a_possible_repeat_says_so_and_keeps_its_format(
     ],
     ids=lambda value: getattr(value, "description", None) or getattr(value, "kind", None),
 )
-async def test_each_failure_says_what_a_retry_may_do(
+async def test_each_failure_maps_to_its_error(
     bot_api: BotApi, channel: TelegramChannel, fault: faults.Fault, error: type[SendError]
 ) -> None:
     bot_api.fail("sendMessage", fault)
@@ -115,7 +115,7 @@ async def test_each_failure_says_what_a_retry_may_do(
     assert TOKEN.partition(":")[2] not in f"{info.value} {info.value.__cause__!r}"
 
 
-async def test_a_probe_tells_whether_the_server_answers_and_sends_nothing(
+async def test_probe_checks_the_server_without_sending(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     await channel.probe()
@@ -126,7 +126,7 @@ async def test_a_probe_tells_whether_the_server_answers_and_sends_nothing(
     assert bot_api.sends == []
 
 
-async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense() -> None:
+async def test_token_is_not_in_tracebacks_of_malformed_responses() -> None:
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"NONSENSE 9 9 9\r\n\r\n")
@@ -141,7 +141,7 @@ async def test_the_token_stays_out_of_tracebacks_when_the_server_talks_nonsense(
     assert TOKEN.partition(":")[2] not in "".join(traceback.format_exception(info.value))
 
 
-async def test_without_a_connection_nothing_was_sent() -> None:
+async def test_missing_connection_is_not_sent() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -151,17 +151,17 @@ async def test_without_a_connection_nothing_was_sent() -> None:
         await channel.aclose()
 
 
-async def test_an_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
+async def test_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
     with pytest.raises(MessageNotFound):
         await channel.send(replace(message(), provider_message_id="404"))
 
 
-async def test_a_wrong_entity_is_bad_format(channel: TelegramChannel) -> None:
+async def test_invalid_entity_is_bad_format(channel: TelegramChannel) -> None:
     with pytest.raises(BadFormat):
         await channel.send(message("hi", Entity("bold", 0, 99)))
 
 
-async def test_a_flood_limit_of_the_bot_silences_every_chat(bot_api: BotApi) -> None:
+async def test_global_flood_limit_pauses_every_chat(bot_api: BotApi) -> None:
     channel = TelegramChannel(
         replace(QUICK, base_url=bot_api.url), gate=RateLimiter(RATES.all_traffic)
     )
@@ -188,7 +188,7 @@ async def test_flood_limit_pauses_the_chat_and_names_the_duration(bot_api: BotAp
     assert bot_api.calls == ["sendMessage"]
 
 
-async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
+async def test_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
     gate = RateLimiter(RATES.all_traffic)
     channel = TelegramChannel(replace(QUICK, base_url=bot_api.url), gate=gate)
     await channel.admit(ROUTE)
@@ -199,7 +199,7 @@ async def test_an_admitted_message_does_not_wait_again(bot_api: BotApi) -> None:
     assert bot_api.answers(7) == ["hello"]
 
 
-async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+async def test_growing_answer_is_one_message(bot_api: BotApi, channel: TelegramChannel) -> None:
     shown = await preview(channel, PreviewContent("The **ans"), None)
     assert await preview(channel, PreviewContent("The **answer** is"), shown) == shown
     assert await preview(channel, PreviewContent("The **answer** is"), shown) == shown
@@ -210,9 +210,7 @@ async def test_a_growing_answer_is_one_message(bot_api: BotApi, channel: Telegra
     assert bot_api.answers(7) == [final[0].text]
 
 
-async def test_a_preview_that_shows_nothing_new_is_not_sent(
-    bot_api: BotApi, channel: TelegramChannel
-) -> None:
+async def test_unchanged_preview_is_not_sent(bot_api: BotApi, channel: TelegramChannel) -> None:
     shown = await preview(channel, PreviewContent("long " * 8000), None)
     for more in range(1, 5):
         assert await preview(channel, PreviewContent("long " * (8000 + more)), shown) == shown
@@ -221,7 +219,7 @@ async def test_a_preview_that_shows_nothing_new_is_not_sent(
     assert bot_api.calls == ["sendMessage", "editMessageText"]
 
 
-async def test_a_final_text_that_is_shown_already_is_not_sent(
+async def test_final_text_equal_to_the_preview_is_not_sent(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     shown = await preview(channel, PreviewContent("The **answer**"), None)
@@ -237,7 +235,7 @@ async def test_a_final_text_that_is_shown_already_is_not_sent(
     assert bot_api.answers(7) == ["The answer"]
 
 
-async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramChannel) -> None:
+async def test_all_pages_except_the_last_are_final(channel: TelegramChannel) -> None:
     text = "\n\n".join(f"**Paragraph {n}** " + "word " * 100 for n in range(20))
     final = channel.render(text)
     pages = channel.pages(PreviewContent(text, "⏳ Thinking"))
@@ -248,7 +246,7 @@ async def test_all_pages_but_the_last_are_those_of_the_answer(channel: TelegramC
     assert channel.pages(PreviewContent(" ")) == ()
 
 
-async def test_previews_give_way_at_a_busy_gate(bot_api: BotApi) -> None:
+async def test_previews_are_dropped_at_the_rate_limit(bot_api: BotApi) -> None:
     channel = TelegramChannel(
         replace(QUICK, base_url=bot_api.url), gate=RateLimiter(RATES.all_traffic)
     )
@@ -285,7 +283,7 @@ async def test_activity_line_is_below_the_preview(
     assert bot_api.answers(7)[2].endswith("word\n\n…")
 
 
-async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+async def test_draft_is_not_a_message(bot_api: BotApi, channel: TelegramChannel) -> None:
     await channel.show_draft(ROUTE, "⏳ Reading `x.py`", 5)
     assert bot_api.chats.drafts == {7: "⏳ Reading x.py"}
     assert bot_api.answers(7) == []
@@ -293,13 +291,13 @@ async def test_a_draft_is_no_message(bot_api: BotApi, channel: TelegramChannel) 
     assert bot_api.chats.drafts == {}
 
 
-async def test_groups_see_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
+async def test_groups_get_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
     await channel.show_draft(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
     assert bot_api.calls == []
 
 
 @pytest.mark.parametrize("code", [400, 404])
-async def test_a_server_without_drafts_is_not_asked_again(bot_api: BotApi, code: int) -> None:
+async def test_drafts_are_not_retried_on_a_server_without_them(bot_api: BotApi, code: int) -> None:
     settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
     channel = TelegramChannel(settings, gate=RateLimiter(None))
     assert channel.streaming(ROUTE) == "drafts"

@@ -58,7 +58,7 @@ def check(part: OutboundPart, limit: int = LIMIT_UNITS) -> None:
 
 
 @given(TEXT, st.integers(min_value=12, max_value=80))
-def test_no_text_is_lost_and_every_part_fits(text: str, limit: int) -> None:
+def test_all_text_is_kept_and_every_part_fits(text: str, limit: int) -> None:
     parts = split(text, limit_units=limit)
     for part in parts:
         check(part, limit)
@@ -66,7 +66,7 @@ def test_no_text_is_lost_and_every_part_fits(text: str, limit: int) -> None:
 
 
 @given(TEXT, st.integers(min_value=12, max_value=80))
-def test_visible_characters_stay_whole(text: str, limit: int) -> None:
+def test_visible_characters_are_not_split(text: str, limit: int) -> None:
     parts = split(text, limit_units=limit)
     for start, part in zip(in_order(text, parts), parts, strict=True):
         assert breaks_at(text, start) or text[start - 1].isspace()
@@ -74,7 +74,7 @@ def test_visible_characters_stay_whole(text: str, limit: int) -> None:
 
 
 @given(TEXT, st.data())
-def test_entities_cover_the_same_characters_after_the_cut(text: str, data: st.DataObject) -> None:
+def test_entities_cover_the_same_characters_after_the_split(text: str, data: st.DataObject) -> None:
     marks = []
     for _ in range(data.draw(st.integers(0, 4))):
         first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
@@ -96,7 +96,7 @@ def test_entities_cover_the_same_characters_after_the_cut(text: str, data: st.Da
     assert sorted(re.sub(r"\s", "", "".join(covered))) == sorted(re.sub(r"\s", "", wanted))
 
 
-def test_a_text_that_fits_is_one_part() -> None:
+def test_text_that_fits_is_one_part() -> None:
     assert [part.text for part in split("x" * LIMIT_UNITS)] == ["x" * LIMIT_UNITS]
     assert len(split("x" * (LIMIT_UNITS + 1))) == 2
     assert len(split("😀" * (LIMIT_UNITS // 2 + 1))) == 2
@@ -118,7 +118,7 @@ def test_blank_text_has_no_parts() -> None:
         ("abcdefghij \u0301klmnopqrst", "abcdefghij \u0301klm"),
     ],
 )
-def test_cuts_where_a_reader_would(text: str, first: str) -> None:
+def test_text_is_split_at_natural_boundaries(text: str, first: str) -> None:
     assert split(text, limit_units=15)[0].text == first
 
 
@@ -127,7 +127,7 @@ def block(text: str, code: str, language: str | None = "py") -> Entity:
     return Entity("pre", units(text[: text.index(code)]), units(code), extra)
 
 
-def test_a_code_block_that_fits_stays_whole() -> None:
+def test_code_block_that_fits_is_not_split() -> None:
     code = "\n\n".join(f"line {n}" for n in range(5))
     text = f"{'intro ' * 5}\n{code}\n{'outro ' * 10}"
     parts = split(text, [block(text, code)], 60)
@@ -136,7 +136,7 @@ def test_a_code_block_that_fits_stays_whole() -> None:
     assert holder.entities[0].extra == {"language": "py"}
 
 
-def test_a_long_code_block_is_cut_at_lines_and_goes_on_as_a_block() -> None:
+def test_long_code_block_is_split_at_lines_and_continued_as_a_block() -> None:
     code = "\n".join(f"    if x == {n}: pass" for n in range(40))
     text = f"before\n{code}\nafter"
     parts = split(text, [block(text, code)], 100)
@@ -146,19 +146,19 @@ def test_a_long_code_block_is_cut_at_lines_and_goes_on_as_a_block() -> None:
         assert part.entities == (Entity("pre", 0, units(part.text), {"language": "py"}),)
 
 
-def test_a_code_line_longer_than_a_part_is_cut_and_loses_nothing() -> None:
+def test_too_long_code_line_is_split_without_loss() -> None:
     code = "x" * 250
     parts = split(code, [Entity("pre", 0, 250)], 100)
     assert "".join(part.text for part in parts) == code
     assert all(part.entities for part in parts)
 
 
-def test_text_without_any_seam_is_cut_between_characters() -> None:
+def test_text_without_boundaries_is_split_between_characters() -> None:
     parts = split(FAMILY * 1000)
     assert "".join(part.text for part in parts) == FAMILY * 1000
     assert all(part.text.startswith("👨") and part.text.endswith("👦") for part in parts)
 
 
-def test_one_endless_character_is_cut_all_the_same() -> None:
+def test_endless_character_is_split() -> None:
     endless = "e" + "\u0301" * 10_000
     assert "".join(part.text for part in split(endless)) == endless
