@@ -33,13 +33,10 @@ Every error carries a short stable `code` that people can look up in docs/errors
 """
 
 import errno
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
 from agent.i18n import t
-
-log = logging.getLogger(__name__)
 
 
 class KoreError(Exception):
@@ -70,16 +67,6 @@ class KoreError(Exception):
         if self._fields is None:
             return super().__str__()
         return t(self._message, **self._fields)
-
-    def text_for(self, *, is_owner: bool) -> str:
-        """Return the text for a conversation: `public`, unless only the owner reads along.
-
-        The log then has the full text.
-        """
-        if is_owner or self.public is None:
-            return str(self)
-        log.warning("withheld: %s (%s)", self, self.code)
-        return self.public
 
     @property
     def hint(self) -> str | None:

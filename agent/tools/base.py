@@ -1,11 +1,13 @@
 """Port for tools, with the environment and context of their calls."""
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.approvals import CommandPrefix
+from agent.errors import KoreError
 from agent.events import Event
 from agent.providers.usage import UsageMeter
 from agent.records import frozen
@@ -18,6 +20,8 @@ from agent.tools.file_views import FileViews
 from agent.tools.traits import traits_of
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder, RecorderFactory
+
+log = logging.getLogger(__name__)
 
 
 class EditorFiles(Protocol):
@@ -309,6 +313,16 @@ class CallContext:
     @property
     def places(self) -> TrustedOrigins | None:
         return self.environment.places
+
+    def error_text(self, error: KoreError) -> str:
+        """Return the text of an error: `public`, unless only the owner reads along.
+
+        The log then has the full text.
+        """
+        if self.owner or error.public is None:
+            return str(error)
+        log.warning("withheld: %s (%s)", error, error.code)
+        return error.public
 
     @property
     def origin(self) -> TrustedOrigins:

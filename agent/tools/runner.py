@@ -192,9 +192,7 @@ class ToolRunner:
             return replace(result, taint=result.taint | brings | lingering)
         except ToolError as exc:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
-            return ToolResult(
-                exc.text_for(is_owner=context.owner), is_error=True, taint=brings | quoted
-            )
+            return ToolResult(context.error_text(exc), is_error=True, taint=brings | quoted)
         except PolicyDenied as exc:
             return ToolResult(str(exc), is_error=True)
 

@@ -77,7 +77,7 @@ class MemorySearch:
             try:
                 hits += await call.recall(args["query"], count)
             except KoreError as exc:
-                note += f"\n({exc.text_for(is_owner=call.owner)})"
+                note += f"\n({call.error_text(exc)})"
         if not hits:
             return ToolResult(
                 f"Nothing was found for {args['query']!r}. Try other words for it.{note}"
@@ -93,7 +93,7 @@ class MemorySearch:
             try:
                 hits = await call.recall_around(name, number)
             except KoreError as exc:
-                raise ToolError(exc.text_for(is_owner=call.owner)) from None
+                raise ToolError(call.error_text(exc)) from None
         return _listing(hits, f"around {name}:{number}") if hits else None
 
     def _lines_around(self, name: str, number: int, call: CallContext) -> list[MemoryHit]:
@@ -114,7 +114,7 @@ class MemorySearch:
                 cosines = await call.similarity(query, [_DATED.sub("", text) for text in texts])
                 ranking = fused(ranking[:count], most_alike(cosines, MAX_SIMILAR))
             except KoreError as exc:
-                note = f"\n(searched by words alone: {exc.text_for(is_owner=call.owner)})"
+                note = f"\n(searched by words alone: {call.error_text(exc)})"
         return [hits[n] for n in ranking[:count]], note
 
     def _all_lines(self, call: CallContext) -> list[MemoryHit]:

@@ -78,7 +78,7 @@ async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
     except ToolError:
         raise
     except KoreError as exc:
-        text = exc.text_for(is_owner=call.owner)
+        text = call.error_text(exc)
         hint = exc.hint if text == str(exc) else None
         raise ToolError(f"{text}. {hint}" if hint else f"{text}.") from exc
 

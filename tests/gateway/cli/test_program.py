@@ -20,6 +20,7 @@ HEAVY = {
     "typing",
     "shutil",
     "asyncio",
+    "logging",
     "pydantic",
     "dataclasses",
     "aiohttp",
