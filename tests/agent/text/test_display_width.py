@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+import wcwidth
 
 from agent.text.display_width import display_width, padded, shortened, wrap_paragraphs, wrapped
 
@@ -81,9 +82,17 @@ def test_paragraphs_break_between_words() -> None:
     assert wrap_paragraphs("narrow as it is", 10) == "narrow as it is"
 
 
-def test_ascii_text_does_not_import_wcwidth() -> None:
+@pytest.mark.parametrize("block", [" ~", "\xa0\u02ff", "\u2010\u2027", "\u2190\u21ff"])
+def test_narrow_characters_have_the_width_that_wcwidth_gives(block: str) -> None:
+    first, last = map(ord, block)
+    text = "".join(map(chr, range(first, last + 1)))
+    assert display_width(text) == wcwidth.width(text)
+    assert list(wcwidth.iter_graphemes(text)) == list(text)
+
+
+def test_latin_text_does_not_import_wcwidth() -> None:
     probe = (
-        "import agent.text.display_width as w, sys; w.wrapped('plain text', 4); "
+        "import agent.text.display_width as w, sys; w.wrapped('“plain” text → here…', 4); "
         "print('wcwidth' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

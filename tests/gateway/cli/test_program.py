@@ -21,6 +21,7 @@ HEAVY = {
     "shutil",
     "asyncio",
     "logging",
+    "wcwidth",
     "pydantic",
     "dataclasses",
     "aiohttp",
