@@ -45,7 +45,7 @@ _VARIABLE = {"OPENAI_API_KEY": "sk-wrong-0"}
         ),
     ],
 )
-async def test_the_hint_names_where_the_key_came_from(
+async def test_hint_names_the_source_of_the_key(
     tmp_path: Path,
     entry: Mapping[str, Any],
     secrets: Mapping[str, str],
@@ -68,7 +68,7 @@ async def test_the_hint_names_where_the_key_came_from(
     assert "sk-wrong" not in output
 
 
-async def test_a_whole_list_in_the_environment_is_named(tmp_path: Path) -> None:
+async def test_list_in_an_environment_variable_is_named(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir(mode=0o700)
     async with ModelServer(api_key="sk-right") as server:

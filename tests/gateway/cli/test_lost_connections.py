@@ -67,7 +67,7 @@ async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Coroutine[Any, A
                 return await asyncio.wait_for(answer, 60)
 
 
-async def test_a_single_turn_has_the_answer(setup: EditorSetup) -> None:
+async def test_single_turn_gets_the_answer(setup: EditorSetup) -> None:
     async def ask() -> str:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", "agent", "-m", "how many?"),
@@ -87,7 +87,7 @@ async def test_a_single_turn_has_the_answer(setup: EditorSetup) -> None:
     assert len(setup.model.requests) == 1
 
 
-async def test_an_editor_has_the_answer(setup: EditorSetup) -> None:
+async def test_editor_gets_the_answer(setup: EditorSetup) -> None:
     async def ask() -> str:
         async with setup.open() as (editor, connection, _):
             opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])

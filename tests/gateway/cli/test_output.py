@@ -3,12 +3,12 @@ import pytest
 from gateway.cli.output import clean, layout_lines, print_table, size
 
 
-def test_wide_characters_keep_the_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_characters_keep_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("a", "b"), [("你好", "x"), ("four", "y")])
     assert capsys.readouterr().out == "a     b\n你好  x\nfour  y\n"
 
 
-def test_a_narrow_terminal_wraps_the_widest_cells_and_loses_nothing() -> None:
+def test_narrow_terminal_wraps_the_widest_cells() -> None:
     table = [("name", "for", "from"), ("explore", "Find and read where 世界 is", "built in")]
     lines = list(layout_lines(table, 36))
     assert lines == [
@@ -18,12 +18,12 @@ def test_a_narrow_terminal_wraps_the_widest_cells_and_loses_nothing() -> None:
     ]
 
 
-def test_a_word_wider_than_its_column_is_cut_between_characters() -> None:
+def test_word_wider_than_its_column_is_split_between_characters() -> None:
     table = [("a", "世界世界世界世界")]
     assert list(layout_lines(table, 16)) == ["a  世界世界世界", "   世界"]
 
 
-def test_a_terminal_too_narrow_for_the_columns_gets_a_block_for_each_row() -> None:
+def test_terminal_too_narrow_for_columns_gets_a_block_per_row() -> None:
     table = [
         ("id", "last active", "where"),
         ("1", "2026-11-21 17:30", "in the kitchen"),

@@ -76,7 +76,7 @@ def test_message_without_a_command_starts_no_parser(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "0 False"
 
 
-def test_help_is_as_wide_as_the_terminal_says(tmp_path: Path) -> None:
+def test_help_uses_the_width_of_the_terminal(tmp_path: Path) -> None:
     narrow = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "50"})
     assert max(map(len, narrow.stdout.splitlines())) <= 50
     wide = kore("--help", home=tmp_path / "h", environ={"COLUMNS": "200"})
@@ -118,7 +118,7 @@ def help_of_all(home: Path, **environ: str) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.parametrize("tag", ["zh_CN.UTF-8", "zh_TW.UTF-8"])
-def test_help_in_chinese_stays_within_the_terminal(tmp_path: Path, tag: str) -> None:
+def test_chinese_help_fits_the_terminal(tmp_path: Path, tag: str) -> None:
     for verb, (_, text) in help_of_all(tmp_path / "h", COLUMNS="60", LANG=tag).items():
         lines = text.splitlines()
         examples = next(lines.index(word) for word in ("示例：", "範例：") if word in lines)
@@ -145,7 +145,7 @@ def test_version_and_help_answer_on_stdout(tmp_path: Path) -> None:
     assert all(f"  {verb.name}" in listing.stdout for verb in VERBS)
 
 
-def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
+def test_every_verb_has_examples_in_its_help(tmp_path: Path) -> None:
     for verb, (code, text) in help_of_all(tmp_path / "h", LANG="C.UTF-8").items():
         assert (code, "examples:" in text) == (0, True), verb
 
@@ -175,7 +175,7 @@ def test_every_verb_helps_with_examples(tmp_path: Path) -> None:
         (["sessions", "show"], "kore sessions show: the following arguments are required: ID\n"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_code_2(
+def test_usage_error_is_one_line_with_code_2(
     tmp_path: Path, words: list[str], expected: str
 ) -> None:
     result = kore(*words, home=tmp_path / "h")
@@ -184,7 +184,7 @@ def test_a_wrong_command_line_is_one_line_and_code_2(
     assert "Traceback" not in result.stderr
 
 
-def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
+def test_missing_verb_shows_the_help_as_an_error(tmp_path: Path) -> None:
     result = kore(home=tmp_path / "h")
     assert result.returncode == 2
     assert "usage: kore" in result.stderr
@@ -202,14 +202,14 @@ def test_no_words_show_the_help_and_are_an_error(tmp_path: Path) -> None:
         ["-c", "hello there"],
     ],
 )
-def test_text_is_asked_without_a_verb(tmp_path: Path, words: list[str]) -> None:
+def test_text_without_a_verb_is_a_message(tmp_path: Path, words: list[str]) -> None:
     result = kore(*words, home=tmp_path / "h")
     assert (result.returncode, result.stdout.splitlines()[-1:]) == (0, ["hello there"]), (
         result.stderr
     )
 
 
-def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
+def test_hints_name_the_running_command(tmp_path: Path) -> None:
     script = tmp_path / "bin" / "kore"
     script.parent.mkdir()
     script.write_text(
@@ -232,7 +232,7 @@ def test_hints_name_the_command_that_is_there(tmp_path: Path) -> None:
     assert "`kore sessions list`" in last_words("bin/kore", f"{script.parent}:{environ['PATH']}")
 
 
-def test_text_without_blanks_is_known_by_its_letters(tmp_path: Path) -> None:
+def test_chinese_text_without_blanks_is_a_message(tmp_path: Path) -> None:
     result = kore("今天怎么样？", home=tmp_path / "h")
     assert (result.returncode, result.stdout.splitlines()[-1:]) == (0, ["今天怎么样？"]), (
         result.stderr
@@ -260,14 +260,14 @@ async def test_kore_opens_a_chat_and_c_continues_it(tmp_path: Path) -> None:
     assert [load["messages"] for load in json.loads(listing.stdout)] == [4]
 
 
-def test_places_are_understood_before_and_after_the_verb(tmp_path: Path) -> None:
+def test_global_options_work_before_and_after_the_verb(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"http": {"port": 99}}')
     for words in (["--config", file, "config", "show"], ["config", "show", "--config", file]):
         assert '"port": 99' in kore(*words, home=tmp_path / "h").stdout
 
 
-def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
+def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     result = subprocess.run(
@@ -283,7 +283,7 @@ def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> None:
+def test_bug_is_reported_in_one_sentence_with_a_private_traceback(tmp_path: Path) -> None:
     home = tmp_path / "h"
     code = (
         "import sys; from pathlib import Path; from gateway.cli.crash_report import CrashReport;"
@@ -303,7 +303,7 @@ def test_a_bug_is_one_sentence_and_its_story_a_private_file(tmp_path: Path) -> N
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_errors_of_ours_keep_their_hint_and_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kore_errors_keep_their_hint_and_code(capsys: pytest.CaptureFixture[str]) -> None:
     from agent.errors import ConfigError, KoreError
 
     assert complain(KoreError("a is b", hint="do c")) == 1
@@ -311,12 +311,12 @@ def test_errors_of_ours_keep_their_hint_and_code(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "kore: a is b\n      do c\nkore: x\nkore: y\n"
 
 
-def test_run_returns_the_code_instead_of_leaving(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "validate", "--nonsense"]) == 2
     assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
 
 
-def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) -> None:
+def test_closed_pipe_with_open_data_is_no_bug(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     assert kore("agent", "-m", "hello", home=home).returncode == 0
     reading, writing = os.pipe()
@@ -339,7 +339,7 @@ def test_a_reader_that_leaves_while_the_data_are_open_is_no_bug(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("words", ["config set agent.model", "agent", "init", "trust", "status"])
-def test_streams_that_are_closed_are_no_crash(tmp_path: Path, words: str) -> None:
+def test_closed_streams_cause_no_crash(tmp_path: Path, words: str) -> None:
     home = tmp_path / "h"
     result = subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" -m gateway {words} <&- >&-', sys.executable],
@@ -396,7 +396,7 @@ def test_missing_current_folder_is_reported_in_one_sentence(tmp_path: Path) -> N
     assert result.stderr.startswith("kore: the current folder no longer exists")
 
 
-def test_on_windows_one_sentence_names_the_way() -> None:
+def test_windows_is_rejected_with_a_hint() -> None:
     script = (
         "import sys; sys.platform = 'win32'; from gateway.__main__ import main;"
         " sys.exit(main(['agent']))"
@@ -409,7 +409,7 @@ def test_on_windows_one_sentence_names_the_way() -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_error_cannot_control_the_terminal(tmp_path: Path) -> None:
     """The error may contain the name of a stranger's file."""
     result = kore("trust", f"{tmp_path}/a\x1b]0;title\x07\u202e", home=tmp_path / "h")
     assert result.returncode != 0
@@ -418,7 +418,7 @@ def test_an_error_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["serve"], ["web"]])
-def test_a_broken_configuration_is_one_sentence_for_what_runs_on(
+def test_invalid_configuration_stops_long_running_commands(
     tmp_path: Path, words: list[str]
 ) -> None:
     home = tmp_path / "kore"
@@ -449,7 +449,7 @@ wait $pid
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_file_system_that_became_read_only_is_no_crash_at_the_end(tmp_path: Path) -> None:
+def test_file_system_that_became_read_only_causes_no_crash(tmp_path: Path) -> None:
     home = tmp_path / "h"
     result = subprocess.run(
         ["unshare", "-m", "/bin/sh", "-c", _READ_ONLY, sys.executable],

@@ -31,9 +31,7 @@ def _settings(person: Path, **agent: str) -> Settings:
     return load_settings(config=file, home=file.parent, cwd=person, environ={}, overrides={})
 
 
-def test_the_top_of_a_repository_is_the_project(
-    person: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_of_a_repository_is_the_project(person: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = person / "code" / "repo" / "part"
     part.mkdir(parents=True)
     assert _start(person, part, monkeypatch) == part
@@ -43,7 +41,7 @@ def test_the_top_of_a_repository_is_the_project(
 
 
 @pytest.mark.parametrize("name", [".", "..", ".kore", ".kore/workspace", "/"])
-def test_no_home_and_no_place_of_kore_is_a_project(
+def test_home_and_kore_folders_are_no_project(
     person: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     assert _start(person, person / name, monkeypatch) is None
@@ -55,7 +53,7 @@ def test_no_home_and_no_place_of_kore_is_a_project(
     assert _start(person, person / "letters", monkeypatch) == person / "letters"
 
 
-def test_a_folder_of_everybody_is_a_project_only_as_a_repository(
+def test_world_writable_folder_is_a_project_only_as_a_repository(
     person: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = person / "tmp"

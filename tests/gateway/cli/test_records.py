@@ -47,28 +47,28 @@ async def test_sessions_are_listed_in_columns(place: Place) -> None:
     assert {info["id"]: info["messages"] for info in listed} == {place.session: 2, other: 0}
 
 
-async def test_a_session_is_shown_without_what_would_steer_the_terminal(place: Place) -> None:
+async def test_session_is_shown_without_control_characters(place: Place) -> None:
     output = (await place.kore("sessions", "show", place.session)).stdout
     assert "你好\\u{1b}[2J" in output
     assert "hello" in output
     assert "\x1b" not in output
 
 
-async def test_an_export_starts_with_the_sessions_facts(place: Place) -> None:
+async def test_export_starts_with_session_metadata(place: Place) -> None:
     lines = (await place.kore("sessions", "export", place.session)).stdout.splitlines()
     meta, *messages = [json.loads(line) for line in lines]
     assert (meta["_type"], meta["id"]) == ("meta", place.session)
     assert [message["role"] for message in messages] == ["user", "assistant"]
 
 
-async def test_an_unknown_session_is_one_sentence(place: Place) -> None:
+async def test_unknown_session_is_reported_in_one_sentence(place: Place) -> None:
     result = await place.kore("sessions", "show", "19990101")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("kore: ")
     assert "Traceback" not in result.stderr
 
 
-async def test_status_tells_what_runs(place: Place) -> None:
+async def test_status_describes_the_running_process(place: Place) -> None:
     facts = json.loads((await place.kore("status", "--json")).stdout)
     assert (facts["running"], facts["model"]) == (True, "offline/echo")
     output = (await place.kore("status")).stdout
@@ -79,7 +79,7 @@ async def test_status_tells_what_runs(place: Place) -> None:
     assert "_" not in "".join(line.split("  ")[0] for line in output.splitlines())
 
 
-async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
+async def test_status_without_an_owner_is_reported(tmp_path: Path) -> None:
     result = await asyncio.to_thread(kore, "status", "--json", home=tmp_path / "h")
     assert (result.returncode, json.loads(result.stdout)["running"]) == (0, False)
     result = await asyncio.to_thread(kore, "status", home=tmp_path / "h")
@@ -87,19 +87,19 @@ async def test_status_without_an_owner_says_so(tmp_path: Path) -> None:
     assert "start it with `kore gateway`" in result.stderr
 
 
-def test_no_sessions_are_a_sentence_and_an_empty_answer(tmp_path: Path) -> None:
+def test_missing_sessions_are_reported(tmp_path: Path) -> None:
     result = kore("sessions", "list", home=tmp_path / "h")
     assert (result.returncode, result.stdout) == (0, "")
     assert "no sessions yet" in result.stderr
 
 
-async def test_replay_passes_on_what_the_owner_says(place: Place) -> None:
+async def test_replay_prints_the_answer_of_the_owner(place: Place) -> None:
     result = await place.kore("replay", "9")
     assert result.returncode == 1
     assert result.stderr == "kore: no message 9\n      kore status lists them\n"
 
 
-async def test_a_backup_never_overwrites(place: Place, tmp_path: Path) -> None:
+async def test_backup_never_overwrites(place: Place, tmp_path: Path) -> None:
     target = tmp_path / "copy.db"
     target.write_text("precious")
     result = await place.kore("backup", target)

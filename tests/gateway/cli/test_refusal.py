@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
         ),
     ],
 )
-def test_a_refused_command_line_is_told_in_each_language(
+def test_usage_error_is_translated(
     words: list[str], english: str, chinese: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for language, expected in ((ENGLISH, english), ("zh-Hans", chinese)):
@@ -43,6 +43,6 @@ def test_a_refused_command_line_is_told_in_each_language(
         assert expected in capsys.readouterr().err
 
 
-def test_a_sentence_that_is_not_known_stays_as_it_is() -> None:
+def test_unknown_sentence_is_not_translated() -> None:
     with use_locale("zh-Hans"):
         assert translate_argparse_error("something new: {x}") == "something new: {x}"

@@ -16,7 +16,7 @@ from tests.gateway.parts import answer_to, chat_message, console_message, runnin
 HANS, HANT = "zh-Hans", "zh-Hant"
 
 
-async def test_an_answer_is_in_the_language_of_the_app_that_asked(tmp_path: Path) -> None:
+async def test_answer_is_in_the_language_of_the_app(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         assert await answer_to(parts, chat_message("/stop")) == "Nothing is running."
         assert (
@@ -46,14 +46,14 @@ async def test_chosen_language_applies_to_all_chats_and_after_a_restart(
         assert await answer_to(parts, chat_message("/stop", language="en")) == "Nothing is running."
 
 
-async def test_a_language_is_known_by_its_usual_names(tmp_path: Path) -> None:
+async def test_language_is_recognized_by_its_common_names(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         for name in ("zh-hant", "zh-TW", "繁體中文", "繁體"):
             assert "繁體中文" in await answer_to(parts, chat_message(f"/language {name}"))
             assert "English" in await answer_to(parts, chat_message("/language english"))
 
 
-async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) -> None:
+async def test_notice_is_in_the_language_of_its_recipient(tmp_path: Path) -> None:
     """The owner gets the notice about a stranger in the language of the owner's app."""
     platform = Platform()
     async with running(tmp_path, [], platform=platform, allow=("7",), owner="chat:7") as parts:
@@ -71,7 +71,7 @@ async def test_a_letter_to_somebody_else_is_in_their_language(tmp_path: Path) ->
         assert not platform.chats["8"][-1].text.isascii()
 
 
-async def test_internal_error_is_reported_in_the_sender_s_language(tmp_path: Path) -> None:
+async def test_internal_error_is_in_the_language_of_the_sender(tmp_path: Path) -> None:
     class Broken(ScriptedProvider):
         def stream(self, request: object) -> object:  # type: ignore[override]
             raise RuntimeError("a bug")
@@ -82,7 +82,7 @@ async def test_internal_error_is_reported_in_the_sender_s_language(tmp_path: Pat
         )
 
 
-async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -> None:
+async def test_transaction_has_the_language_of_its_caller(tmp_path: Path) -> None:
     from agent.i18n import set_locale
 
     async def say(language: str) -> str:
@@ -93,7 +93,7 @@ async def test_a_transaction_speaks_the_language_of_its_caller(tmp_path: Path) -
         assert await asyncio.gather(say(HANS), say("en"), say(HANT)) == [HANS, "en", HANT]
 
 
-def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
+def test_configuration_overrides_the_app_and_a_choice_overrides_both() -> None:
     languages = UserLanguages(HANT)
     assert languages.of(chat_message("x", language="en")) == HANT
     assert languages.of_route(Route("chat", "bot", "1")) == HANT
@@ -101,7 +101,7 @@ def test_the_configuration_wins_over_the_app_and_a_choice_over_both() -> None:
     assert UserLanguages().of(console_message("x")) == "en"
 
 
-def test_another_configuration_counts_at_once() -> None:
+def test_changed_configuration_takes_effect_at_once() -> None:
     languages = UserLanguages()
     languages.configure(HANS)
     assert languages.of(chat_message("x", language="en")) == HANS

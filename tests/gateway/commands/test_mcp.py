@@ -32,7 +32,7 @@ async def link_from(parts: Parts) -> str:
     return html.unescape(link.replace("\\", ""))
 
 
-async def test_a_login_begins_in_a_chat_and_ends_there(tmp_path: Path) -> None:
+async def test_login_is_started_and_completed_in_a_chat(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (parts, server):
         address = await open_page(await link_from(parts))
         wrong = address.replace("state=", "state=x")
@@ -49,7 +49,7 @@ async def test_a_login_begins_in_a_chat_and_ends_there(tmp_path: Path) -> None:
         assert not list((tmp_path / "mcp").rglob("login"))
 
 
-async def test_a_second_login_ends_the_first(tmp_path: Path) -> None:
+async def test_second_login_replaces_the_first(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (parts, _):
         first = await open_page(await link_from(parts))
         second = await open_page(await link_from(parts))
@@ -76,7 +76,7 @@ async def test_impossible_login_is_explained(
         assert server.registrations == []
 
 
-async def test_a_login_that_was_only_begun_is_none(tmp_path: Path) -> None:
+async def test_unfinished_login_is_no_login(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (parts, server):
         await link_from(parts)
         assert server.registrations

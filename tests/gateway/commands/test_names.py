@@ -212,14 +212,14 @@ _PAIRS = list(pairwise(NAMES))[::2]
         for number, pair in enumerate(_PAIRS)
     ],
 )
-def test_a_name_and_a_path_come_out_of_every_command_as_they_are(name: str, path: str) -> None:
+def test_names_and_paths_are_shown_unchanged(name: str, path: str) -> None:
     check(name, path)
 
 
 @pytest.mark.slow
 @settings(max_examples=5, phases=[Phase.generate])
 @given(ODD, ODD)
-def test_any_name_and_path_come_out_of_every_command_as_they_are(name: str, path: str) -> None:
+def test_random_names_and_paths_are_shown_unchanged(name: str, path: str) -> None:
     name = " ".join(name.split())
     assume(len(name) > 2 and not name.startswith(("/", "1", "~")) and path[0] not in "~ ")
     check(name, path)

@@ -11,7 +11,7 @@ from gateway.runtime.paths import DataDir
 from tests.gateway.parts import chat_message, running
 
 
-async def test_the_owner_lists_shows_and_switches_plugins(tmp_path: Path) -> None:
+async def test_owner_lists_shows_and_switches_plugins(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
         answers = 0
 
@@ -46,6 +46,6 @@ async def test_the_owner_lists_shows_and_switches_plugins(tmp_path: Path) -> Non
         assert installer.find("notes").is_enabled
 
 
-def test_the_list_of_plugins_is_watched(tmp_path: Path) -> None:
+def test_plugin_list_is_watched(tmp_path: Path) -> None:
     sources = Sources(None, tmp_path, tmp_path, {})
     assert tmp_path / "plugins" / "installed.json" in sources.watched_files

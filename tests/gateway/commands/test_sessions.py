@@ -23,7 +23,7 @@ async def session(parts: Parts, text: str) -> str:
     return str(row[0])
 
 
-async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path) -> None:
+async def test_earlier_conversation_is_listed_and_resumed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         assert "no conversations" in await tell(parts, "/sessions")
         await tell(parts, "about *apples*")
@@ -40,7 +40,7 @@ async def test_an_earlier_conversation_is_listed_and_gone_on_with(tmp_path: Path
         assert "no conversation number 9" in await tell(parts, "/resume 9")
 
 
-async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
+async def test_conversations_of_others_cannot_be_seen_or_resumed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider(), owner="chat:1") as parts:
         await tell(parts, "a secret of Ann", "1")
         hers = await session(parts, "secret")
@@ -60,7 +60,7 @@ async def test_nobody_sees_or_resumes_what_others_said(tmp_path: Path) -> None:
         assert "a secret of Ann" in answer
 
 
-async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
+async def test_owner_resumes_a_terminal_conversation_in_private(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
@@ -71,7 +71,7 @@ async def test_the_owner_goes_on_in_private_with_what_was_said_at_the_terminal(
         assert "Back in conversation" in await tell(parts, f"/resume {there}")
 
 
-async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
+async def test_fork_continues_in_a_copy(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         assert "Nothing to fork: this conversation is empty" in await tell(parts, "/fork")
         await tell(parts, "one")
@@ -92,7 +92,7 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
         assert f"`{new}` the plan" not in await tell(parts, "/sessions")
 
 
-async def test_a_conversation_is_named_before_anything_is_said(tmp_path: Path) -> None:
+async def test_empty_conversation_can_be_named(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         assert "What should" in await tell(parts, "/rename")
         assert "“Garden”" in await tell(parts, "/rename Garden")
@@ -100,7 +100,7 @@ async def test_a_conversation_is_named_before_anything_is_said(tmp_path: Path) -
         assert f"`{await session(parts, 'hello')}` Garden" in await tell(parts, "/sessions")
 
 
-async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path: Path) -> None:
+async def test_paused_conversation_is_reported_once_and_can_be_reopened(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
@@ -114,7 +114,7 @@ async def test_a_paused_conversation_says_so_once_and_goes_on_when_told(tmp_path
         assert answers[4].endswith("three")
 
 
-async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -> None:
+async def test_external_reopening_wakes_waiting_chats(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await tell(parts, "one")
         here = await session(parts, "one")
@@ -124,7 +124,7 @@ async def test_resuming_from_outside_wakes_the_chats_that_wait(tmp_path: Path) -
         assert (await parts.platform.answers("1", 3))[-1].endswith("two")
 
 
-async def test_a_new_conversation_is_begun_once_however_often_the_command_is_repeated(
+async def test_repeated_new_command_starts_one_conversation(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, EchoProvider()) as parts:

@@ -16,7 +16,7 @@ def other(text: str, **more: Any) -> InboundMessage:
     return chat_message(text, sender=Sender("8"), **more)
 
 
-async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
+async def test_mode_is_shown_and_set(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         answer = await answer_to(parts, chat_message("/mode"))
         assert answer.startswith("Mode: `ask`")
@@ -31,7 +31,7 @@ async def test_the_mode_is_shown_and_chosen(tmp_path: Path) -> None:
         assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `auto`")
 
 
-async def test_the_model_learns_a_new_mode_with_the_next_message(tmp_path: Path) -> None:
+async def test_model_is_informed_of_a_new_mode_with_the_next_message(tmp_path: Path) -> None:
     provider = ScriptedProvider(["One.", "Two."])
     async with running(tmp_path, provider, owner="chat:7") as parts:
         await answer_to(parts, chat_message("first"))
@@ -44,7 +44,7 @@ async def test_the_model_learns_a_new_mode_with_the_next_message(tmp_path: Path)
     assert after.messages[: len(before.messages)] == before.messages
 
 
-async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) -> None:
+async def test_new_conversation_has_the_default_mode_of_its_channel(tmp_path: Path) -> None:
     modes: Mapping[str, Any] = {"chat": "plan"}
     async with running(tmp_path, ["Hello."], owner="chat:7", modes=modes) as parts:
         await answer_to(parts, chat_message("/auto"))
@@ -52,7 +52,7 @@ async def test_a_new_conversation_begins_with_the_channels_mode(tmp_path: Path) 
         assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `plan`")
 
 
-async def test_others_may_tighten_and_in_their_own_chat_go_back(tmp_path: Path) -> None:
+async def test_others_may_only_restrict_the_mode(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         assert "Only the owner" in await answer_to(parts, other("/auto"))
         assert "Only the owner" in await answer_to(parts, other("/mode accept-edits"))
@@ -76,7 +76,7 @@ def overwriting() -> list[Message | str]:
     return [assistant("", (ToolCall("1", "edit_file", arguments, ""),)), "Done."]
 
 
-async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None:
+async def test_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None:
     provider = ScriptedProvider([*overwriting(), *overwriting()])
     async with running(tmp_path, provider, owner="chat:7") as parts:
         file = parts.workspace / "a.txt"
@@ -89,7 +89,7 @@ async def test_a_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> No
         assert file.read_text() == "new"
 
 
-async def test_the_command_line_of_the_console_beats_the_conversation(tmp_path: Path) -> None:
+async def test_console_flag_overrides_the_mode_of_the_conversation(tmp_path: Path) -> None:
     provider = ScriptedProvider([*overwriting(), *overwriting()])
     async with running(tmp_path, provider) as parts:
         file = parts.workspace / "a.txt"

@@ -31,7 +31,7 @@ def write_styles(folder: Path) -> None:
         installer.install(review)
 
 
-async def test_a_style_is_chosen_told_and_taken_back(
+async def test_style_is_set_shown_and_reset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
@@ -54,7 +54,7 @@ async def test_a_style_is_chosen_told_and_taken_back(
         assert "BRIEF" not in model.requests[-1].system
 
 
-async def test_a_plugins_style_is_a_strangers_word(
+async def test_style_of_a_plugin_is_untrusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))

@@ -19,7 +19,7 @@ from tests.gateway.parts import chat_message, running
         ("/compcat@my_bot", "compact"),
     ],
 )
-def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> None:
+def test_similar_command_is_suggested(typed: str, name: str) -> None:
     assert suggest(typed) == name
     assert is_at_once(chat_message(typed))
 
@@ -31,7 +31,7 @@ def test_a_word_close_to_a_command_is_taken_for_it(typed: str, name: str) -> Non
         *("statsu", "/statsu now", "what is /statsu", ""),
     ],
 )
-def test_paths_and_sentences_are_for_the_model(text: str) -> None:
+def test_paths_and_sentences_are_sent_to_the_model(text: str) -> None:
     assert command_of(chat_message(text)) is None
 
 
@@ -39,7 +39,7 @@ def test_forwarded_command_gets_no_suggestion() -> None:
     assert command_of(chat_message("/statsu", forwarded=True)) is None
 
 
-async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
+async def test_unknown_command_does_not_reach_the_model(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(chat_message("/statsu"))
         await parts.platform.answers("1", 1)
@@ -54,7 +54,7 @@ async def test_the_model_is_not_asked_what_was_meant(tmp_path: Path) -> None:
         assert await parts.count("message") == 0
 
 
-async def test_words_of_other_programs_begin_a_new_conversation(tmp_path: Path) -> None:
+async def test_clear_and_reset_begin_a_new_conversation(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         for n, word in enumerate(("/new", "/clear", "/Reset"), 1):
             await parts.bus.submit(chat_message(word))

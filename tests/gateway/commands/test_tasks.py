@@ -52,7 +52,7 @@ async def expect_killed(say: Console, command: str) -> None:
             pass
 
 
-async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
+async def test_tasks_are_listed_and_killed(tmp_path: Path) -> None:
     command = lasting_command()
     model = ScriptedProvider([start(command), "it runs", "still there", "gone"])
     async with console(tmp_path, model) as say:
@@ -73,7 +73,7 @@ async def test_the_next_turn_tasks_and_kill_know_of_it(tmp_path: Path) -> None:
         assert f"background process 1 ({command}): killed" in str(last.content)
 
 
-async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -> None:
+async def test_new_conversation_ends_the_tasks_of_the_old_one(tmp_path: Path) -> None:
     command = lasting_command()
     model = ScriptedProvider([start(command), "it runs", "fresh"])
     async with console(tmp_path, model) as say:
@@ -85,7 +85,7 @@ async def test_a_new_conversation_ends_what_ran_in_the_old_one(tmp_path: Path) -
         assert "background" not in str(model.requests[-1].messages[-1].content)
 
 
-async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path) -> None:
+async def test_closed_conversation_ends_its_tasks(tmp_path: Path) -> None:
     command = lasting_command()
     model = ScriptedProvider([start(command), "it runs"])
     async with running(tmp_path, model) as parts, parts.service.watch(LANE) as watched:
@@ -98,7 +98,7 @@ async def test_a_conversation_that_is_closed_ends_what_ran_in_it(tmp_path: Path)
         assert await parts.service.background_tasks(session.id) == []
 
 
-async def test_a_one_shot_run_leaves_nothing_and_says_what_it_ends(tmp_path: Path) -> None:
+async def test_one_shot_run_ends_and_reports_its_tasks(tmp_path: Path) -> None:
     command = lasting_command()
     model = ScriptedProvider([start(command), "it runs"])
     message = console_message("go", "once-1", options={"auto": True})

@@ -60,7 +60,7 @@ async def test_last_turn_is_undone_and_single_steps_by_name(tmp_path: Path) -> N
         assert await answer_to(parts, chat_message("/undo")) == "Removed a.txt."
 
 
-async def test_a_command_that_is_repeated_undoes_once(tmp_path: Path) -> None:
+async def test_repeated_undo_command_undoes_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("three")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await write_contents(parts, "one", "two", "three")
@@ -87,7 +87,7 @@ async def test_undo_skips_foreign_changes_unless_forced(tmp_path: Path) -> None:
         assert file.read_text() == "one"
 
 
-async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
+async def test_others_cannot_undo_changes_of_the_owner(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         group: dict[str, Any] = {"chat": "-5", "private": False}
         await answer_to(parts, chat_message("/auto", **group))
@@ -97,7 +97,7 @@ async def test_others_undo_nothing_of_the_owners(tmp_path: Path) -> None:
         assert (parts.workspace / "a.txt").read_text() == "one"
 
 
-async def test_the_differences_are_shown(tmp_path: Path) -> None:
+async def test_diff_is_shown(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one\n"), *writing("two\n")])
     async with running(tmp_path, provider, **OWNER) as parts:
         await write_contents(parts, "one\n", "two\n")
@@ -110,7 +110,7 @@ async def test_the_differences_are_shown(tmp_path: Path) -> None:
         assert "+two" in last
 
 
-async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
+async def test_long_diff_is_cut(tmp_path: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(5_000))
     async with running(tmp_path, ScriptedProvider(writing(content)), **OWNER) as parts:
         await write_contents(parts, content)
@@ -120,13 +120,13 @@ async def test_a_long_difference_is_cut(tmp_path: Path) -> None:
         assert sum(len(message.text) for message in messages) < 9_000
 
 
-async def test_a_conversation_that_has_not_begun_has_nothing_to_undo(tmp_path: Path) -> None:
+async def test_new_conversation_has_nothing_to_undo(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider([]), **OWNER) as parts:
         for command in ("/undo", "/redo", "/diff"):
             assert "has no changes yet" in await answer_to(parts, chat_message(command))
 
 
-async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None:
+async def test_rewind_previews_its_changes(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), *writing("new", "b.txt")])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await write_contents(parts, "one", "two", "new")
@@ -141,7 +141,7 @@ async def test_a_rewind_shows_first_what_it_would_change(tmp_path: Path) -> None
         assert not (parts.workspace / "b.txt").exists()
 
 
-async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) -> None:
+async def test_file_names_are_shown_escaped(tmp_path: Path) -> None:
     names = ("Restored one.txt", "Removed `two`.txt")
     provider = ScriptedProvider([*writing("one", names[0]), *writing("two", names[1])])
     async with running(tmp_path, provider, **OWNER) as parts:
@@ -152,7 +152,7 @@ async def test_a_file_is_called_by_its_name_whatever_is_in_it(tmp_path: Path) ->
         assert undone == "Removed Removed \\`two\\`.txt, Restored one.txt."
 
 
-async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None:
+async def test_repeated_rewind_applies_once(tmp_path: Path) -> None:
     provider = ScriptedProvider([*writing("one"), *writing("two"), "After it."])
     async with running(tmp_path, provider, **OWNER) as parts:
         file = await write_contents(parts, "one", "two")
@@ -180,7 +180,7 @@ async def test_a_rewind_takes_the_conversation_back_once(tmp_path: Path) -> None
         assert "no message to go back to yet" in await answer_to(parts, chat_message("/rewind"))
 
 
-async def test_a_rewind_to_nowhere_says_what_is_expected(tmp_path: Path) -> None:
+async def test_invalid_rewind_target_is_explained(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider(writing("one")), **OWNER) as parts:
         await write_contents(parts, "one")
         assert "expected the number of a message, 1 to 1" in await answer_to(

@@ -37,7 +37,7 @@ def kill_while_writing(file: Path) -> Path:
     return left
 
 
-def test_the_next_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_next_write_removes_leftovers_of_a_killed_write(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("old")
     left = kill_while_writing(file)
@@ -50,7 +50,7 @@ def test_the_next_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == {file}
 
 
-def test_links_other_names_and_files_that_are_being_written_stay(tmp_path: Path) -> None:
+def test_links_other_names_and_files_being_written_stay(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("mine")
     folder = tmp_path / "home"
@@ -81,7 +81,7 @@ WRITE = (
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 @pytest.mark.parametrize("root", ["--bind", "--ro-bind"])
-def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path, root: str) -> None:
+def test_bind_mounted_file_is_written(tmp_path: Path, root: str) -> None:
     mounted, file = tmp_path / "mounted.json", tmp_path / "home" / "config.json"
     file.parent.mkdir()
     file.write_text("")
@@ -93,7 +93,7 @@ def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path, root: str) 
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_file_that_cannot_be_written_leaves_no_secret_behind(tmp_path: Path) -> None:
+def test_failed_write_stores_no_secret(tmp_path: Path) -> None:
     sources = Sources(None, tmp_path, tmp_path, {})
     (tmp_path / "secrets.json").write_text('{"OLD": "1"}')
     (tmp_path / "secrets.json").chmod(0o600)

@@ -59,7 +59,7 @@ def models_by_name(settings: Settings) -> dict[str, str]:
     return {item.model_name: item.model for item in settings.model_list}
 
 
-def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:
+def test_format_written_by_kode_is_read(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(REAL)
     settings = load(tmp_path)
     assert models_by_name(settings) == {
@@ -73,7 +73,7 @@ def test_the_file_that_the_other_program_writes_is_read(tmp_path: Path) -> None:
     assert tmp_path / ".kode.json" in settings.files
 
 
-def test_the_shape_of_its_design_is_read_too(tmp_path: Path) -> None:
+def test_documented_format_of_kode_is_read(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(json.dumps(DESIGN))
     settings = load(tmp_path)
     assert models_by_name(settings) == {"gpt": "openai/gpt-5", "near": "ollama/llama3.2"}
@@ -134,7 +134,7 @@ def test_ignored_profile_keys_are_reported(tmp_path: Path) -> None:
     assert config.values["profiles", "quick"] == "a"
 
 
-def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path: Path) -> None:
+def test_own_file_wins_with_its_models_and_names(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(REAL)
     (tmp_path / "kore").mkdir()
     ours = {"model_list": [{"model_name": "mine", "model": "openai/x"}]}
@@ -145,7 +145,7 @@ def test_a_file_of_ours_wins_and_takes_models_and_their_names_together(tmp_path:
     assert "files" in settings.mcp_servers
 
 
-def test_kodax_is_read_and_its_permission_mode_is_not(tmp_path: Path) -> None:
+def test_kodax_is_read_without_its_permission_mode(tmp_path: Path) -> None:
     (tmp_path / ".kodax").mkdir()
     content = {
         "provider": "near",
@@ -175,7 +175,7 @@ def test_kodax_is_read_and_its_permission_mode_is_not(tmp_path: Path) -> None:
     assert settings.security.modes == {"cli": "ask"}
 
 
-def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
+def test_older_yaml_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / ".config" / "kore" / "config.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(
@@ -199,7 +199,7 @@ def test_an_older_yaml_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"modelProfiles": [{"name": "x", "provider": "openai", "modelName": 3}]}']
 )
-def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: str) -> None:
+def test_unusable_file_is_ignored_with_a_note(tmp_path: Path, text: str) -> None:
     (tmp_path / ".kode.json").write_text(text)
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
     settings = load(tmp_path)
@@ -225,7 +225,7 @@ def test_one_that_does_not_fit_harms_nobody_and_is_noted(tmp_path: Path, text: s
         (".config/kore/config.yaml", "context: {max_tokens: .nan}"),
     ],
 )
-def test_an_odd_shape_in_a_file_of_others_is_no_crash(tmp_path: Path, name: str, text: str) -> None:
+def test_malformed_foreign_file_causes_no_crash(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -250,7 +250,7 @@ def test_project_file_applies_while_trusted_and_unchanged(tmp_path: Path, name: 
     assert load(tmp_path, work).mcp_servers == {}
 
 
-def test_servers_of_a_folder_stand_beside_ones_own(tmp_path: Path) -> None:
+def test_project_servers_are_added_to_own_servers(tmp_path: Path) -> None:
     work, home = tmp_path / "work", tmp_path / "kore"
     for folder in (work, home):
         folder.mkdir()
@@ -274,7 +274,7 @@ def test_servers_of_a_folder_stand_beside_ones_own(tmp_path: Path) -> None:
     assert alone.mcp_servers == {}
 
 
-def test_a_trusted_project_file_of_ours_may_set_what_ones_own_may(tmp_path: Path) -> None:
+def test_trusted_project_file_may_set_everything(tmp_path: Path) -> None:
     file = tmp_path / "work" / ".kore" / "config.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"agent": {"model": "openai/x"}}')

@@ -17,7 +17,7 @@ HOOKS = {
 }
 
 
-def test_they_are_read_in_the_shape_of_claude_code(tmp_path: Path) -> None:
+def test_hooks_are_read_in_the_format_of_claude_code(tmp_path: Path) -> None:
     [matcher] = load(tmp_path, HOOKS).hooks["PreToolUse"]
     assert (matcher.matcher, matcher.hooks[0].command) == ("Bash", "check")
 
@@ -36,7 +36,7 @@ def test_project_hooks_apply_while_trusted_and_unchanged(tmp_path: Path) -> None
         load(tmp_path, project=changed)
 
 
-def test_a_project_cannot_have_python_run_in_kore(tmp_path: Path) -> None:
+def test_project_cannot_configure_python_hooks(tmp_path: Path) -> None:
     project = {"python_hooks": ["anything"]}
     trust_after(tmp_path, ".kore/config.json", project)
     settings = load(tmp_path, project=project)
@@ -54,7 +54,7 @@ def trust_after(root: Path, name: str, content: object) -> Path:
 
 
 @pytest.mark.parametrize("name", [".kore/hooks.json", ".claude/settings.json"])
-def test_files_for_hooks_count_once_they_are_trusted(tmp_path: Path, name: str) -> None:
+def test_hook_files_apply_once_trusted(tmp_path: Path, name: str) -> None:
     content = {
         "permissions": {"allow": ["Bash(*)"]},
         "hooks": {
@@ -89,7 +89,7 @@ def test_files_for_hooks_count_once_they_are_trusted(tmp_path: Path, name: str) 
     assert load(tmp_path).project_hooks == ()
 
 
-def test_another_programs_settings_without_hooks_are_left_alone(tmp_path: Path) -> None:
+def test_foreign_settings_without_hooks_are_ignored(tmp_path: Path) -> None:
     file = tmp_path / "work" / ".claude" / "settings.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"permissions": {"allow": ["Bash(*)"]}}')
@@ -126,7 +126,7 @@ def test_invalid_hook_is_an_error(tmp_path: Path, hooks: object) -> None:
         "(" * 900 + ")" * 900,
     ],
 )
-def test_a_matcher_that_would_take_for_ever_is_left_out(tmp_path: Path, matcher: str) -> None:
+def test_exponential_matcher_is_ignored(tmp_path: Path, matcher: str) -> None:
     """Matching blocks everything else, including stops and other sessions."""
     table, notes = hooks_in(
         {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
@@ -150,14 +150,14 @@ def test_a_matcher_that_would_take_for_ever_is_left_out(tmp_path: Path, matcher:
         "|".join(f"tool_{n}" for n in range(80)),
     ],
 )
-def test_matchers_as_people_have_them_are_read(matcher: str) -> None:
+def test_common_matchers_are_read(matcher: str) -> None:
     table, notes = hooks_in(
         {"hooks": {"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]}}, "plugin p"
     )
     assert (list(table), notes) == (["PreToolUse"], [])
 
 
-def test_a_type_that_is_not_run_is_said() -> None:
+def test_unsupported_hook_type_is_reported() -> None:
     command = {"type": "command", "command": "true"}
     hooks = {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}, command]}]}
     table, notes = hooks_in({"hooks": hooks}, "f")

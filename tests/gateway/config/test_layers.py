@@ -20,7 +20,7 @@ def test_only_the_given_layers_are_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert (settings.http.port, settings.agent.model) == (8787, "default")
 
 
-def test_a_map_or_a_list_is_set_as_a_whole_and_never_mixed_from_two_layers(tmp_path: Path) -> None:
+def test_maps_and_lists_are_replaced_and_not_merged(tmp_path: Path) -> None:
     user = {
         "access": {"roles": {"telegram:1": "admin"}},
         "mcp_servers": {"a": {"command": "x", "env": {"K": "v"}}},
@@ -47,7 +47,7 @@ def test_overridden_reference_may_be_unset(tmp_path: Path) -> None:
         load(tmp_path, user)
 
 
-def test_a_token_that_leads_nowhere_does_not_bring_back_the_one_below(tmp_path: Path) -> None:
+def test_unset_reference_does_not_fall_back_to_a_lower_layer(tmp_path: Path) -> None:
     settings = load(
         tmp_path, {"telegram": {"token": "old"}}, environ={"KORE_TELEGRAM_TOKEN": "${GONE}"}
     )
@@ -55,14 +55,14 @@ def test_a_token_that_leads_nowhere_does_not_bring_back_the_one_below(tmp_path: 
     assert [lack.name for lack in settings.missing] == ["GONE"]
 
 
-def test_null_from_above_clears_what_is_below(tmp_path: Path) -> None:
+def test_null_clears_lower_layers(tmp_path: Path) -> None:
     user = {"agent": {"max_tokens": 5}, "logging": {"file": "x.log"}}
     environ = {"KORE_AGENT_MAX_TOKENS": "null", "KORE_LOGGING_FILE": "null"}
     settings = load(tmp_path, user, environ=environ)
     assert (settings.agent.max_tokens, settings.logging.file) == (None, None)
 
 
-def test_each_complaint_names_the_layer_that_it_is_about(tmp_path: Path) -> None:
+def test_each_error_names_its_layer(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(
             tmp_path,

@@ -49,14 +49,14 @@ def test_example_is_a_valid_configuration(tmp_path: Path) -> None:
     load(tmp_path, json.loads(EXAMPLE.read_text()), environ={"OPENAI_API_KEY": "k"})
 
 
-def test_a_nothing_that_is_promised_is_taken(tmp_path: Path) -> None:
+def test_documented_empty_values_are_accepted(tmp_path: Path) -> None:
     config = {"telegram": {"long_answer_messages": 0}, "media": {"keep_days": None}}
     settings = load(tmp_path, config)
     assert TELEGRAM.section_of(settings).long_answer_messages == 0
     assert settings.media.keep_days is None
 
 
-def test_without_any_file_the_defaults_hold_and_live_in_the_home(tmp_path: Path) -> None:
+def test_defaults_without_a_file_are_in_the_home(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.agent.workspace == tmp_path / "home" / "workspace"
     assert settings.store.path == tmp_path / "home" / "kore.db"
@@ -67,7 +67,7 @@ def test_without_any_file_the_defaults_hold_and_live_in_the_home(tmp_path: Path)
     given_at=st.lists(st.sampled_from(["user", "project", "environ", "override"]), unique=True),
     start=st.integers(1, 1000),
 )
-def test_each_layer_wins_over_the_ones_below(given_at: list[str], start: int) -> None:
+def test_each_layer_overrides_lower_layers(given_at: list[str], start: int) -> None:
     value = {name: start + n for n, name in enumerate(("user", "project", "environ", "override"))}
     content = {name: {"agent": {"max_iterations": n}} for name, n in value.items()}
     with tempfile.TemporaryDirectory() as root:
@@ -109,14 +109,14 @@ def test_written_settings_are_read_back(
 
 
 @given(any_json)
-def test_no_file_content_breaks_the_reader(content: Any) -> None:
+def test_file_with_any_content_causes_no_crash(content: Any) -> None:
     with tempfile.TemporaryDirectory() as root:
         result = complaint(lambda: load(Path(root), json.dumps(content)))
         assert result is None or str(Path(root) / "home" / "config.json") in result
 
 
 @given(keys, any_json, st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_no_value_in_any_place_breaks_the_reader(key: str, content: Any, text: str) -> None:
+def test_any_value_causes_no_crash(key: str, content: Any, text: str) -> None:
     section, _, name = key.partition(".")
     file = {section: {name: content} if name else content}
     variable = f"KORE_{section}_{name}".upper().rstrip("_")
@@ -126,7 +126,7 @@ def test_no_value_in_any_place_breaks_the_reader(key: str, content: Any, text: s
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_the_reader(content: bytes) -> None:
+def test_any_bytes_cause_no_crash(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:
         path = Path(root) / "c.json"
         path.write_bytes(content)
@@ -136,7 +136,7 @@ def test_no_bytes_break_the_reader(content: bytes) -> None:
 
 
 @given(keys)
-def test_an_error_never_repeats_a_secret(key: str) -> None:
+def test_error_never_repeats_a_secret(key: str) -> None:
     section, _, name = key.partition(".")
     wrong: list[Any] = [CANARY, [CANARY], {CANARY[:2]: CANARY}, {"a": {"api_key": [CANARY]}}]
     if section == "model_list":
@@ -160,12 +160,12 @@ def test_settings_print_without_secrets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["KORE_TELEGRAM_TOKEN", "KORE_TELEGRAM__TOKEN"])
-def test_both_spellings_of_a_variable_work(tmp_path: Path, name: str) -> None:
+def test_both_spellings_of_a_variable_are_read(tmp_path: Path, name: str) -> None:
     settings = load(tmp_path, environ={name: "1:a"})
     assert TELEGRAM.section_of(settings).token.get_secret_value() == "1:a"
 
 
-def test_the_documented_variable_of_the_stores_key_is_no_setting(tmp_path: Path) -> None:
+def test_variable_of_the_store_key_is_no_setting(tmp_path: Path) -> None:
     user = {"store": {"encryption_key_env": "KORE_STORE_KEY"}}
     settings = load(tmp_path, user, environ={"KORE_STORE_KEY": "k" * 44})
     assert settings.store.encryption_key_env == "KORE_STORE_KEY"
@@ -181,15 +181,15 @@ def test_lists_come_from_the_environment_as_json(tmp_path: Path) -> None:
     assert TELEGRAM.section_of(settings).allow_from == ("1", "*")
 
 
-def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
+def test_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     assert load(tmp_path, environ={"KORE_HTTP_PORT": ""}).http.port == 8787
 
 
-def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_other_variables_are_ignored(tmp_path: Path) -> None:
     load(tmp_path, environ={"KORE_HOME": "/x", "KORE_BUILD_NUMBER": "7", "KOREA": "1"})
 
 
-def test_a_reference_is_filled_from_the_environment_then_from_the_secrets(tmp_path: Path) -> None:
+def test_reference_is_resolved_from_the_environment_then_from_the_secrets(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     secrets = tmp_path / "home" / "secrets.json"
     secrets.write_text('{"A": "1:file", "B": "b"}')
@@ -203,7 +203,7 @@ def test_a_reference_is_filled_from_the_environment_then_from_the_secrets(tmp_pa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes mean nothing there")
-def test_secrets_that_others_can_read_are_refused(tmp_path: Path) -> None:
+def test_secrets_readable_by_others_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     secrets = tmp_path / "home" / "secrets.json"
     secrets.write_text("{}")
@@ -222,14 +222,14 @@ TWO_MODELS = {
 }
 
 
-def test_a_missing_key_of_a_model_that_nobody_uses_stops_nobody(tmp_path: Path) -> None:
+def test_missing_key_of_an_unused_model_is_accepted(tmp_path: Path) -> None:
     settings = load(tmp_path, TWO_MODELS, environ={"KEY_A": "k"})
     require_model(settings)
     first, second = model_list(settings)
     assert (first.api_key, second.api_key, second.api_base) == ("k", "${KEY_B}", "${URL_B}")
 
 
-def test_a_missing_key_of_the_chosen_model_is_named(tmp_path: Path) -> None:
+def test_missing_key_of_the_selected_model_is_named(tmp_path: Path) -> None:
     settings = load(tmp_path, TWO_MODELS)
     with pytest.raises(ConfigError, match=r"config.json: model_list\[0\].api_key: .*KEY_A"):
         require_model(settings)
@@ -243,7 +243,7 @@ def test_invalid_token_is_rejected_without_quoting_it(tmp_path: Path, token: str
     assert token not in str(caught.value)
 
 
-def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> None:
+def test_missing_token_is_an_error_if_telegram_is_enabled(tmp_path: Path) -> None:
     check_channels(load(tmp_path, {"telegram": {"token": "${T}"}}))
     with pytest.raises(ConfigError, match=r"telegram.token: found \$\{T\}"):
         check_channels(load(tmp_path, {"telegram": {"token": "${T}", "enabled": True}}))
@@ -265,12 +265,12 @@ def test_a_missing_token_matters_once_telegram_is_enabled(tmp_path: Path) -> Non
         {"tools": {"asset_export": True}},
     ],
 )
-def test_a_projects_file_may_set_harmless_keys_only(tmp_path: Path, content: Any) -> None:
+def test_project_file_may_set_only_harmless_keys(tmp_path: Path, content: Any) -> None:
     with pytest.raises(ConfigError, match="a project's own file cannot set this"):
         load(tmp_path, project=content)
 
 
-def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
+def test_roles_apply_to_people_chats_and_channels(tmp_path: Path) -> None:
     roles = {"telegram:1": "plan", "telegram:chat:-1001": "guest", "telegram": "my_own-2"}
     assert load(tmp_path, {"access": {"roles": roles}}).access.roles == roles
 
@@ -278,7 +278,7 @@ def test_roles_are_for_people_chats_and_channels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key", ["telegram:bob", "telegram:-1001", "telegram:", "telegram:1:2", "cli", "1", ""]
 )
-def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
+def test_role_with_an_invalid_key_is_reported_in_one_line(tmp_path: Path, key: str) -> None:
     with pytest.raises(ConfigError) as excinfo:
         load(tmp_path, {"access": {"roles": {key: "plan"}}})
     assert str(excinfo.value).endswith(
@@ -288,19 +288,19 @@ def test_a_role_for_nobody_is_one_clear_line(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "Two words", 7])
-def test_a_role_without_a_proper_name_is_one_clear_line(tmp_path: Path, role: Any) -> None:
+def test_role_with_an_invalid_name_is_reported_in_one_line(tmp_path: Path, role: Any) -> None:
     with pytest.raises(ConfigError, match=r"access\.roles\.telegram: found .*, expected"):
         load(tmp_path, {"access": {"roles": {"telegram": role}}})
 
 
-def test_a_projects_file_may_set_its_limits(tmp_path: Path) -> None:
+def test_project_file_may_set_limits(tmp_path: Path) -> None:
     settings = load(
         tmp_path, project={"tools": {"exec_timeout_s": 5}, "context": {"max_tree_depth": 2}}
     )
     assert (settings.tools.exec_timeout_s, settings.context.max_tree_depth) == (5, 2)
 
 
-def test_in_the_users_own_folder_the_home_is_no_project(tmp_path: Path) -> None:
+def test_kore_home_in_the_user_folder_is_no_project(tmp_path: Path) -> None:
     home = tmp_path / ".kore"
     home.mkdir()
     (home / "config.json").write_text('{"http": {"port": 1}}')
@@ -309,7 +309,7 @@ def test_in_the_users_own_folder_the_home_is_no_project(tmp_path: Path) -> None:
     assert settings.files == (home / "config.json",)
 
 
-def test_paths_start_at_the_file_that_names_them(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     settings = load(tmp_path, {"agent": {"workspace": "ws"}, "store": {"url": "sqlite:///d.db"}})
     assert settings.agent.workspace == tmp_path / "home" / "ws"
     assert settings.store.path == tmp_path / "home" / "d.db"
@@ -317,13 +317,13 @@ def test_paths_start_at_the_file_that_names_them(tmp_path: Path) -> None:
     assert settings.agent.workspace == tmp_path / "work" / "ws"
 
 
-def test_the_default_model_is_what_the_environment_offers(tmp_path: Path) -> None:
+def test_default_model_depends_on_the_environment(tmp_path: Path) -> None:
     assert chosen_model(load(tmp_path), {}) == "offline/echo"
     assert chosen_model(load(tmp_path), {"OPENAI_API_KEY": "k"}).startswith("openai/")
     assert chosen_model(load(tmp_path, agent__model="ollama/x"), {}) == "ollama/x"
 
 
-def test_the_profile_default_is_the_model_when_no_other_is_named(tmp_path: Path) -> None:
+def test_default_profile_selects_the_model(tmp_path: Path) -> None:
     profiles = {"profiles": {"default": "ollama/d", "quick": "ollama/q"}}
     assert chosen_model(load(tmp_path, profiles), {"OPENAI_API_KEY": "k"}) == "ollama/d"
     assert chosen_model(load(tmp_path, profiles, agent__model="quick"), {}) == "ollama/q"
@@ -332,12 +332,12 @@ def test_the_profile_default_is_the_model_when_no_other_is_named(tmp_path: Path)
     assert chosen_model(load(tmp_path, profiles | entry, agent__model="quick"), {}) == "quick"
 
 
-def test_an_owner_by_number_is_a_telegram_id(tmp_path: Path) -> None:
+def test_numeric_owner_is_a_telegram_id(tmp_path: Path) -> None:
     assert load(tmp_path, {"access": {"owner": 12}}).access.owner == "telegram:12"
     assert load(tmp_path, environ={"KORE_ACCESS_OWNER": "12"}).access.owner == "telegram:12"
 
 
-def test_a_bot_servers_address_may_carry_the_path_that_libraries_want(tmp_path: Path) -> None:
+def test_bot_server_address_may_include_the_bot_path(tmp_path: Path) -> None:
     for address in ("http://127.0.0.1:8081", "http://127.0.0.1:8081/", "http://127.0.0.1:8081/bot"):
         settings = load(tmp_path, {"telegram": {"base_url": address}})
         assert TELEGRAM.section_of(settings).base_url == "http://127.0.0.1:8081"
@@ -352,7 +352,7 @@ def test_configuration_errors_are_translated(tmp_path: Path) -> None:
     assert "model_list[0]：缺少键“model”" in text
 
 
-def test_a_reference_may_have_a_text_for_a_variable_that_is_not_there(tmp_path: Path) -> None:
+def test_reference_may_have_a_default(tmp_path: Path) -> None:
     servers = {"s": {"command": "${PROGRAM:-python3}", "args": ["${A:-}", "${B:-x:-y}", "${C:-z}"]}}
     user = {"mcp_servers": servers, "http": {"host": "${HOST:-127.0.0.1}"}}
     settings = load(tmp_path, user, environ={"C": "c", "A": ""})
@@ -366,5 +366,5 @@ def test_a_reference_may_have_a_text_for_a_variable_that_is_not_there(tmp_path: 
     ("value", "language"),
     [("zh", "zh-Hans"), ("zh_CN", "zh-Hans"), ("zh-tw", "zh-Hant"), ("en", "en"), ("auto", "auto")],
 )
-def test_chinese_goes_by_all_its_names(tmp_path: Path, value: str, language: str) -> None:
+def test_chinese_has_several_names(tmp_path: Path, value: str, language: str) -> None:
     assert load(tmp_path, {"agent": {"language": value}}).agent.language == language

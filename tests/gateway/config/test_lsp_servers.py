@@ -20,7 +20,7 @@ def _settings(tmp_path: Path, **values: Any) -> Settings:
     return load(tmp_path, {"agent": {"workspace": str(tmp_path)}, **values})
 
 
-def test_an_entry_changes_what_it_says_of_a_known_server(tmp_path: Path) -> None:
+def test_entry_overrides_only_its_fields_of_a_known_server(tmp_path: Path) -> None:
     settings = _settings(
         tmp_path,
         lsp_servers={
@@ -39,12 +39,12 @@ def test_an_entry_changes_what_it_says_of_a_known_server(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("entry", [{}, {"command": "zls"}, {"extensions": [".zig"]}])
-def test_a_server_of_which_too_little_is_said(tmp_path: Path, entry: dict[str, Any]) -> None:
+def test_incomplete_server_is_rejected(tmp_path: Path, entry: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"lsp_servers\.zls: expected"):
         lsp_settings(_settings(tmp_path, lsp_servers={"zls": entry}), tmp_path)
 
 
-def test_servers_of_plugins(tmp_path: Path) -> None:
+def test_plugin_servers_are_read(tmp_path: Path) -> None:
     described = {
         "go": {"command": "gopls", "args": ["serve"], "extensionToLanguage": {".go": "go"}},
         "own": {"command": "${CLAUDE_PLUGIN_ROOT}/bin/ls", "extensionToLanguage": {".X": "x"}},
@@ -65,7 +65,7 @@ def test_servers_of_plugins(tmp_path: Path) -> None:
     assert not any(server.configured for server in servers)
 
 
-def test_doctor_names_the_programs_and_those_that_are_missing(
+def test_doctor_lists_installed_and_missing_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, programs = tmp_path / "project", tmp_path / "programs"

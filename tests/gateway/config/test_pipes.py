@@ -10,13 +10,13 @@ from agent.errors import KoreError
 from gateway.config.json_files.document import read_object
 
 
-def test_pipe_as_a_configuration_is_refused(tmp_path: Path) -> None:
+def test_pipe_as_configuration_is_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(KoreError):
         read_object(tmp_path / "config.json")
 
 
-def test_pipes_as_files_of_a_project_are_passed_over(tmp_path: Path) -> None:
+def test_pipes_as_project_files_are_ignored(tmp_path: Path) -> None:
     for name in ("README.md", ".gitignore", "AGENTS.md"):
         os.mkfifo(tmp_path / name)
     project = ProjectContext(tmp_path, focus=(tmp_path / "README.md",))

@@ -44,7 +44,7 @@ KINDS = pytest.mark.parametrize("kind", ["end", "relative", "middle", "two"])
 
 
 @KINDS
-def test_link_is_refused_with_the_name_of_the_real_folder(
+def test_link_is_rejected_with_the_name_of_the_real_folder(
     tmp_path: Path, folder: Path, kind: str
 ) -> None:
     link = make_link(tmp_path, folder, kind)
@@ -54,14 +54,14 @@ def test_link_is_refused_with_the_name_of_the_real_folder(
     assert text in str(caught.value)
 
 
-def test_loop_of_links_is_refused(tmp_path: Path) -> None:
+def test_loop_of_links_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(ConfigError, match="leads through a link"):
         real_folder("some.key", str(tmp_path / "a"))
 
 
-def test_real_path_is_taken(folder: Path) -> None:
+def test_real_path_is_accepted(folder: Path) -> None:
     assert real_folder("some.key", f"{folder.parent}/../real/data") == folder
     assert real_folder("some.key", str(folder / "not-there")) == folder / "not-there"
 
@@ -69,12 +69,14 @@ def test_real_path_is_taken(folder: Path) -> None:
 @pytest.mark.skipif(
     os.geteuid() == 0 or not Path("/bin").is_symlink(), reason="root could have made every link"
 )
-def test_link_of_the_system_is_followed() -> None:
+def test_system_link_is_followed() -> None:
     assert real_folder("some.key", "/bin") == Path("/bin").resolve()
 
 
 @KINDS
-def test_link_as_the_folder_of_a_server_is_refused(tmp_path: Path, folder: Path, kind: str) -> None:
+def test_link_as_the_folder_of_a_server_is_rejected(
+    tmp_path: Path, folder: Path, kind: str
+) -> None:
     link = make_link(tmp_path, folder, kind)
     server = McpServer(command="python3", folder=str(link))
     with pytest.raises(ConfigError, match=r"mcp_servers\.s\.folder: .* leads through a link"):
@@ -86,9 +88,7 @@ def test_link_as_the_folder_of_a_server_is_refused(tmp_path: Path, folder: Path,
 
 
 @KINDS
-def test_link_that_only_an_argument_names_is_refused(
-    tmp_path: Path, folder: Path, kind: str
-) -> None:
+def test_link_in_an_argument_is_rejected(tmp_path: Path, folder: Path, kind: str) -> None:
     link = make_link(tmp_path, folder, kind)
     server = McpServer(command="python3", args=("x.py", str(link)))
     with pytest.raises(ConfigError, match=r"mcp_servers\.s\.args: .* leads through a link"):
@@ -102,7 +102,7 @@ def test_link_that_only_an_argument_names_is_refused(
 
 
 @pytest.mark.parametrize("key", ["folder", "args"])
-def test_program_refuses_a_link_that_was_placed_between_two_starts(
+def test_program_rejects_a_link_created_between_two_starts(
     tmp_path: Path, folder: Path, key: str
 ) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")

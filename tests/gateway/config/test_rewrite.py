@@ -23,12 +23,12 @@ def test_unchanged_keys_are_preserved(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_new_file_is_private(tmp_path: Path) -> None:
     change_config(tmp_path / "config.json", {("http", "port"): 1})
     assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real, link = tmp_path / "dotfiles" / "kore.json", tmp_path / "config.json"
     real.write_text("{}")
@@ -47,7 +47,7 @@ def test_unchangeable_file_is_named_and_unchanged(content: str, tmp_path: Path) 
     assert path.read_text() == content
 
 
-def test_secrets_are_added_replaced_and_taken_out(tmp_path: Path) -> None:
+def test_secrets_are_added_replaced_and_removed(tmp_path: Path) -> None:
     path = tmp_path / "h" / "secrets.json"
     change_secrets(path, {"A": "1", "B": "2"})
     change_secrets(path, {"A": "3", "B": None, "C": None})

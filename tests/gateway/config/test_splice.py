@@ -24,14 +24,14 @@ def test_only_the_value_changes() -> None:
     assert changed == COMMENTED.replace('"main": "gpt-5"', '"main": "claude"')
 
 
-def test_a_new_key_goes_behind_the_last_with_its_comment_and_comma() -> None:
+def test_new_key_follows_the_last_with_its_comment_and_comma() -> None:
     changed = set_value(COMMENTED, ("proxy",), "http://p")
     assert changed == COMMENTED.replace("// kept\n", '// kept\n    "proxy": "http://p",\n')
     changed = set_value(COMMENTED, ("modelPointers", "quick"), "mini")
     assert changed == COMMENTED.replace('"task": "gpt-5"}', '"task": "gpt-5", "quick": "mini"}')
 
 
-def test_a_nested_key_makes_the_objects_on_its_way() -> None:
+def test_nested_key_creates_its_parent_objects() -> None:
     text = '{\n  "agent": {}\n}\n'
     assert set_value(text, ("agent", "model"), "a/b") == (
         '{\n  "agent": {\n    "model": "a/b"\n  }\n}\n'
@@ -39,17 +39,17 @@ def test_a_nested_key_makes_the_objects_on_its_way() -> None:
     assert json.loads(set_value("{}", ("a", "b", "c"), 1)) == {"a": {"b": {"c": 1}}}
 
 
-def test_a_comma_goes_before_a_comment_and_the_line_stays() -> None:
+def test_comma_precedes_a_comment_on_the_same_line() -> None:
     text = '{\n  "a": 1 // one\n}\n'
     assert set_value(text, ("b",), 2) == '{\n  "a": 1, // one\n  "b": 2\n}\n'
 
 
-def test_line_ends_and_the_mark_at_the_beginning_stay() -> None:
+def test_line_endings_and_byte_order_mark_are_kept() -> None:
     text = '\ufeff{\r\n\t"a": 1\r\n}\r\n'
     assert set_value(text, ("b",), 2) == '\ufeff{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'
 
 
-def test_taking_out_removes_the_line_and_no_comment_of_others() -> None:
+def test_removal_deletes_the_line_and_no_other_comment() -> None:
     changed = remove_value(COMMENTED, ("mcpServers", "files"))
     assert read(changed).value["mcpServers"] == {}
     assert "// the models" in changed
@@ -63,7 +63,7 @@ def test_taking_out_removes_the_line_and_no_comment_of_others() -> None:
         remove_value("{}", ("a",))
 
 
-def test_a_list_is_reached_by_numbers() -> None:
+def test_list_items_are_addressed_by_number() -> None:
     text = '{"model_list": [{"model": "a/b"}, {"model": "c/d"}]}'
     assert set_value(text, ("model_list", "1", "model"), "e/f") == text.replace("c/d", "e/f")
     assert json.loads(set_value(text, ("model_list", "2"), {"model": "g/h"}))["model_list"][2]
@@ -88,7 +88,7 @@ _VALUES: Any = st.recursive(
 
 
 @given(st.dictionaries(_KEYS, _VALUES, max_size=5), _KEYS, _VALUES, st.sampled_from([None, 1, 4]))
-def test_any_object_is_what_it_was_but_for_the_key(
+def test_set_and_remove_change_only_their_key(
     before: dict[str, Any], key: str, value: Any, indent: int | None
 ) -> None:
     text = json.dumps(before, indent=indent)

@@ -35,6 +35,6 @@ def test_secrets_in_arguments_are_masked(words: list[str], shown: list[str]) -> 
         ["https://example.org/mcp?page=2"],
     ],
 )
-def test_other_arguments_stay_as_they_are(words: list[str]) -> None:
+def test_other_arguments_are_unchanged(words: list[str]) -> None:
     assert starred_words(words) == words
     assert list(secrets_of(words)) == []

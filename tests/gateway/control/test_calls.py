@@ -47,7 +47,7 @@ def test_admin_arguments_are_arguments_of_their_call() -> None:
         assert set(call.declaration.admin_arguments) <= set(call.arguments)
 
 
-def test_a_changed_table_has_a_new_protocol_number() -> None:
+def test_changed_table_has_a_new_protocol_number() -> None:
     table = []
     for name in sorted(call_names()):
         call = find_call(name)
@@ -58,7 +58,7 @@ def test_a_changed_table_has_a_new_protocol_number() -> None:
     assert {PROTOCOL: digest} == TABLE_DIGEST
 
 
-def test_the_table_knows_name_arguments_and_result_of_each_call() -> None:
+def test_table_contains_name_arguments_and_result_of_each_call() -> None:
     shapes: dict[str, list[str]] = {}
     for name in call_names():
         call = find_call(name)
@@ -109,7 +109,7 @@ def test_the_table_knows_name_arguments_and_result_of_each_call() -> None:
         ),
     ],
 )
-def test_bad_arguments_are_refused_in_one_sentence(
+def test_invalid_arguments_are_rejected_in_one_sentence(
     name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     call = find_call(name)
@@ -149,7 +149,7 @@ QUESTION = ApprovalPrompt("n", 1, "t", REQUEST, "lane", "s", "a", "p", ROUTE, 1.
         ("revoke_grants", {"grant": 7}),
     ],
 )
-def test_arguments_survive_the_way_as_json(name: str, arguments: dict[str, Any]) -> None:
+def test_arguments_survive_json_round_trip(name: str, arguments: dict[str, Any]) -> None:
     call = find_call(name)
     assert call is not None
     sent = json.loads(json.dumps(call.encode_arguments(arguments.values(), {})))
@@ -167,13 +167,13 @@ def test_arguments_survive_the_way_as_json(name: str, arguments: dict[str, Any])
         ("last_session", "s"),
     ],
 )
-def test_results_survive_the_way_as_json(name: str, result: Any) -> None:
+def test_results_survive_json_round_trip(name: str, result: Any) -> None:
     call = find_call(name)
     assert call is not None
     assert call.decode_result(json.loads(json.dumps(call.encode_result(result)))) == result
 
 
-def test_a_path_is_sent_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_is_sent_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     call = find_call("backup")
     assert call is not None

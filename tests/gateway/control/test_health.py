@@ -60,7 +60,7 @@ async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientS
         yield session, f"http://127.0.0.1:{port}"
 
 
-async def test_all_is_well_as_long_as_every_channel_receives() -> None:
+async def test_health_is_ok_while_every_channel_receives() -> None:
     async with (
         health_server(Running()) as (session, url),
         session.get(f"{url}/healthz") as response,
@@ -83,7 +83,7 @@ async def test_broken_receivers_are_named(trouble: dict[str, Any], named: str) -
         assert await response.json() == {"status": "degraded", "broken": [named]}
 
 
-async def test_updates_that_could_not_be_decoded_are_counted() -> None:
+async def test_undecoded_updates_are_counted() -> None:
     running = Running({**_well(), "updates_undecoded": 3})
     async with health_server(running) as (session, url):
         async with session.get(f"{url}/healthz") as response:
@@ -93,7 +93,7 @@ async def test_updates_that_could_not_be_decoded_are_counted() -> None:
             assert "kore_updates_undecoded 3" in await response.text()
 
 
-async def test_the_metrics_are_prometheus_text() -> None:
+async def test_metrics_use_the_prometheus_text_format() -> None:
     async with (
         health_server(Running()) as (session, url),
         session.get(f"{url}/metrics") as response,
@@ -107,7 +107,7 @@ async def test_the_metrics_are_prometheus_text() -> None:
     assert 'kore_channel_up{channel="telegram:bot"} 1' in lines
 
 
-async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
+async def test_request_with_a_foreign_host_is_rejected() -> None:
     async with health_server(Running()) as (session, url):
         for path in ("/healthz", "/metrics"):
             for host in ("evil.example:80", "[127.0.0.1]evil.example", "[localhost"):
@@ -116,7 +116,7 @@ async def test_a_page_that_came_by_another_name_reads_nothing() -> None:
                     assert "kore_" not in await response.text()
 
 
-async def test_it_listens_on_loopback_only() -> None:
+async def test_server_listens_only_on_loopback() -> None:
     with pytest.raises(ConfigError, match=r"http\.host"):
         async with (
             gateway_pages(Running(), dict, TurnLog().facts) as pages,
@@ -125,7 +125,7 @@ async def test_it_listens_on_loopback_only() -> None:
             pass
 
 
-async def test_a_port_that_is_taken_is_a_sentence() -> None:
+async def test_occupied_port_is_reported_in_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port} cannot be used"):
@@ -149,7 +149,7 @@ class Away(Running):
         return self.facts
 
 
-async def test_a_database_that_is_away_holds_up_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unavailable_database_delays_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_STATUS_S", 0.01)
     running = Away()
     try:
@@ -184,7 +184,7 @@ async def test_a_database_that_is_away_holds_up_no_page(monkeypatch: pytest.Monk
         (b"\xff\r\n\r\n", b"HTTP/1.0 405"),
     ],
 )
-async def test_odd_requests_get_one_answer_or_none(request_: bytes, answer: bytes) -> None:
+async def test_odd_requests_get_at_most_one_answer(request_: bytes, answer: bytes) -> None:
     async with health_server(Running()) as (_, url):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(request_)

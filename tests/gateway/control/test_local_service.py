@@ -44,7 +44,7 @@ def at(opened_chat: str, text: str) -> InboundMessage:
     return console_message(text, opened_chat)
 
 
-async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
+async def test_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
     message = console_message("hi")
     async with parts.service.watch(message.session_key) as events:
         await parts.service.submit(message)
@@ -53,7 +53,7 @@ async def test_an_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
     assert not answer.maybe_duplicate
 
 
-async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
+async def test_client_that_does_not_read_delays_no_other_and_is_notified(
     parts: Parts, tmp_path: Path
 ) -> None:
     path, message = tmp_path / "kore.sock", console_message("hi")
@@ -72,7 +72,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_and_is_told(
                 await next_delivery(behind)
 
 
-async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_path: Path) -> None:
+async def test_late_screen_sees_the_running_call(tmp_path: Path) -> None:
     call = ToolCall("1", "exec", {"command": "sleep 60"}, "")
     message = console_message("go", options={"auto": True})
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
@@ -90,13 +90,13 @@ async def test_a_screen_that_opens_meanwhile_sees_what_the_running_call_is(tmp_p
             assert [event async for event in later] == []
 
 
-async def test_two_consoles_get_places_of_their_own(parts: Parts) -> None:
+async def test_consoles_get_separate_chats(parts: Parts) -> None:
     first = await parts.service.open_console(None, fresh=True)
     second = await parts.service.open_console(None, fresh=True)
     assert first.chat_id != second.chat_id
 
 
-async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Parts) -> None:
+async def test_consoles_opened_concurrently_get_separate_chats(parts: Parts) -> None:
     await parts.service.submit(console_message("hi"))
     await parts.until_stored("turn", state="done")
     async with parts.service.watch("cli:local:main") as events:
@@ -105,13 +105,13 @@ async def test_two_consoles_that_open_at_once_get_places_of_their_own(parts: Par
     assert len({item.chat_id for item in opened}) == 3
 
 
-async def test_a_place_that_could_not_be_opened_is_free_again(parts: Parts) -> None:
+async def test_chat_that_failed_to_open_is_free_again(parts: Parts) -> None:
     with pytest.raises(KoreError, match="no session"):
         await parts.service.open_console("none", fresh=False)
     assert (await parts.service.open_console(None, fresh=True)).chat_id == "main"
 
 
-async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
+async def test_reopened_console_continues_its_chat(parts: Parts) -> None:
     await parts.service.submit(console_message("hi"))
     await parts.until_stored("outbox")
     opened = await parts.service.open_console(None, fresh=True)
@@ -121,7 +121,7 @@ async def test_a_console_comes_back_to_what_it_left(parts: Parts) -> None:
         assert (await next_delivery(events)).text == "re: hi"
 
 
-async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(parts: Parts) -> None:
+async def test_watchers_see_a_conversation_begin_and_close(parts: Parts) -> None:
     first, second = console_message("hi"), console_message("again")
     async with parts.service.watch(first.session_key) as events:
         await parts.service.submit(first)
@@ -137,7 +137,7 @@ async def test_watchers_hear_that_a_conversation_begins_and_that_it_is_closed(pa
         assert await anext(events) == SessionClosed(created.session_id, "hi")
 
 
-async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path) -> None:
+async def test_model_of_the_active_agent_is_reported(tmp_path: Path) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
     critic = asdict(SubagentDefinition("critic", "Finds mistakes.", "Be a critic.", model="other"))
     words = ("/status", "/context", "/model offline/echo", "/status")
@@ -152,7 +152,7 @@ async def test_the_model_of_the_agent_that_is_spoken_with_is_told(tmp_path: Path
     assert "Model: offline/echo" in results[3].replace("`", "")
 
 
-async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
+async def test_fork_begins_a_conversation(parts: Parts) -> None:
     first, fork, second = console_message("hi"), console_message("/fork"), console_message("on")
     async with parts.service.watch(first.session_key) as events:
         for message in (first, fork):
@@ -164,7 +164,7 @@ async def test_a_fork_is_a_conversation_that_begins(parts: Parts) -> None:
         assert created.session_id == (await parts.service.list_sessions(1))[0].id
 
 
-async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
+async def test_session_id_may_be_abbreviated(parts: Parts) -> None:
     session = await parts.service.bind_session("cli:local:other", None)
     opened = await parts.service.open_console(session[:13], fresh=False)
     assert opened.session == session
@@ -172,7 +172,7 @@ async def test_a_session_can_be_named_by_its_beginning(parts: Parts) -> None:
         await parts.service.open_console("nope", fresh=False)
 
 
-async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
+async def test_resuming_a_paused_session_opens_it(parts: Parts) -> None:
     session = await parts.service.bind_session("cli:local:other", None)
     for named in (session, None):
         await parts.service.set_session_status(session, "paused")
@@ -182,7 +182,7 @@ async def test_going_on_with_a_paused_session_opens_it(parts: Parts) -> None:
         assert info.status == "idle"
 
 
-async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
+async def test_paused_session_does_not_block_the_console(parts: Parts) -> None:
     session = await parts.service.bind_session("cli:local:main", None)
     await parts.service.set_session_status(session, "paused")
     async with parts.service.watch("cli:local:main") as events:
@@ -203,7 +203,7 @@ async def test_a_paused_session_holds_no_console_up(parts: Parts) -> None:
         assert [(await next_delivery(events)).text for _ in range(2)] == ["re: one", "re: two"]
 
 
-async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> None:
+async def test_stop_from_a_screen_stops_only_the_running_turn(parts: Parts) -> None:
     message = console_message("long")
     lane = message.session_key
     assert not await parts.service.stop_turn(lane)
@@ -215,7 +215,7 @@ async def test_stop_from_a_screen_stops_the_running_turn_only(parts: Parts) -> N
         assert not await parts.service.stop_turn(lane)
 
 
-async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
+async def test_status_counts_running_work(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([chat_message("long")]))
     await parts.until_stored("turn", state="running")
     status = await parts.service.status()
@@ -223,7 +223,7 @@ async def test_the_status_counts_what_is_under_way(parts: Parts) -> None:
     assert (status["routes_with_mail"], status["parts_given_up"]) == (0, 0)
 
 
-async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
+async def test_finished_message_can_be_replayed(parts: Parts) -> None:
     await parts.bus.accept("chat", "bot", Batch([chat_message("hi")]))
     await parts.platform.answers("1", 1)
     await parts.until_stored("turn", state="done")
@@ -233,11 +233,11 @@ async def test_a_finished_message_can_be_replayed(parts: Parts) -> None:
         await parts.service.replay(99)
 
 
-async def test_a_backup_is_made_while_it_works(parts: Parts, tmp_path: Path) -> None:
+async def test_backup_is_made_during_work(parts: Parts, tmp_path: Path) -> None:
     assert await parts.service.backup(tmp_path / "copy.db") > 0
 
 
-async def test_nobody_is_let_in_or_out_by_a_decision_that_was_not_stored(parts: Parts) -> None:
+async def test_unstored_decision_changes_no_access(parts: Parts) -> None:
     access = parts.app.access
     message = chat_message("hi", "8", sender=Sender("8", "Eve"))
     code = await parts.database.transact(parts.app.codes.ask, message, time.time())

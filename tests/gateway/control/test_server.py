@@ -39,20 +39,18 @@ async def connect(path: Path) -> ControlClient:
     return client
 
 
-async def test_nobody_listens_is_none_not_an_error(tmp_path: Path) -> None:
+async def test_missing_server_is_none_and_no_error(tmp_path: Path) -> None:
     assert await ControlClient.connect(tmp_path / "kore.sock") is None
 
 
-async def test_only_the_owner_may_open_the_socket_file(
-    owner: MemoryService, tmp_path: Path
-) -> None:
+async def test_socket_file_is_private(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
 
 
-async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: Path) -> None:
+async def test_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(path))
@@ -61,7 +59,7 @@ async def test_a_stale_socket_file_is_replaced(owner: MemoryService, tmp_path: P
         await connect(path)
 
 
-async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: Path) -> None:
+async def test_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         with pytest.raises(KoreError, match="is already listening"):
@@ -70,7 +68,9 @@ async def test_a_listening_owner_is_not_displaced(owner: MemoryService, tmp_path
         await connect(path)
 
 
-async def test_a_file_in_the_way_is_kept_and_named(owner: MemoryService, tmp_path: Path) -> None:
+async def test_other_file_at_the_socket_path_is_kept_and_named(
+    owner: MemoryService, tmp_path: Path
+) -> None:
     path = tmp_path / "kore.sock"
     path.write_text("precious")
     with pytest.raises(KoreError, match="not a socket"):
@@ -80,9 +80,7 @@ async def test_a_file_in_the_way_is_kept_and_named(owner: MemoryService, tmp_pat
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-async def test_a_deep_folder_does_not_break_the_address(
-    owner: MemoryService, tmp_path: Path
-) -> None:
+async def test_socket_in_a_deep_folder_is_reachable(owner: MemoryService, tmp_path: Path) -> None:
     folder = tmp_path / ("deep" * 20) / ("er" * 20)
     folder.mkdir(parents=True)
     async with ControlServer(owner, folder / "kore.sock"):
@@ -90,9 +88,7 @@ async def test_a_deep_folder_does_not_break_the_address(
         assert (await client.status())["pid"] == 1
 
 
-async def test_a_whole_message_arrives_with_its_options(
-    owner: MemoryService, tmp_path: Path
-) -> None:
+async def test_message_arrives_with_its_options(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         await (await connect(path)).submit(message("hi \udcff"))
@@ -111,7 +107,7 @@ async def test_errors_keep_code_and_hint(owner: MemoryService, tmp_path: Path) -
     assert caught.value.hint == "kore status lists them"
 
 
-async def test_an_oversized_request_is_refused_with_a_sentence(
+async def test_oversized_request_is_rejected_with_a_sentence(
     owner: MemoryService, tmp_path: Path
 ) -> None:
     path = tmp_path / "kore.sock"
@@ -122,7 +118,7 @@ async def test_an_oversized_request_is_refused_with_a_sentence(
     assert not owner.submitted
 
 
-async def test_a_watcher_that_leaves_is_forgotten(owner: MemoryService, tmp_path: Path) -> None:
+async def test_departed_watcher_is_removed(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         client = await connect(path)
@@ -133,7 +129,7 @@ async def test_a_watcher_that_leaves_is_forgotten(owner: MemoryService, tmp_path
                 await asyncio.sleep(0.005)
 
 
-async def test_a_watcher_that_is_killed_is_forgotten_without_a_word(
+async def test_killed_watcher_is_removed_silently(
     owner: MemoryService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "kore.sock"
@@ -154,7 +150,7 @@ async def test_a_watcher_that_is_killed_is_forgotten_without_a_word(
     assert caplog.records == []
 
 
-async def test_losing_the_owner_ends_the_watch_with_an_error(
+async def test_loss_of_the_owner_ends_the_watch_with_an_error(
     owner: MemoryService, tmp_path: Path
 ) -> None:
     path = tmp_path / "kore.sock"
@@ -170,7 +166,7 @@ async def test_losing_the_owner_ends_the_watch_with_an_error(
             await client.status()
 
 
-async def test_a_call_that_is_not_json_is_refused(owner: MemoryService, tmp_path: Path) -> None:
+async def test_call_that_is_no_json_is_rejected(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         reader, writer = await asyncio.open_unix_connection(str(path))
@@ -181,9 +177,7 @@ async def test_a_call_that_is_not_json_is_refused(owner: MemoryService, tmp_path
     assert b"not JSON" in reply
 
 
-async def test_a_request_that_says_it_is_huge_is_not_read(
-    owner: MemoryService, tmp_path: Path
-) -> None:
+async def test_request_announced_as_huge_is_not_read(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         reader, writer = await asyncio.open_unix_connection(str(path))
@@ -195,7 +189,7 @@ async def test_a_request_that_says_it_is_huge_is_not_read(
     assert b"limited to" in reply
 
 
-async def test_a_call_of_another_version_is_refused_in_one_sentence(
+async def test_call_of_another_version_is_rejected_in_one_sentence(
     owner: MemoryService, tmp_path: Path
 ) -> None:
     path = tmp_path / "kore.sock"
@@ -209,7 +203,7 @@ async def test_a_call_of_another_version_is_refused_in_one_sentence(
     assert b"it does not know the call 'glimpse'" in reply
 
 
-async def test_a_kore_of_another_version_is_told_in_one_sentence(tmp_path: Path) -> None:
+async def test_owner_of_another_version_is_reported_in_one_sentence(tmp_path: Path) -> None:
     async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}\n")
         writer.write(b'HTTP/1.0 200 OK\r\n\r\n{"value":{"protocol":1,"pid":1}}\n')
@@ -227,7 +221,7 @@ class Broken(MemoryService):
         raise ZeroDivisionError(lane)
 
 
-async def test_a_bug_in_one_call_leaves_the_others_alone(
+async def test_bug_in_a_call_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "kore.sock"
@@ -239,7 +233,7 @@ async def test_a_bug_in_one_call_leaves_the_others_alone(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_stop_waits_for_a_call_under_way(tmp_path: Path) -> None:
+async def test_stop_waits_for_running_calls(tmp_path: Path) -> None:
     class Slow(MemoryService):
         async def stop_turn(self, lane: str) -> bool:
             began.set()

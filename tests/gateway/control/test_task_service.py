@@ -29,7 +29,7 @@ async def tasks(parts: Parts, session: str) -> list[TaskInfo]:
     return list(await parts.service.list_tasks(session))
 
 
-async def test_a_command_is_listed_read_and_stopped(tmp_path: Path) -> None:
+async def test_command_is_listed_read_and_stopped(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command=TICKS, background=True)
     async with running(tmp_path, [assistant("", (call,)), "it runs"]) as parts:
         session = await begin(parts)
@@ -51,7 +51,7 @@ async def test_a_command_is_listed_read_and_stopped(tmp_path: Path) -> None:
         assert (await tasks(parts, session))[0].state == "killed"
 
 
-async def test_a_sub_agent_is_listed_followed_and_stopped(tmp_path: Path) -> None:
+async def test_subagent_is_listed_followed_and_stopped(tmp_path: Path) -> None:
     working = f"!tool exec {json.dumps({'command': 'exec sleep 4712.5'})}"
     sending = {
         "description": "look around",

@@ -55,7 +55,7 @@ def mark(n: int) -> Error:
     return Error(str(n), "", None)
 
 
-async def test_text_for_a_slow_watcher_is_joined_and_none_is_lost() -> None:
+async def test_text_for_a_slow_watcher_is_joined_without_loss() -> None:
     watcher = Subscription()
     for text in ("a", "b", "c"):
         watcher.put(TextDelta(text))
@@ -65,14 +65,14 @@ async def test_text_for_a_slow_watcher_is_joined_and_none_is_lost() -> None:
     assert await read(watcher) == [TextDelta("abc"), ThinkingDelta("xy", 2), TextDelta("d")]
 
 
-async def test_of_states_the_latest_stays() -> None:
+async def test_only_the_latest_state_is_retained() -> None:
     watcher = Subscription()
     watcher.put(State("planning"))
     watcher.put(State("executing"))
     assert await read(watcher) == [State("executing")]
 
 
-async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length() -> None:
+async def test_long_text_is_joined_in_linear_time() -> None:
     watcher, text = Subscription(), "x" * 1000
     for _ in range(100):
         watcher.put(TextDelta(text))
@@ -82,7 +82,7 @@ async def test_a_long_text_is_joined_in_pieces_so_that_no_delta_costs_its_length
     assert len(seen) < 10
 
 
-async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> None:
+async def test_partial_calls_are_joined_per_call() -> None:
     watcher = Subscription()
     for id_, piece in (("a", "{"), ("a", "}"), ("b", "{}")):
         watcher.put(ToolCallDelta(id_, "write_file", piece))
@@ -92,7 +92,7 @@ async def test_a_call_that_the_model_still_writes_is_joined_call_by_call() -> No
     ]
 
 
-async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
+async def test_only_the_last_statuses_between_other_events_are_retained() -> None:
     watcher = Subscription()
     for n in range(STATUS_LIMIT + 5):
         watcher.put(UsageReport(Usage(n, 0, 0)))
@@ -103,7 +103,7 @@ async def test_of_statuses_between_other_events_the_last_few_stay() -> None:
     assert len([event for event in seen if isinstance(event, Error)]) == STATUS_LIMIT + 5
 
 
-async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said() -> None:
+async def test_excess_live_output_is_dropped_with_a_note() -> None:
     watcher, result = Subscription(), ToolResulted("1", "exec", "all", False, 0.1)
     for _ in range(OUTPUT_LIMIT + 50):
         watcher.put(ToolOutput("1", "ab", "stdout"))
@@ -114,7 +114,7 @@ async def test_live_output_is_left_out_when_there_is_too_much_and_that_is_said()
     assert seen[-2:] == [ToolOutput("1", "", "stdout", skipped_bytes=109), result]
 
 
-async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
+async def test_watcher_exceeding_its_memory_is_dropped_with_an_error() -> None:
     watcher, large = Subscription(), "x" * 1_000_000
     for n in range(2 * LIMIT_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
@@ -123,7 +123,7 @@ async def test_a_watcher_is_let_go_for_its_memory_too_and_told_so() -> None:
     assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= LIMIT_CHARS + 1e6
 
 
-async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
+async def test_watcher_that_keeps_up_is_never_dropped() -> None:
     watcher, large = Subscription(), "x" * 1_000_000
     reader = aiter(watcher)
     for n in range(2 * LIMIT_CHARS // len(large)):
@@ -132,7 +132,7 @@ async def test_a_watcher_that_keeps_up_is_never_let_go() -> None:
     assert watcher.is_open
 
 
-async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
+async def test_watcher_too_far_behind_is_dropped_and_frees_its_buffer() -> None:
     watchers = EventHub()
     with watchers.watch("x") as watcher:
         for n in range(LIMIT * 2):
@@ -142,7 +142,7 @@ async def test_a_watcher_too_far_behind_is_let_go_and_holds_no_more() -> None:
     assert not watchers.is_watched("x")
 
 
-async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> None:
+async def test_watchers_see_every_event_of_their_lane_only() -> None:
     watchers = EventHub()
     with watchers.watch("x") as stream, watchers.watch("x") as two, watchers.watch("y") as other:
         watchers.publish("x", mark(1))
@@ -152,7 +152,7 @@ async def test_every_watcher_of_a_lane_sees_everything_and_no_other_lane() -> No
         assert await read(other) == []
 
 
-async def test_a_reader_that_waits_is_woken() -> None:
+async def test_waiting_reader_is_woken() -> None:
     watchers = EventHub()
     with watchers.watch("x") as watcher:
         reading = asyncio.create_task(anext(aiter(watcher)))  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ async def test_late_watcher_gets_the_running_calls() -> None:
         assert await read(later) == []
 
 
-async def test_calls_of_a_turn_that_was_cancelled_are_over() -> None:
+async def test_calls_of_a_cancelled_turn_are_over() -> None:
     watchers = EventHub()
     with suppress(asyncio.CancelledError), watchers.turn("x", "s"):
         watchers.publish("x", ToolStart("1", "exec", {}))
@@ -217,7 +217,7 @@ async def test_overview_events_name_their_session() -> None:
     ] == expected
 
 
-async def test_overview_ends_with_the_reason() -> None:
+async def test_overview_ends_with_its_reason() -> None:
     hub = EventHub()
     with hub.watch_sessions(lambda *_: True) as overview:
         async with asyncio.TaskGroup() as group:

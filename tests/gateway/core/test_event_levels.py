@@ -10,7 +10,7 @@ def of_agent(event: dict[str, object]) -> events.FromAgent:
     return events.FromAgent("explore", 1, "look", event)
 
 
-def test_a_notice_and_an_event_of_a_sub_agent_have_a_level_of_their_own() -> None:
+def test_notices_and_subagent_events_have_their_own_level() -> None:
     assert level_of(events.Notice("info", "x")) == "info"
     assert level_of(events.Notice("warning", "x")) == "warning"
     assert level_of(of_agent({"type": "text_delta", "text": "x"})) == "debug"
@@ -19,7 +19,7 @@ def test_a_notice_and_an_event_of_a_sub_agent_have_a_level_of_their_own() -> Non
     assert level_of(of_agent({"type": "error"})) == "warning"
 
 
-def test_messages_are_always_wanted_and_other_events_by_type_and_level() -> None:
+def test_messages_always_pass_and_other_events_by_type_and_level() -> None:
     assert is_wanted(MessageStored(1, 1.0, user("x")), ("done",), "warning")
     assert is_wanted(HistoryReset(), ("done",), "warning")
     assert is_wanted(TurnStored(), (), "info")

@@ -96,7 +96,7 @@ def links(part: OutboundPart) -> list[str]:
 @pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
 @pytest.mark.parametrize("link", [LINK, BARE, f"mail {BARE}/x and 😀 {LINK}."])
 @pytest.mark.parametrize("kind", typing.get_args(OutboundKind))
-def test_no_field_that_goes_out_is_a_link(
+def test_outgoing_fields_contain_no_link(
     db: Transaction, where: tuple[type, str], link: str, kind: OutboundKind
 ) -> None:
     dangerous(db)
@@ -106,16 +106,16 @@ def test_no_field_that_goes_out_is_a_link(
 
 
 @pytest.mark.parametrize("where", sorted(set(texts_of(OutboundPart)) - HIDDEN, key=str), ids=str)
-def test_elsewhere_every_field_goes_out_as_it_is(db: Transaction, where: tuple[type, str]) -> None:
+def test_other_outgoing_fields_are_unchanged(db: Transaction, where: tuple[type, str]) -> None:
     part = message_with_text(*where, LINK)
     assert outgoing_part(db, part) == part
 
 
-def test_a_letter_brings_the_taint_of_the_conversation_that_it_is_from(db: Transaction) -> None:
+def test_reply_has_the_taint_of_its_conversation(db: Transaction) -> None:
     assert links(outgoing_part(db, OutboundPart(LINK), taint=BOTH)) == []
 
 
-def test_links_of_an_answer_that_may_stay_do_and_its_other_fields_are_looked_at(
+def test_allowed_links_of_an_answer_stay_and_its_other_fields_are_defused(
     db: Transaction,
 ) -> None:
     dangerous(db)
@@ -138,7 +138,7 @@ def test_defused_link_keeps_surrounding_formatting(db: Transaction) -> None:
     )
 
 
-def test_a_terminal_gets_markdown_without_links(db: Transaction) -> None:
+def test_terminal_gets_markdown_without_links(db: Transaction) -> None:
     route = Route("cli", "local", "x")
     dangerous(db, route.lane)
     assert (
@@ -146,7 +146,7 @@ def test_a_terminal_gets_markdown_without_links(db: Transaction) -> None:
     )
 
 
-def test_an_address_in_code_is_no_link_without_the_code(db: Transaction) -> None:
+def test_address_is_defused_when_its_code_format_is_dropped(db: Transaction) -> None:
     part = OutboundPart(f"run 😀 {LINK} now", (Entity("code", 7, len(LINK)),))
     outbox.put(db, None, [OutgoingReply("d", ROUTE, [part])], 1.0)
     due = outbox.head(db, ROUTE.lane, 10.0)
@@ -159,7 +159,7 @@ def test_an_address_in_code_is_no_link_without_the_code(db: Transaction) -> None
     assert links(content) == []
 
 
-def test_one_place_fills_the_outbox() -> None:
+def test_outbox_is_filled_in_one_module() -> None:
     folder = Path(gateway.__file__).parent
     places = [
         path.name

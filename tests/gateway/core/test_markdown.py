@@ -22,14 +22,14 @@ def in_telegram(markdown: str) -> str:
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_a_title_comes_out_as_it_is(title: str) -> None:
+def test_title_is_shown_unchanged(title: str) -> None:
     reply = f"- `1` {escape_markdown(title)}: idle\n- `2` {escape_markdown(title)}: idle"
     assert in_telegram(reply) == f"• 1 {title}: idle\n• 2 {title}: idle"
     assert in_telegram(escape_markdown(title)) == title
 
 
 @given(ODD)
-def test_any_title_and_path_comes_out_as_it_is(text: str) -> None:
+def test_any_title_and_path_are_shown_unchanged(text: str) -> None:
     title = " ".join(text.split()) or "x"
     assert (
         in_telegram(f"Back to {escape_markdown(title)}, it says.") == f"Back to {title}, it says."

@@ -11,7 +11,7 @@ PICTURE = Media("photo", None, "p.jpg", "image/jpeg", 12, remote="AgAC")
 HERE = Media("document", "inbox/notes.txt", "notes.txt")
 
 
-def test_a_message_is_stored_with_the_files_that_came_with_it() -> None:
+def test_message_is_stored_with_its_files() -> None:
     message = InboundMessage(
         *("telegram", "bot", "7", Sender("7", "Ann"), "7:1", "look", time.time()),
         media=(PICTURE, HERE),
@@ -28,14 +28,14 @@ def test_message_of_a_newer_kore_is_read_without_unknown_fields() -> None:
 
 
 @pytest.mark.parametrize("missing", ["kind", "options", "media", "sender"])
-def test_message_without_a_field_that_decides_is_refused(missing: str) -> None:
+def test_message_without_a_required_field_is_rejected(missing: str) -> None:
     message = InboundMessage("cli", "local", "x", Sender("7"), "1", "hi", 1.0)
     stored = {key: value for key, value in json.loads(message.to_json()).items() if key != missing}
     with pytest.raises(KeyError, match=missing):
         InboundMessage.from_json(json.dumps(stored))
 
 
-def test_a_file_is_awaited_until_it_is_there_or_known_to_be_out_of_reach() -> None:
+def test_file_is_awaited_until_available_or_failed() -> None:
     assert PICTURE.is_awaited
     assert not HERE.is_awaited
     assert not Media("photo", remote="AgAC", trouble="too large").is_awaited
@@ -69,7 +69,7 @@ def everything_set() -> InboundMessage:
     return InboundMessage("telegram", "bot", "7", Sender("7", "Ann"), "7:1", "look", 1.0, **fields)
 
 
-def test_derived_message_takes_people_and_place_and_nothing_else() -> None:
+def test_derived_message_copies_only_people_and_place() -> None:
     cause = everything_set()
     derived = cause.derive("subagent_task", "task:4", "look", 2.0, options=MessageOptions(), task=4)
     passed_on = {
@@ -89,7 +89,7 @@ def test_derived_message_takes_people_and_place_and_nothing_else() -> None:
     assert sorted(changed) == sorted(defaults), "a new field is set in the cause, too"
 
 
-def test_report_is_for_everybody_and_shows_nothing_of_their_messages() -> None:
+def test_report_names_all_speakers_and_none_of_their_messages() -> None:
     before = replace(everything_set(), sender=Sender("8", "Bob"), task=None)
     cause = everything_set()
     report = derive_report(
@@ -117,7 +117,7 @@ OPTIONS = {
 }
 
 
-def test_options_are_stored_as_far_as_they_are_set() -> None:
+def test_only_set_options_are_stored() -> None:
     assert MessageOptions().to_json() == {}
     options = MessageOptions.from_json(OPTIONS)
     assert options.speakers == (Sender("8", "Bob"),)
@@ -127,7 +127,7 @@ def test_options_are_stored_as_far_as_they_are_set() -> None:
     assert stored.keys() == OPTIONS.keys()
 
 
-def test_options_of_a_wrong_type_are_left_out_and_such_tools_allow_none() -> None:
+def test_invalid_options_are_dropped_and_invalid_tools_allow_none() -> None:
     wrong = {"auto": "true", "model": 3, "max_iterations": True, "allowed_tools": "exec", "x": 1}
     assert MessageOptions.from_json(wrong) == MessageOptions(allowed_tools=())
     lists = {"run": 5, "taint": "untrusted", "speakers": [1, {"name": "Bob"}]}

@@ -54,7 +54,7 @@ def test_many_blanks_are_counted() -> None:
     assert lines_of(command="ls" + "\t" * 20 + "; rm")[0] == "ls\\u{20}×20; rm"
 
 
-def test_a_long_line_is_continued() -> None:
+def test_long_line_is_continued() -> None:
     command = "echo " + "a" * 400 + "; rm"
     shown = lines_of(command=command)[:-1]
     assert all(len(line) <= LINE_CHARS + 2 for line in shown)
@@ -80,7 +80,7 @@ def test_diff_is_shown_with_the_reason_for_accepting_errors() -> None:
         ("a  b", "read_file", ["path: a  b"]),
     ],
 )
-def test_a_short_path_is_in_the_title(path: str, title: str, row: list[str]) -> None:
+def test_short_path_is_in_the_title(path: str, title: str, row: list[str]) -> None:
     view = view_of(ApprovalRequest("read_file", {"path": path}, "why"))
     assert view.title == title
     assert [line.text for line in view.lines] == [*row, "why"]
@@ -91,7 +91,7 @@ def test_outgoing_data_is_shown() -> None:
     assert lines_of(tool="send", arguments={"to": "a"}, sends="b\nc")[:3] == ["b", "c", "to: a"]
 
 
-def test_each_answer_says_what_it_grants() -> None:
+def test_each_answer_describes_its_grant() -> None:
     assert labels_of() == {
         "y": "Allow once",
         "s": "Allow exactly this for this session",

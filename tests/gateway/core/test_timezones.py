@@ -20,7 +20,7 @@ def quiet(now: float, hours: str | None = "22:00-07:00") -> str | None:
     return until and datetime.fromtimestamp(until, BERLIN).strftime("%d %H:%M")
 
 
-def test_quiet_hours_go_past_midnight() -> None:
+def test_quiet_hours_may_span_midnight() -> None:
     assert quiet(at(21, 21, 59)) is None
     assert quiet(at(21, 22)) == "22 07:00"
     assert quiet(at(22, 6, 59)) == "22 07:00"
@@ -30,12 +30,12 @@ def test_quiet_hours_go_past_midnight() -> None:
     assert quiet(at(21, 23), None) is None
 
 
-def test_quiet_hours_end_by_the_wall_clock_when_that_changes() -> None:
+def test_quiet_hours_follow_clock_changes() -> None:
     assert quiet(at(24, 23, month=10)) == "25 07:00"
     assert quiet(at(28, 23, month=3)) == "29 07:00"
 
 
-def test_user_md_may_say_where_the_owner_lives(tmp_path: Path) -> None:
+def test_user_md_may_name_the_time_zone(tmp_path: Path) -> None:
     file = tmp_path / "USER.md"
     assert zone_in_file(file) is None
     file.write_text("# Me\n\n- **Timezone:** `Asia/Shanghai`\n")
@@ -48,7 +48,7 @@ def test_user_md_may_say_where_the_owner_lives(tmp_path: Path) -> None:
     assert zone_in_file(file) is None
 
 
-def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_has_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_zone(own_zone())
     monkeypatch.setenv("TZ", ":America/New_York")
     assert own_zone() == "America/New_York"

@@ -86,7 +86,7 @@ def checked(page: str) -> Checker:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_words_of_others_stay_words(attack: str) -> None:
+def test_hostile_text_is_escaped(attack: str) -> None:
     calls = (ToolCall("c1", attack, {"path": attack}, attack),)
     messages = [
         user(attack),
@@ -126,7 +126,7 @@ def test_transcript_omits_text_only_for_the_model() -> None:
     assert page.count("<article") == page.count("</article>") == 3
 
 
-def test_a_long_result_is_cut() -> None:
+def test_long_result_is_cut() -> None:
     call = ToolCall("c1", "exec", {}, "{}")
     result = Message("tool", (Text("y" * 50_000),), tool_call_id="c1")
     page = transcript_page(INFO, [user("go"), assistant("", (call,)), result])
@@ -134,7 +134,7 @@ def test_a_long_result_is_cut() -> None:
     assert "… (30,000)" in page
 
 
-async def test_a_long_conversation_is_a_page_in_no_time() -> None:
+async def test_long_conversation_is_rendered_in_linear_time() -> None:
     messages = [user("hi"), assistant("A *word* and `code`.")] * 1_000
     page = await asyncio.to_thread(transcript_page, INFO, messages)
     assert page.count("<article") == 2_000

@@ -31,7 +31,7 @@ def end(name: str, n: int = 1) -> Event:
     return ToolResulted(str(n), name, "", False, 0.0)
 
 
-def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(
+def test_status_is_thinking_until_text_arrives(
     doing: ActivityStatus,
 ) -> None:
     assert doing.line == "⏳ Thinking"
@@ -60,12 +60,12 @@ def test_it_thinks_until_it_speaks_and_again_when_the_model_is_asked_again(
         (start("todo", items=[]), "⏳ Thinking"),
     ],
 )
-def test_a_call_is_told_in_words(doing: ActivityStatus, call: Event, line: str) -> None:
+def test_call_is_described_in_words(doing: ActivityStatus, call: Event, line: str) -> None:
     doing.feed(call)
     assert doing.line == line
 
 
-def test_calls_side_by_side_are_counted_and_told_until_the_last_has_ended(
+def test_parallel_calls_are_counted_until_the_last_ends(
     doing: ActivityStatus,
 ) -> None:
     doing.feed(start("read_file", 1, path="a"))
@@ -95,12 +95,12 @@ def test_duration_is_shown_in_steps(doing: ActivityStatus, clock: Clock) -> None
     ]
 
 
-def test_a_retry_is_told(doing: ActivityStatus) -> None:
+def test_retry_is_shown(doing: ActivityStatus) -> None:
     doing.feed(Retry("cut", 1, 3, 0.1))
     assert doing.line == "⏳ Retrying (1 of 3)"
 
 
-def test_a_turn_that_is_put_down_says_why(doing: ActivityStatus) -> None:
+def test_suspended_turn_shows_its_reason(doing: ActivityStatus) -> None:
     doing.feed(start("exec", command="make"))
     doing.set_paused("Waiting for an answer")
     assert doing.line == "⏳ Waiting for an answer"

@@ -52,7 +52,7 @@ async def row(parts: Parts) -> tuple[object, ...]:
     return rows[0] if rows else ()
 
 
-async def test_its_row_exists_before_its_first_send(
+async def test_row_is_stored_before_the_first_send(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(NotSent("down")))
@@ -62,7 +62,7 @@ async def test_its_row_exists_before_its_first_send(
         assert await row(parts) in {("streaming", None, 0), ("streaming", None, 1)}
 
 
-async def test_a_first_send_that_did_not_arrive_leaves_no_mark(
+async def test_undelivered_first_send_leaves_no_mark(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(NotSent("down")))
@@ -73,7 +73,7 @@ async def test_a_first_send_that_did_not_arrive_leaves_no_mark(
 
 
 @pytest.mark.parametrize("way", ["edits", "drafts"])
-async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
+async def test_preview_waits_for_earlier_messages_of_its_route(
     parts: Parts, platform: StreamingPlatform, way: Streaming
 ) -> None:
     platform.way = way
@@ -91,7 +91,7 @@ async def test_it_waits_for_what_is_still_to_be_sent_on_its_route(
     assert (platform.texts("1") or [platform.sketched["1"]]) == ["one two"]
 
 
-async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
+async def test_message_id_is_stored_before_the_answer_after_a_disk_error(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     await parts.database.transact(
@@ -105,7 +105,7 @@ async def test_an_id_that_the_disk_refused_is_stored_before_the_answer(
     assert await row(parts) == ("streaming", "1", 0)
 
 
-async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
+async def test_database_error_ends_the_preview_and_not_the_turn(
     parts: Parts, platform: StreamingPlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     await parts.database.transact(faults.refuse, "INSERT ON outbox", "disk I/O error")
@@ -115,7 +115,9 @@ async def test_a_database_that_refuses_ends_the_preview_and_not_the_turn(
     assert platform.texts("1") == []
 
 
-async def test_it_grows_by_edits_of_one_message(parts: Parts, platform: StreamingPlatform) -> None:
+async def test_preview_grows_by_edits_of_one_message(
+    parts: Parts, platform: StreamingPlatform
+) -> None:
     async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: platform.texts("1") == ["one"])
@@ -144,7 +146,7 @@ async def test_text_of_a_failed_stream_is_discarded(
         await platform.until(lambda: platform.texts("1") == ["right"])
 
 
-async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
+async def test_ambiguous_first_send_is_not_repeated(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
@@ -156,7 +158,7 @@ async def test_a_first_send_that_may_have_arrived_is_not_followed_by_another(
     assert await row(parts) == ("streaming", None, 1)
 
 
-async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
+async def test_preview_lost_in_a_kill_is_not_repeated(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     await parts.database.transact(outbox.begin_stream, 1, LETTER, 0, 0.0)
@@ -176,7 +178,7 @@ async def test_a_preview_lost_in_a_kill_is_not_followed_by_another(
     assert await row(parts) == ("streaming", None, 1)
 
 
-async def test_a_resumed_turn_goes_on_with_the_message_that_is_there(
+async def test_resumed_turn_continues_the_existing_message(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:
@@ -194,9 +196,7 @@ async def test_typing_is_shown_at_once(parts: Parts, platform: StreamingPlatform
         await platform.until(lambda: platform.calls == [("typing", "1", "")])
 
 
-async def test_a_closed_preview_shows_nothing_more(
-    parts: Parts, platform: StreamingPlatform
-) -> None:
+async def test_closed_preview_shows_nothing_more(parts: Parts, platform: StreamingPlatform) -> None:
     async with running_preview(parts) as preview:
         preview.close()
         preview.feed(TextDelta("late"))
@@ -204,9 +204,7 @@ async def test_a_closed_preview_shows_nothing_more(
     assert await row(parts) == ()
 
 
-async def test_the_list_of_what_is_to_be_done_stands_under_what_was_said(
-    parts: Parts, platform: StreamingPlatform
-) -> None:
+async def test_todo_list_is_shown_below_the_text(parts: Parts, platform: StreamingPlatform) -> None:
     async with running_preview(parts) as preview:
         preview.feed(ToolResulted("1", "todo", "☐ land", False, 0.0, kind="plan"))
         await platform.until(lambda: ("preview", "1", "☐ land\n⏳ Thinking") in platform.calls)
@@ -234,7 +232,7 @@ async def test_activity_line_disappears_when_the_text_continues(
         await platform.until(lambda: platform.texts("1") == ["one two"])
 
 
-async def test_without_a_word_it_is_shown_only_where_it_vanishes(
+async def test_activity_without_text_is_shown_only_as_a_draft(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:
@@ -244,7 +242,7 @@ async def test_without_a_word_it_is_shown_only_where_it_vanishes(
     assert await row(parts) == ()
 
 
-async def test_drafts_leave_nothing_behind_and_no_row(
+async def test_drafts_leave_no_message_and_no_row(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.way = "drafts"
@@ -256,7 +254,7 @@ async def test_drafts_leave_nothing_behind_and_no_row(
     assert await row(parts) == ()
 
 
-async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
+async def test_disabled_preview_shows_only_typing(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.way = "off"
@@ -266,7 +264,7 @@ async def test_switched_off_it_shows_that_somebody_types_and_nothing_else(
     assert {call[0] for call in platform.calls} == {"typing"}
 
 
-async def test_a_turn_that_is_put_down_says_so_below_its_text(
+async def test_suspended_turn_is_noted_below_its_text(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     async with running_preview(parts) as preview:

@@ -97,7 +97,7 @@ async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -
     assert not any(shown.repeat for shown in platform.chats["1"])
 
 
-async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
+async def test_slow_or_failing_route_delays_no_other(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     platform.fail("2", NotSent("down"))
@@ -110,9 +110,7 @@ async def test_a_slow_or_failing_route_stalls_no_other(tmp_path: Path) -> None:
         assert await platform.answers("1", 1) == ["x"]
 
 
-async def test_text_whose_formatting_is_refused_goes_out_plain(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_text_with_rejected_formatting_is_sent_plain(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", BadFormat("can't parse"))
     bold = OutgoingReply("d", route(), platform.render("**bold** move"))
@@ -121,7 +119,7 @@ async def test_text_whose_formatting_is_refused_goes_out_plain(
     assert (shown.text, shown.bold, shown.repeat) == ("bold move", False, False)
 
 
-async def test_plain_text_whose_formatting_is_refused_is_given_up(
+async def test_plain_text_with_rejected_formatting_is_abandoned(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -130,18 +128,14 @@ async def test_plain_text_whose_formatting_is_refused_is_given_up(
     assert states == [("dead", "can't parse"), ("sent", None)]
 
 
-async def test_a_message_that_is_refused_does_not_block_the_next(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_rejected_message_does_not_block_the_next(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", MessageRefused("too odd"))
     states = await sent(tmp_path, clock, platform, outgoing_reply("x"), outgoing_reply("y"))
     assert states == [("dead", "too odd"), ("sent", None)]
 
 
-async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_unreachable_chat_drops_all_its_messages(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", ChatUnreachable("blocked"))
     replies = [outgoing_reply("a"), outgoing_reply("b"), outgoing_reply("c", "2")]
@@ -150,14 +144,14 @@ async def test_a_chat_that_is_gone_takes_all_its_mail_with_it(
     assert [call for call in platform.calls if call[1] == "1"] == [("send", "1", "a")]
 
 
-async def test_an_unclear_send_is_repeated_with_a_mark(tmp_path: Path, clock: Jumping) -> None:
+async def test_ambiguous_send_is_repeated_with_a_mark(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", Fault(Ambiguous("reset"), arrives=True))
     assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert [shown.repeat for shown in platform.chats["1"]] == [False, True]
 
 
-async def test_after_three_unclear_sends_nothing_more_is_tried(
+async def test_message_is_abandoned_after_three_ambiguous_sends(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -167,7 +161,7 @@ async def test_after_three_unclear_sends_nothing_more_is_tried(
     assert platform.texts("1") == ["x", "x", "x", LOST]
 
 
-async def test_no_unclear_try_is_spent_while_the_platform_is_down(
+async def test_ambiguous_send_is_not_retried_while_the_platform_is_down(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = ProbedPlatform()
@@ -179,16 +173,14 @@ async def test_no_unclear_try_is_spent_while_the_platform_is_down(
     assert max(clock.rests) > 300
 
 
-async def test_the_last_unclear_try_comes_after_a_long_rest(tmp_path: Path, clock: Jumping) -> None:
+async def test_last_retry_of_an_ambiguous_send_is_delayed(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(Ambiguous("502") for _ in range(2)))
     assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
     assert clock.rests[0] < 5 < 20 < clock.rests[1]
 
 
-async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_chat_is_notified_once_of_missing_parts(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", MessageRefused("too odd"), MessageRefused("too odd"))
     states = await sent(tmp_path, clock, platform, outgoing_reply("a", "1", "b", "c"))
@@ -196,9 +188,7 @@ async def test_the_chat_is_told_once_of_a_reply_with_missing_parts(
     assert platform.texts("1") == ["c", LOST]
 
 
-async def test_a_notice_that_is_refused_is_not_followed_by_another(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_rejected_notice_is_not_followed_by_another(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(MessageRefused("too odd") for _ in range(5)))
     assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("dead", "too odd")]
@@ -220,9 +210,7 @@ async def test_abandoned_messages_are_counted_and_reported_to_the_owner(
     assert "blocked" in result.getMessage()
 
 
-async def test_the_platform_is_given_the_time_that_it_asks_for(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_retry_after_of_the_platform_is_respected(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", ChannelRateLimited(77))
     assert await sent(tmp_path, clock, platform, outgoing_reply("x")) == [("sent", None)]
@@ -242,7 +230,7 @@ async def test_unsent_message_is_retried_for_a_day_with_backoff(
     assert clock.rests[0] < 5 < clock.rests[-1]
 
 
-async def test_mail_that_is_days_old_still_gets_its_tries(tmp_path: Path, clock: Jumping) -> None:
+async def test_old_message_is_still_retried(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     async with opened(tmp_path, Gated()) as parts:
         await parts.database.transact(outbox.put, None, [outgoing_reply("x")], 0.0)
@@ -279,7 +267,7 @@ async def test_delayed_messages_are_retried_when_the_platform_recovers(
         assert platform.texts("2") == []
 
 
-async def test_a_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
+async def test_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(ValueError("a bug") for _ in range(3)))
     states = await sent(
@@ -304,9 +292,7 @@ async def test_message_in_flight_at_a_kill_is_resent_with_a_mark(tmp_path: Path)
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
 
 
-async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_unstorable_outcome_does_not_send_again(tmp_path: Path, clock: Jumping) -> None:
     refusals: list[float] = []
 
     async def wait(wake: asyncio.Event, seconds: float) -> None:
@@ -326,7 +312,7 @@ async def test_an_outcome_that_cannot_be_stored_does_not_send_again(
         assert parts.platform.texts("1") == ["x"]
 
 
-async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Path) -> None:
+async def test_message_for_a_stopped_channel_is_not_attempted(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.sender.post(
             OutgoingReply("d", Route("telegram", "main", "1"), [OutboundPart("x")])
@@ -335,7 +321,7 @@ async def test_mail_for_a_channel_that_does_not_run_rests_untouched(tmp_path: Pa
         assert await parts.stored("outbox", "state", "attempts") == [("pending", 0)]
 
 
-async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: Path) -> None:
+async def test_clean_shutdown_does_not_wait_for_unread_messages(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.sender.post(OutgoingReply("d", console_message("").route, [OutboundPart("x")]))
         await parts.until_stored("outbox", next_at=above(0))
@@ -344,7 +330,7 @@ async def test_a_clean_stop_does_not_wait_for_mail_that_nobody_takes(tmp_path: P
         assert await parts.stored("outbox", "state") == [("pending",)]
 
 
-async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None:
+async def test_clean_shutdown_waits_for_messages_being_sent(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
@@ -358,7 +344,7 @@ async def test_a_clean_stop_waits_for_what_is_being_sent(tmp_path: Path) -> None
         assert platform.texts("1") == ["x"]
 
 
-async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -> None:
+async def test_reconnected_console_gets_its_messages_at_once(tmp_path: Path) -> None:
     lane = console_message("").session_key
     async with opened(tmp_path, Gated()) as parts, at_work(parts):
         await parts.sender.post(OutgoingReply("d", console_message("").route, [OutboundPart("x")]))
@@ -369,7 +355,7 @@ async def test_a_console_that_comes_back_gets_its_mail_at_once(tmp_path: Path) -
         assert getattr(delivered, "text", None) == "x"
 
 
-async def test_an_edit_of_a_message_that_is_gone_becomes_a_new_message(
+async def test_edit_of_a_deleted_message_becomes_a_new_message(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -379,7 +365,7 @@ async def test_an_edit_of_a_message_that_is_gone_becomes_a_new_message(
     assert platform.calls == [("edit", "1", "final"), ("send", "1", "final")]
 
 
-async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
+async def test_ambiguous_edits_do_not_count_against_the_new_message(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = Platform()
@@ -392,7 +378,7 @@ async def test_unclear_edits_do_not_count_against_the_message_that_follows_them(
     assert (shown.text, shown.repeat) == ("final", True)
 
 
-async def test_an_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
+async def test_edit_is_repeated_without_a_mark(tmp_path: Path, clock: Jumping) -> None:
     platform = StreamingPlatform()
     await platform.preview(route(), OutboundPart("fin"), None)
     async with opened(tmp_path, Gated()) as parts:
@@ -452,7 +438,7 @@ async def test_claimed_message_is_sent_despite_a_failed_handover(tmp_path: Path)
         assert not any(shown.repeat for shown in platform.chats["1"])
 
 
-async def test_a_route_with_mail_takes_nothing_over(tmp_path: Path) -> None:
+async def test_direct_send_is_refused_for_a_busy_route(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
@@ -485,7 +471,7 @@ async def _streaming(parts: Parts, provider_message_id: str) -> None:
     await parts.database.transact(outbox.put, 1, [final], 0.0)
 
 
-async def test_waiting_ends_with_the_event_or_the_time() -> None:
+async def test_wait_ends_with_the_event_or_the_timeout() -> None:
     wake = asyncio.Event()
     await wait_for(wake, -5)
     await wait_for(wake, 0.001)
@@ -493,7 +479,7 @@ async def test_waiting_ends_with_the_event_or_the_time() -> None:
     await wait_for(wake, 3600)
 
 
-async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
+async def test_channel_is_found_by_its_route(tmp_path: Path) -> None:
     async with opened(tmp_path, Gated()) as parts:
         renderer = parts.app.renderer
         assert renderer.channel(route()) is parts.platform
@@ -501,7 +487,7 @@ async def test_a_channel_can_be_found_by_its_route(tmp_path: Path) -> None:
         assert renderer.render(Route("x", "y", "z"), "**a**") == [OutboundPart("**a**")]
 
 
-async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, clock: Jumping) -> None:
+async def test_files_are_sent_if_the_platform_supports_them(tmp_path: Path, clock: Jumping) -> None:
     platform = CarryingPlatform()
     files = (OutboundFile("a.md", text="# a"), OutboundFile("b.md", text="# b"))
     album = OutgoingReply("d:f", route(), [OutboundPart("both", files=files)])
@@ -512,7 +498,9 @@ async def test_files_go_out_by_a_platform_that_carries_them(tmp_path: Path, cloc
     assert platform.texts("1") == ["[a.md, b.md] both", "behind"]
 
 
-async def test_files_to_a_platform_without_them_are_named(tmp_path: Path, clock: Jumping) -> None:
+async def test_files_are_named_if_the_platform_does_not_support_them(
+    tmp_path: Path, clock: Jumping
+) -> None:
     platform = Platform()
     file = OutgoingReply(
         "d:f", route(), [OutboundPart("see", files=(OutboundFile("a.md", text="a"),))]
@@ -521,7 +509,7 @@ async def test_files_to_a_platform_without_them_are_named(tmp_path: Path, clock:
     assert platform.texts("1") == ["see\n\n📎 Could not be sent: a.md."]
 
 
-async def test_chat_that_refuses_files_gets_the_text_and_what_follows(
+async def test_chat_that_rejects_files_gets_the_text_and_later_messages(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = CarryingPlatform()
@@ -535,7 +523,7 @@ async def test_chat_that_refuses_files_gets_the_text_and_what_follows(
     assert platform.texts("1") == [note, "behind"]
 
 
-async def test_chat_that_refuses_files_and_text_is_unreachable(
+async def test_chat_that_rejects_files_and_text_is_unreachable(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = CarryingPlatform()
@@ -558,7 +546,7 @@ class TextPlatform(CarryingPlatform):
         return [OutboundPart(line) for line in markdown.splitlines()]
 
 
-async def test_rest_of_an_answer_in_a_refused_file_becomes_messages(
+async def test_rest_of_an_answer_in_a_rejected_file_becomes_messages(
     tmp_path: Path, clock: Jumping
 ) -> None:
     platform = TextPlatform()
@@ -571,9 +559,7 @@ async def test_rest_of_an_answer_in_a_refused_file_becomes_messages(
     assert platform.chats["1"][2].bold
 
 
-async def test_rest_of_an_answer_stands_in_front_of_waiting_messages(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_rest_of_an_answer_precedes_waiting_messages(tmp_path: Path, clock: Jumping) -> None:
     platform = TextPlatform()
     whole = OutboundFile("answer.md", text="one\ntwo\nthree\nfour")
     answer = OutgoingReply(
@@ -608,7 +594,7 @@ def reply_with_copy(folder: Path) -> tuple[Path, OutgoingReply]:
     return copy, OutgoingReply("d:f", route(), [OutboundPart("", files=(file,))])
 
 
-async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path: Path) -> None:
+async def test_file_copy_is_kept_until_delivery_is_recorded(tmp_path: Path) -> None:
     platform = CarryingPlatform()
     copy, reply = reply_with_copy(tmp_path)
     refused = asyncio.Event()
@@ -635,9 +621,7 @@ async def test_a_file_is_kept_until_it_is_on_record_that_it_has_arrived(tmp_path
         assert await parts.stored("outbox", "dead_reason", state="dead") == []
 
 
-async def test_the_copy_of_a_file_that_is_given_up_is_not_kept(
-    tmp_path: Path, clock: Jumping
-) -> None:
+async def test_file_copy_of_an_abandoned_message_is_deleted(tmp_path: Path, clock: Jumping) -> None:
     copy, reply = reply_with_copy(tmp_path)
     assert await sent(tmp_path, clock, Platform(), reply) == [("sent", None)]
     assert not copy.exists()
@@ -670,9 +654,7 @@ class ReactingPlatform(Platform):
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-async def test_no_answer_waits_for_the_reaction_to_the_one_before(
-    tmp_path: Path, breaks: bool
-) -> None:
+async def test_answers_do_not_wait_for_earlier_reactions(tmp_path: Path, breaks: bool) -> None:
     platform = ReactingPlatform(breaks)
     many = MAX_TASKS + 3
     async with opened(tmp_path, [], platform=platform) as parts, at_work(parts):
@@ -717,7 +699,7 @@ async def test_rejected_route_pauses_until_the_next_start(
         assert [shown.repeat for shown in parts.platform.chats["1"]] == [True, False]
 
 
-async def test_a_part_that_cannot_be_read_is_given_up_and_what_stands_around_it_is_sent(
+async def test_unreadable_part_is_abandoned_and_other_parts_are_sent(
     tmp_path: Path, clock: Jumping
 ) -> None:
     timing = Timing(sender_clock=clock.time, sender_wait=clock.wait)

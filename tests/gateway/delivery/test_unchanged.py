@@ -38,9 +38,7 @@ class Lingering:
 
 
 @pytest.mark.parametrize(("rest", "edits"), [("", 0), (" And more.", 1)])
-async def test_after_a_restart_only_what_is_not_shown_is_edited(
-    tmp_path: Path, rest: str, edits: int
-) -> None:
+async def test_restart_edits_only_outdated_messages(tmp_path: Path, rest: str, edits: int) -> None:
     platform, model = StreamingPlatform(), Lingering(rest)
     async with opened(tmp_path, model, platform=platform) as parts:
         # Nothing is delivered before the restart.

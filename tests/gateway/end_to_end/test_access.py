@@ -3,7 +3,7 @@
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_an_empty_allow_list_lets_only_the_owner_in_and_says_how(
+async def test_empty_allow_list_admits_only_the_owner(
     alone: GatewayProcess,
 ) -> None:
     alone.configure({"telegram": {"allow_from": []}})
@@ -17,7 +17,7 @@ async def test_an_empty_allow_list_lets_only_the_owner_in_and_says_how(
     assert len(alone.model.requests) == 1
 
 
-async def test_a_listed_number_is_let_in_and_no_other(alone: GatewayProcess) -> None:
+async def test_only_listed_ids_are_admitted(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"allow_from": [77, "78"]}})
     async with alone:
         assert await alone.answers_to(77, "a") == ["echo: a"]

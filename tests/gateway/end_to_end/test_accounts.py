@@ -30,7 +30,7 @@ def configure(gateway: GatewayProcess, sections: dict[str, Any]) -> None:
     gateway.config.write_text(json.dumps(config | sections))
 
 
-async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: GatewayProcess) -> None:
+async def test_audit_log_has_every_decision_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("write_file", {"path": "new.txt", "content": f"the key is {KEY}"})
     # The call is refused because of its secret.
@@ -52,7 +52,7 @@ async def test_every_decision_is_in_a_whole_trail_also_after_a_kill(alone: Gatew
     assert alone.home.joinpath("audit/audit.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
+async def test_daily_limit_applies_in_telegram_and_in_the_terminal(
     alone: GatewayProcess,
 ) -> None:
     configure(alone, price_settings(alone.model, cost_per_day_usd=0.25))
@@ -77,7 +77,7 @@ async def test_a_limit_of_the_day_holds_in_telegram_and_in_the_terminal(
     assert len(alone.model.requests) == 2
 
 
-async def test_one_run_can_have_a_limit(alone: GatewayProcess) -> None:
+async def test_run_may_have_a_limit(alone: GatewayProcess) -> None:
     configure(alone, price_settings(alone.model))
     call = Call("list_dir", {})
     alone.model.script(ReplyScript(tool_calls=(call,), usage=usage(200_000)), "never")
@@ -94,7 +94,7 @@ async def test_one_run_can_have_a_limit(alone: GatewayProcess) -> None:
     assert (await alone.kore("agent", "--max-cost", "much", "-m", "x")).code == 2
 
 
-async def test_a_limit_that_cannot_hold_is_said(alone: GatewayProcess) -> None:
+async def test_unenforceable_limit_is_reported(alone: GatewayProcess) -> None:
     configure(alone, {"limits": {"cost_per_day_usd": 1}})
     await alone.start()
     assert "price of openai/fake is unknown" in alone.log_text()

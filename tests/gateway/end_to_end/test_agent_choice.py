@@ -8,7 +8,7 @@ def system(gateway: GatewayProcess) -> str:
     return str(gateway.model.requests[-1].body["messages"][0]["content"])
 
 
-async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
+async def test_chat_selects_its_agent(alone: GatewayProcess) -> None:
     await alone.start()
     assert "main answers here" in (await alone.answers_to(OWNER, "/agent"))[-1]
     assert "no agent" in (await alone.answers_to(OWNER, "/agent nobody")).pop()
@@ -40,7 +40,7 @@ async def test_a_chat_chooses_who_answers(alone: GatewayProcess) -> None:
     assert "You are another" not in system(alone)
 
 
-async def test_the_configuration_names_agents_for_chats(alone: GatewayProcess) -> None:
+async def test_configuration_selects_agents_for_chats(alone: GatewayProcess) -> None:
     chats = {str(OWNER): {"agent": "review"}}
     alone.configure({"agent": {"default_agent": "build"}, "telegram": {"chats": chats}})
     await alone.start()

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 BOT_NAME = "@kore_test_bot"
 
 
-async def test_a_text_is_answered_in_its_chat(gateway: GatewayProcess, chat: int) -> None:
+async def test_text_is_answered_in_its_chat(gateway: GatewayProcess, chat: int) -> None:
     assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert gateway.methods(chat) == ["sendMessage"]
     assert len(gateway.model.requests) == 1
 
 
-async def test_chats_at_the_same_time_get_their_own_answers(gateway: GatewayProcess) -> None:
+async def test_concurrent_chats_get_their_own_answers(gateway: GatewayProcess) -> None:
     chats = range(2001, 2021)
     gateway.model.latency_s = 0.05
     for n in (1, 2):
@@ -46,7 +46,7 @@ async def test_markdown_arrives_as_entities(gateway: GatewayProcess, chat: int) 
     assert effect.params["link_preview_options"] == {"is_disabled": True}
 
 
-async def test_a_long_answer_is_split_in_order(gateway: GatewayProcess, chat: int) -> None:
+async def test_long_answer_is_split_in_order(gateway: GatewayProcess, chat: int) -> None:
     words = [f"word{n}😀" for n in range(1_000)]
     gateway.model.script(" ".join(words))
     parts = await gateway.answers_to(chat, "much")
@@ -55,7 +55,7 @@ async def test_a_long_answer_is_split_in_order(gateway: GatewayProcess, chat: in
     assert " ".join(parts).split() == words
 
 
-async def test_cut_answer_says_so_below(gateway: GatewayProcess, chat: int) -> None:
+async def test_truncated_answer_is_noted_below(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(ReplyScript(text="It began and", finish_reason="length"))
     assert await gateway.answers_to(chat, "tell") == [
         "It began and\n\n⚠️ The answer reached the model's length limit and was cut off."
@@ -64,7 +64,7 @@ async def test_cut_answer_says_so_below(gateway: GatewayProcess, chat: int) -> N
     assert "⚠️" not in json.dumps(gateway.model.requests[-1].body, ensure_ascii=False)
 
 
-async def test_an_answer_stays_in_its_topic(gateway: GatewayProcess) -> None:
+async def test_answer_stays_in_its_topic(gateway: GatewayProcess) -> None:
     group = -100_500
     for topic in (7, 8):
         await gateway.api.user_says(group, f"{BOT_NAME} to {topic}", user_id=5, thread_id=topic)
@@ -75,7 +75,9 @@ async def test_an_answer_stays_in_its_topic(gateway: GatewayProcess) -> None:
     assert typing <= {7, 8}
 
 
-async def test_a_group_is_answered_only_when_it_speaks_to_the_bot(gateway: GatewayProcess) -> None:
+async def test_group_message_is_answered_only_if_addressed_to_the_bot(
+    gateway: GatewayProcess,
+) -> None:
     group = -100_600
     await gateway.api.user_says(group, "lunch?", user_id=5)
     message = await gateway.api.user_says(group, f"{BOT_NAME} what about lunch", user_id=5)
@@ -84,7 +86,7 @@ async def test_a_group_is_answered_only_when_it_speaks_to_the_bot(gateway: Gatew
     assert (effect.text, effect.reply_to) == ("echo: what about lunch", message.message_id)
 
 
-async def test_a_reply_to_the_bot_is_addressed_to_it(gateway: GatewayProcess) -> None:
+async def test_reply_to_the_bot_is_addressed_to_it(gateway: GatewayProcess) -> None:
     group = -100_700
     await gateway.answers_to(group, f"{BOT_NAME} hello", user_id=5)
     (ours,) = [shown for shown in gateway.api.chat(group) if shown.from_bot]
@@ -92,16 +94,16 @@ async def test_a_reply_to_the_bot_is_addressed_to_it(gateway: GatewayProcess) ->
     assert gateway.api.answers(group) == ["echo: hello", "echo: and now?"]
 
 
-async def test_a_private_answer_points_at_nothing(gateway: GatewayProcess, chat: int) -> None:
+async def test_private_answer_is_not_a_reply(gateway: GatewayProcess, chat: int) -> None:
     await gateway.answers_to(chat, "hi")
     assert [e.reply_to for e in gateway.effects(chat) if e.method == "sendMessage"] == [None]
 
 
-async def test_the_menu_offers_the_commands(gateway: GatewayProcess) -> None:
+async def test_menu_offers_the_commands(gateway: GatewayProcess) -> None:
     await gateway.until(lambda: gateway.api.methods.commands)
     names = {command["command"] for command in gateway.api.methods.commands}
     assert names == set(COMMANDS)
 
 
-async def test_a_bot_for_everybody_is_warned_of(gateway: GatewayProcess) -> None:
+async def test_open_bot_causes_a_warning(gateway: GatewayProcess) -> None:
     assert 'allow_from is ["*"]: anyone can use this bot' in gateway.output()

@@ -60,7 +60,7 @@ async def test_only_the_owner_may_answer(gateway: GatewayProcess) -> None:
     assert gateway.api.answers(GROUP)[-1] == "echo: change it"
 
 
-async def test_somebody_else_s_question_goes_to_the_owner(
+async def test_question_of_another_person_goes_to_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
     seed(gateway)
@@ -97,7 +97,7 @@ async def test_message_during_an_approval_is_answered_afterwards(gateway: Gatewa
     assert notes(gateway) == "new\n"
 
 
-async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayProcess) -> None:
+async def test_reply_to_the_question_denies_with_a_reason(gateway: GatewayProcess) -> None:
     seed(gateway)
     earlier = len(gateway.api.answers(GROUP))
     gateway.model.script(ReplyScript(tool_calls=write("new\n")), "I see.")
@@ -123,7 +123,7 @@ async def test_a_reply_to_the_question_denies_it_and_says_why(gateway: GatewayPr
     assert notes(gateway) == "old\n"
 
 
-async def test_deny_in_any_chat_says_why(gateway: GatewayProcess) -> None:
+async def test_deny_command_gives_a_reason_in_any_chat(gateway: GatewayProcess) -> None:
     seed(gateway)
     assert (await gateway.answers_to(OWNER, "/deny"))[-1] == (
         "There is no open question here that you can answer."
@@ -142,7 +142,7 @@ async def test_deny_in_any_chat_says_why(gateway: GatewayProcess) -> None:
     assert notes(gateway) == "old\n"
 
 
-async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
+async def test_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
@@ -156,7 +156,7 @@ async def test_a_stop_withdraws_the_question(gateway: GatewayProcess) -> None:
     assert notes(gateway) == "old\n"
 
 
-async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess) -> None:
+async def test_new_conversation_withdraws_the_question(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("new\n")))
     await gateway.api.user_says(OWNER, "change it")
@@ -172,7 +172,7 @@ async def test_a_new_conversation_withdraws_the_question(gateway: GatewayProcess
     assert notes(gateway) == "old\n"
 
 
-async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
+async def test_open_questions_are_distinguished(gateway: GatewayProcess) -> None:
     seed(gateway)
     for text in ("first", "second"):
         gateway.model.script(ReplyScript(tool_calls=write(f"{text}\n", f"{text}.txt")))
@@ -193,7 +193,7 @@ async def test_two_questions_are_told_apart(gateway: GatewayProcess) -> None:
     assert (gateway.workspace / "second.txt").read_text() == "second\n"
 
 
-async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
+async def test_always_allows_only_this_command(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("new\n")), "Done.")
     await gateway.api.user_says(OWNER, "change it")
@@ -213,7 +213,7 @@ async def test_always_is_for_exactly_this(gateway: GatewayProcess) -> None:
     assert notes(gateway) == "new\n"
 
 
-async def test_a_file_that_changed_meanwhile_asks_again(gateway: GatewayProcess) -> None:
+async def test_changed_file_asks_again(gateway: GatewayProcess) -> None:
     seed(gateway)
     gateway.model.script(ReplyScript(tool_calls=write("fresh\n")), "Done.")
     await gateway.api.user_says(OWNER, "change it")
@@ -229,7 +229,7 @@ async def test_a_file_that_changed_meanwhile_asks_again(gateway: GatewayProcess)
     assert notes(gateway) == "fresh\n"
 
 
-async def test_the_audit_log_says_who_decided(gateway: GatewayProcess) -> None:
+async def test_audit_log_names_the_decider(gateway: GatewayProcess) -> None:
     recorded: list[str] = []
 
     async def go(label: str) -> None:
@@ -279,7 +279,7 @@ async def test_oversized_diff_is_sent_as_a_file(gateway: GatewayProcess) -> None
     assert notes(gateway) == content
 
 
-async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProcess) -> None:
+async def test_question_with_a_rejected_file_is_denied(gateway: GatewayProcess) -> None:
     seed(gateway)
     before = notes(gateway)
     content = "".join(f"line {n} of very many\n" for n in range(1_000))
@@ -297,7 +297,7 @@ async def test_a_question_whose_file_is_refused_is_denied(gateway: GatewayProces
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_a_prefix_and_a_host_are_allowed_by_a_button(gateway: GatewayProcess) -> None:
+async def test_prefix_and_host_are_allowed_by_a_button(gateway: GatewayProcess) -> None:
     gateway.workspace.mkdir(parents=True, exist_ok=True)
     gateway.model.script(ReplyScript(tool_calls=(run("mkdir -v one"),)), "One.")
     await gateway.api.user_says(OWNER, "make it")

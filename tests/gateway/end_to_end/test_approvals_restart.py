@@ -19,7 +19,7 @@ from tests.gateway.end_to_end.asking import (
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess) -> None:
+async def test_kill_during_a_question_costs_nothing(alone: GatewayProcess) -> None:
     seed(alone)
     await alone.start()
     alone.model.script(ReplyScript(text="I change it.", tool_calls=write("new\n")), "Done.")
@@ -49,7 +49,7 @@ async def test_a_kill_while_a_person_thinks_costs_nothing(alone: GatewayProcess)
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_a_press_that_is_stored_is_carried_out_after_a_kill(alone: GatewayProcess) -> None:
+async def test_stored_press_is_executed_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     (alone.workspace / "effects").mkdir()
     alone.model.script(ReplyScript(tool_calls=(run("echo once >> effects/ran"),)))
@@ -70,7 +70,7 @@ async def test_a_press_that_is_stored_is_carried_out_after_a_kill(alone: Gateway
     assert (await alone.status())["questions_open"] == 0
 
 
-async def test_silence_is_a_no(alone: GatewayProcess) -> None:
+async def test_unanswered_question_is_denied(alone: GatewayProcess) -> None:
     seed(alone)
     alone.configure({"security": {"approval_timeout_s": 0.5}})
     await alone.start()

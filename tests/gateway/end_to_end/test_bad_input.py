@@ -27,9 +27,7 @@ def update(chat: int, text: str, message_id: int = 900) -> str:
     )
 
 
-async def test_a_broken_update_among_good_ones_is_left_out(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_malformed_update_is_skipped(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("getUpdates", reset)
     await gateway.api.user_says(chat, "one")
     await gateway.api.user_says(0, "", raw={"message": {"message_id": "?", "chat": 5}})
@@ -66,7 +64,7 @@ async def test_undecodable_updates_are_counted_and_named(
     assert "still cannot be decoded: ValueError" in again.err
 
 
-async def test_a_message_of_an_unknown_kind_is_answered(gateway: GatewayProcess, chat: int) -> None:
+async def test_message_of_unknown_kind_is_answered(gateway: GatewayProcess, chat: int) -> None:
     message = json.loads(update(chat, "").replace("UPDATE_ID", "0"))["message"]
     await gateway.api.user_says(0, "", raw={"message": {**message, "hologram": {"x": 1}}})
     await gateway.idle()
@@ -74,14 +72,14 @@ async def test_a_message_of_an_unknown_kind_is_answered(gateway: GatewayProcess,
     assert "can't read this kind of message" in answer
 
 
-async def test_an_update_that_is_no_json_does_not_block_the_rest(
+async def test_update_that_is_no_json_does_not_block_the_rest(
     gateway: GatewayProcess, chat: int
 ) -> None:
     await gateway.api.user_says(0, "", raw='{"update_id": UPDATE_ID, "message": {"text": "\\x"}}')
     assert await gateway.answers_to(chat, "after") == ["echo: after"]
 
 
-async def test_lone_surrogates_are_made_safe(gateway: GatewayProcess, chat: int) -> None:
+async def test_lone_surrogates_are_replaced(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_says(0, "", raw=update(chat, "a\\ud83d b"))
     await gateway.idle()
     (answer,) = gateway.api.answers(chat)
@@ -89,7 +87,7 @@ async def test_lone_surrogates_are_made_safe(gateway: GatewayProcess, chat: int)
     assert answer.endswith(" b")
 
 
-async def test_bytes_that_are_no_utf8_are_made_safe(gateway: GatewayProcess, chat: int) -> None:
+async def test_invalid_utf_8_is_replaced(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_says(
         0, "", raw=update(chat, "a@b").encode().replace(b"a@b", b"a\xff\xfeb")
     )
@@ -98,9 +96,7 @@ async def test_bytes_that_are_no_utf8_are_made_safe(gateway: GatewayProcess, cha
     assert answer.startswith("echo: a")
 
 
-async def test_a_huge_update_is_left_out_and_the_rest_goes_on(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_huge_update_is_skipped(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_says(chat, "before")
     await gateway.api.user_says(0, "", raw=update(chat, "x" * 30_000_000))
     assert await gateway.answers_to(chat, "after") == ["echo: before", "echo: after"]
@@ -128,9 +124,7 @@ async def test_every_model_reply_gives_one_answer(
     assert (await gateway.answers_to(chat, "next"))[-1] == "echo: next"
 
 
-async def test_an_unknown_tool_is_something_the_model_can_mend(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_model_recovers_from_an_unknown_tool(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(ReplyScript(tool_calls=(Call("fly", {"to": "moon"}),)), "I cannot fly.")
     assert await gateway.answers_to(chat, "fly") == ["I cannot fly."]
     result = gateway.model.requests[-1].body["messages"][-1]
@@ -139,7 +133,7 @@ async def test_an_unknown_tool_is_something_the_model_can_mend(
 
 
 @pytest.mark.parametrize("arguments", [{"pth": "x"}, {"path": 5}, "{not json", "[]", ""], ids=str)
-async def test_wrong_arguments_are_something_the_model_can_mend(
+async def test_model_recovers_from_invalid_arguments(
     gateway: GatewayProcess, chat: int, arguments: object
 ) -> None:
     call = Call("read_file", arguments)  # type: ignore[arg-type]
@@ -159,7 +153,7 @@ async def test_wrong_arguments_are_something_the_model_can_mend(
     ],
     ids=["401", "404", "400"],
 )
-async def test_a_refusal_is_one_sentence_with_a_code(
+async def test_rejection_is_one_sentence_with_a_code(
     gateway: GatewayProcess, chat: int, reply: ReplyScript, code: str
 ) -> None:
     mind, gateway.model.mind = gateway.model.mind, lambda _: reply
@@ -176,13 +170,13 @@ async def test_a_refusal_is_one_sentence_with_a_code(
     assert (await gateway.answers_to(chat, "next"))[-1] == "echo: next"
 
 
-async def test_a_model_with_trouble_is_asked_again(gateway: GatewayProcess, chat: int) -> None:
+async def test_temporary_model_failure_is_retried(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(refusal(503, "overloaded"), ReplyScript(breaks=Break("refuse")))
     assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert len(gateway.model.requests) == 3
 
 
-async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, chat: int) -> None:
+async def test_permanent_model_failure_is_reported(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.mind = lambda body: refusal(500, "boom")
     answer = (await gateway.answers_to(OWNER, "hi"))[-1]
     assert "(unavailable)" in answer
@@ -190,14 +184,14 @@ async def test_a_model_that_stays_in_trouble_is_told(gateway: GatewayProcess, ch
     assert len(gateway.model.requests) == 6
 
 
-async def test_a_call_from_a_cut_stream_never_runs(gateway: GatewayProcess, chat: int) -> None:
+async def test_call_from_a_truncated_stream_never_runs(gateway: GatewayProcess, chat: int) -> None:
     cut = Call("write_file", {"path": f"cut-{chat}.txt", "content": "x" * 50})
     gateway.model.script(ReplyScript(tool_calls=(cut,), pieces=6, breaks=Break("eof", after=4)))
     assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
     assert not (gateway.workspace / f"cut-{chat}.txt").exists()
 
 
-async def test_a_server_that_answers_in_html_is_polled_again(
+async def test_server_that_answers_with_html_is_polled_again(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("getUpdates", status(502))

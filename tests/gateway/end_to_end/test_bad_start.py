@@ -11,7 +11,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.postgres_server import only_sqlite
 
 
-async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess) -> None:
+async def test_invalid_token_is_reported_and_the_process_stays(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"token": "123456:another-token"}})
     await alone.launch()
     await alone.until(lambda: "receives nothing" in alone.log_text())
@@ -23,7 +23,7 @@ async def test_a_wrong_token_is_told_and_the_process_stays(alone: GatewayProcess
     await alone.stop()
 
 
-async def test_a_good_start_from_nothing_says_what_runs(alone: GatewayProcess) -> None:
+async def test_startup_log_names_running_parts(alone: GatewayProcess) -> None:
     alone.forked = False
     async with alone:
         await alone.until(lambda: "is running: model" in alone.output())
@@ -33,7 +33,7 @@ async def test_a_good_start_from_nothing_says_what_runs(alone: GatewayProcess) -
         assert f"openai/fake at {alone.model.base_url}" in shown.out
 
 
-async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> None:
+async def test_other_poller_is_reported_in_the_status(alone: GatewayProcess) -> None:
     await alone.start()
     alone.api.fail("getUpdates", status(409))
     await alone.api.user_says(7, "hi")
@@ -46,7 +46,7 @@ async def test_another_poller_is_told_in_the_status(alone: GatewayProcess) -> No
     await alone.stop()
 
 
-async def test_without_a_network_it_waits_and_then_answers(
+async def test_startup_without_a_network_waits_and_then_answers(
     alone: GatewayProcess, bot_api: BotApi
 ) -> None:
     bot_api.fail("*", status(502), times=3)
@@ -54,7 +54,7 @@ async def test_without_a_network_it_waits_and_then_answers(
         assert await alone.answers_to(7, "hi") == ["echo: hi"]
 
 
-async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -> None:
+async def test_unavailable_model_is_reported_in_the_chat(alone: GatewayProcess) -> None:
     nobody = {"model_name": "stand-in", "model": "openai/fake", "api_key": "k"}
     config = json.loads(alone.config.read_text())
     config["model_list"] = [{**nobody, "api_base": "http://127.0.0.1:9/v1"}]
@@ -67,7 +67,7 @@ async def test_a_model_that_is_down_is_told_in_the_chat(alone: GatewayProcess) -
 
 
 @only_sqlite
-async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> None:
+async def test_damaged_database_is_left_unchanged(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(7, "hi")
     # The whole file is checked only after an unclean shutdown.
@@ -107,7 +107,7 @@ async def test_a_damaged_database_is_left_as_it_is(alone: GatewayProcess) -> Non
     ],
     ids=["syntax", "token", "model"],
 )
-async def test_a_broken_config_is_one_line(alone: GatewayProcess, text: str, wanted: str) -> None:
+async def test_invalid_config_is_one_line(alone: GatewayProcess, text: str, wanted: str) -> None:
     alone.config.write_text(text)
     ran = await alone.kore("gateway")
     assert (ran.code, ran.out) == (2, "")
@@ -115,7 +115,7 @@ async def test_a_broken_config_is_one_line(alone: GatewayProcess, text: str, wan
     assert len(ran.err.splitlines()) <= 2, ran.err
 
 
-async def test_a_port_in_use_is_one_line(alone: GatewayProcess) -> None:
+async def test_occupied_port_is_one_line(alone: GatewayProcess) -> None:
     alone.configure({"http": {"port": alone.api.port}})
     ran = await alone.kore("gateway")
     assert (ran.code, ran.out) == (2, "")

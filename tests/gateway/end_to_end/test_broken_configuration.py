@@ -43,7 +43,7 @@ async def test_gateway_commands_work_with_a_broken_configuration(alone: GatewayP
     assert json.loads(ran.out)
 
 
-async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
+async def test_conversation_continues_with_a_broken_configuration(alone: GatewayProcess) -> None:
     await break_configuration(alone)
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("quits.")
@@ -53,7 +53,7 @@ async def test_a_conversation_goes_on(alone: GatewayProcess) -> None:
         await terminal.see("echo: hello")
 
 
-async def test_other_files_that_are_broken_stop_no_verb_that_needs_none(
+async def test_broken_secrets_do_not_affect_unrelated_verbs(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -65,7 +65,7 @@ async def test_other_files_that_are_broken_stop_no_verb_that_needs_none(
     assert ran.err.count("secrets.json: readable by other users (mode") == 1
 
 
-async def test_without_a_gateway_it_is_an_error(alone: GatewayProcess) -> None:
+async def test_broken_configuration_without_a_gateway_is_an_error(alone: GatewayProcess) -> None:
     await break_configuration(alone)
     await alone.stop()
     for words in (("agent", "-m", "hello"), ("cron", "list")):
@@ -84,7 +84,7 @@ def break_secrets(gateway: GatewayProcess, text: str) -> None:
     secrets.chmod(0o644 if "k-1" in text else 0o600)
 
 
-async def test_broken_secrets_beside_a_gateway_stop_no_verb(alone: GatewayProcess) -> None:
+async def test_broken_secrets_next_to_a_gateway_stop_no_verb(alone: GatewayProcess) -> None:
     config = json.loads(alone.config.read_text())
     config["model_list"][0]["api_key"] = "${MODEL_KEY}"
     config["logging"] = {**config.get("logging", {}), "level": "${LOG_LEVEL}"}
@@ -113,7 +113,7 @@ async def test_broken_secrets_beside_a_gateway_stop_no_verb(alone: GatewayProces
             assert packed.read("secrets.json").decode() == text
 
 
-async def test_without_a_gateway_what_is_broken_is_backed_up(alone: GatewayProcess) -> None:
+async def test_broken_files_are_backed_up_without_a_gateway(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(OWNER, "hi")
     await alone.stop()

@@ -3,7 +3,7 @@
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_a_burst_gets_one_answer(alone: GatewayProcess) -> None:
+async def test_burst_gets_one_answer(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"queue": "join"}})
     alone.model.latency_s = 1.0
     async with alone:

@@ -45,7 +45,7 @@ _SHORT = ("stored", "two joined", "about to end")
     "moment",
     [m if m in _SHORT else pytest.param(m, marks=pytest.mark.slow) for m in _MOMENTS],
 )
-async def test_a_kill_in_a_burst_loses_and_repeats_nothing(
+async def test_kill_in_a_burst_loses_and_repeats_nothing(
     alone: GatewayProcess, moment: str
 ) -> None:
     count, has_come = _MOMENTS[moment]

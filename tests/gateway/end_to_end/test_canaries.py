@@ -225,7 +225,7 @@ def umask() -> None:
     os.umask(0o022)
 
 
-async def test_no_canary_leaves_in_a_whole_run(tmp_path: Path, umask: None) -> None:
+async def test_canaries_never_leave_the_process(tmp_path: Path, umask: None) -> None:
     async with _canaries(tmp_path) as (gateway, recorder):
         _leaky_file(gateway.workspace)
         await _chat(gateway)

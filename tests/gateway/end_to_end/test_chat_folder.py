@@ -55,7 +55,7 @@ def tool_result(gateway: GatewayProcess) -> str:
     return str([message for message in messages if message["role"] == "tool"][-1]["content"])
 
 
-async def test_the_project_is_shown_once_then_its_changes_also_over_a_kill(
+async def test_project_is_shown_once_and_then_its_changes_across_a_kill(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     await gateway.answers_to(OWNER, "hi")
@@ -74,7 +74,7 @@ async def test_the_project_is_shown_once_then_its_changes_also_over_a_kill(
     assert question(gateway).count("new.py (5 B)") == 1
 
 
-async def test_work_is_done_in_the_folder(gateway: GatewayProcess, tmp_path: Path) -> None:
+async def test_turn_works_in_the_chat_folder(gateway: GatewayProcess, tmp_path: Path) -> None:
     await gateway.answers_to(OWNER, "/mode auto")
     write = Call("write_file", {"path": "made.txt", "content": "made\n"})
     gateway.model.script(ReplyScript(tool_calls=(write,)), "Made.")
@@ -102,7 +102,7 @@ async def test_received_file_is_readable_in_the_chat_folder(gateway: GatewayProc
     assert "leads outside the workspace" in tool_result(gateway)
 
 
-async def test_a_guest_works_there_as_far_as_their_role_goes(
+async def test_guest_works_in_the_folder_within_their_role(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     (gateway.workspace / "USER.md").write_text(f"My word is {TOKEN_WORD}.\n")
@@ -130,7 +130,7 @@ async def test_other_chats_work_in_the_workspace(gateway: GatewayProcess) -> Non
     ("name", "problem"),
     [("nowhere", "is not there"), (".", "holds one of them"), ("home", "Kore's own folder")],
 )
-async def test_invalid_chat_folder_is_rejected_at_start(
+async def test_invalid_chat_folder_is_rejected_at_startup(
     alone: GatewayProcess, tmp_path: Path, name: str, problem: str
 ) -> None:
     alone.configure({"telegram": {"chats": {str(GROUP): {"folder": str(tmp_path / name)}}}})
@@ -140,7 +140,7 @@ async def test_invalid_chat_folder_is_rejected_at_start(
     assert problem in alone.output()
 
 
-async def test_link_in_the_place_of_the_folder_is_refused(
+async def test_link_in_place_of_the_folder_is_rejected(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     project, elsewhere = project_of(tmp_path), tmp_path / "elsewhere"
@@ -161,7 +161,7 @@ async def test_link_in_the_place_of_the_folder_is_refused(
     assert TOKEN_WORD not in requests(gateway)
 
 
-async def test_other_folder_in_its_place_is_refused_over_a_restart_until_a_new_conversation(
+async def test_replaced_folder_is_rejected_until_a_new_conversation(
     gateway: GatewayProcess, tmp_path: Path
 ) -> None:
     project = project_of(tmp_path)

@@ -17,7 +17,7 @@ TEXT = "One two three four five six seven eight nine ten eleven twelve."
 ENDLESS = ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.2)
 
 
-async def test_stop_keeps_what_was_said(gateway: GatewayProcess, chat: int) -> None:
+async def test_stop_keeps_the_streamed_text(gateway: GatewayProcess, chat: int) -> None:
     abandoned = gateway.model.abandoned
     gateway.model.script(ENDLESS)
     await gateway.api.user_says(chat, "go")
@@ -70,7 +70,7 @@ async def test_stop_ends_a_running_tool_and_its_process(gateway: GatewayProcess)
     assert "unknown" in messages[3]["content"]
 
 
-async def test_stop_with_nothing_to_stop_says_so(gateway: GatewayProcess, chat: int) -> None:
+async def test_stop_without_a_turn_is_answered(gateway: GatewayProcess, chat: int) -> None:
     assert await gateway.answers_to(chat, "/stop") == ["Nothing is running."]
 
 
@@ -86,9 +86,7 @@ async def test_new_begins_an_empty_conversation(gateway: GatewayProcess, chat: i
     assert texts[0].startswith("second")
 
 
-async def test_new_is_carried_out_in_its_place_in_the_queue(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_new_takes_its_place_in_the_queue(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.latency_s = 0.2
     for text in ("first", "/new", "second"):
         await gateway.api.user_says(chat, text)
@@ -99,7 +97,7 @@ async def test_new_is_carried_out_in_its_place_in_the_queue(
     assert "first" not in str(gateway.model.requests[-1].body["messages"][1:])
 
 
-async def test_status_tells_strangers_less_than_the_owner(
+async def test_status_shows_strangers_less_than_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
     (stranger,) = await gateway.answers_to(chat, "/status")
@@ -109,7 +107,7 @@ async def test_status_tells_strangers_less_than_the_owner(
     assert "polling" in owner
 
 
-async def test_a_chosen_model_is_asked(gateway: GatewayProcess, chat: int) -> None:
+async def test_selected_model_is_used(gateway: GatewayProcess, chat: int) -> None:
     assert "other" in (await gateway.answers_to(chat, "/model other"))[-1]
     await gateway.answers_to(chat, "hi")
     assert gateway.model.requests[-1].body["model"] == "other"
@@ -119,9 +117,7 @@ async def test_a_chosen_model_is_asked(gateway: GatewayProcess, chat: int) -> No
     assert gateway.model.requests[-1].body["model"] == "fake"
 
 
-async def test_a_conversation_chooses_whether_the_model_thinks(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_thinking_is_set_per_conversation(gateway: GatewayProcess, chat: int) -> None:
     async def effort() -> object:
         await gateway.answers_to(chat, "hi")
         return gateway.model.requests[-1].body.get("reasoning_effort")
@@ -137,7 +133,7 @@ async def test_a_conversation_chooses_whether_the_model_thinks(
     assert "model default, shown" in (await gateway.answers_to(chat, "/thinking"))[-1]
 
 
-async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
+async def test_hidden_thinking_is_not_shown(gateway: GatewayProcess) -> None:
     client = await ControlClient.connect(gateway.home / "kore.sock")
     assert client is not None
     first = InboundMessage(*("cli", "local", "thinks", Sender("0")), "think-1", "hi", 0.0)
@@ -164,7 +160,7 @@ async def test_hidden_thoughts_reach_no_screen(gateway: GatewayProcess) -> None:
     assert not {"thinking_delta", "thinking_end"} & set(seen)
 
 
-async def test_a_model_that_does_not_exist_changes_nothing(gateway: GatewayProcess) -> None:
+async def test_unknown_model_changes_nothing(gateway: GatewayProcess) -> None:
     answer = (await gateway.answers_to(OWNER, "/model nonsense"))[-1]
     assert "nonsense" in answer
     assert "Still using stand-in" in answer
@@ -178,13 +174,13 @@ async def test_help_and_start_need_no_model(gateway: GatewayProcess, chat: int) 
     assert gateway.model.requests == []
 
 
-async def test_an_unknown_command_is_not_billed(gateway: GatewayProcess, chat: int) -> None:
+async def test_unknown_command_calls_no_model(gateway: GatewayProcess, chat: int) -> None:
     (answer,) = await gateway.answers_to(chat, "/frobnicate")
     assert answer == "Unknown command /frobnicate. /help lists the commands."
     assert gateway.model.requests == []
 
 
-async def test_an_edit_replaces_a_message_that_waits(gateway: GatewayProcess, chat: int) -> None:
+async def test_edit_replaces_a_waiting_message(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(ReplyScript(text="first", waits_at=0))
     await gateway.api.user_says(chat, "one")
     await gateway.until(lambda: gateway.model.waiting)
@@ -197,18 +193,14 @@ async def test_an_edit_replaces_a_message_that_waits(gateway: GatewayProcess, ch
     assert "tow" not in str(gateway.model.requests[-1].body)
 
 
-async def test_an_edit_of_an_answered_message_is_answered_anew(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_edit_of_an_answered_message_is_answered(gateway: GatewayProcess, chat: int) -> None:
     message = await gateway.api.user_says(chat, "one")
     await gateway.idle()
     answers = await gateway.answers_to(chat, "two", edit_of=message.message_id)
     assert answers == ["echo: one", "echo: two"]
 
 
-async def test_an_edit_that_changes_nothing_is_not_answered(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_edit_without_a_change_is_not_answered(gateway: GatewayProcess, chat: int) -> None:
     message = await gateway.api.user_says(chat, "one")
     await gateway.idle()
     assert await gateway.answers_to(chat, "one", edit_of=message.message_id) == ["echo: one"]

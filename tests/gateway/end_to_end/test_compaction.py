@@ -21,7 +21,7 @@ def is_summary(body: Mapping[str, Any]) -> bool:
     return is_behind or body["messages"][0]["content"] == load_prompt("summarise")
 
 
-async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_kept(
+async def test_kill_during_a_summary_loses_nothing(
     alone: GatewayProcess,
 ) -> None:
     scripts: list[ReplyScript] = [ReplyScript(text="never", latency_s=60.0)]
@@ -69,7 +69,7 @@ async def test_a_kill_while_a_summary_is_told_loses_nothing_and_the_next_one_is_
     assert after.startswith(before[: before.rindex(b"]")]), "a restart changes no byte of the past"
 
 
-async def test_people_s_messages_survive_compactions_and_a_kill(
+async def test_messages_of_people_survive_compactions_and_a_kill(
     alone: GatewayProcess,
 ) -> None:
     results: list[bool] = [False]

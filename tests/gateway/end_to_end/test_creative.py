@@ -12,7 +12,7 @@ def files(gateway: GatewayProcess, chat: int) -> list[Effect]:
     return [effect for effect in gateway.effects(chat) if effect.files]
 
 
-async def test_a_picture_goes_to_the_chat_as_a_photo(alone: GatewayProcess) -> None:
+async def test_picture_is_sent_as_a_photo(alone: GatewayProcess) -> None:
     async with Studio() as studio:
         alone.configure({"images": {"api_base": studio.base_url, "api_key": "sk-paint"}})
         await alone.start()
@@ -31,7 +31,7 @@ async def test_a_picture_goes_to_the_chat_as_a_photo(alone: GatewayProcess) -> N
     assert "sk-paint" not in alone.log_text()
 
 
-async def test_a_voice_message_is_answered_in_writing_and_by_voice(alone: GatewayProcess) -> None:
+async def test_voice_message_is_answered_in_text_and_voice(alone: GatewayProcess) -> None:
     async with Studio() as studio, Listener("what is up?") as listener:
         alone.configure(
             {

@@ -4,7 +4,7 @@ from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_a_change_while_kore_was_down_is_told_and_what_was_read_may_be_written(
+async def test_changes_while_kore_was_down_are_reported(
     alone: GatewayProcess,
 ) -> None:
     alone.workspace.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from tests.gateway.cli.kore import kore
 KEY = "sk-first-start"
 
 
-def test_without_anything_it_says_where_to_begin(tmp_path: Path) -> None:
+def test_missing_configuration_is_explained(tmp_path: Path) -> None:
     done = kore("gateway", home=tmp_path / "h")
     assert done.returncode == 2
     assert "nothing is configured yet" in done.stderr
@@ -21,7 +21,7 @@ def test_without_anything_it_says_where_to_begin(tmp_path: Path) -> None:
     assert "KORE_TELEGRAM_TOKEN" in done.stderr
 
 
-async def test_the_environment_alone_is_enough(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_environment_alone_suffices(tmp_path: Path, bot_api: BotApi) -> None:
     async with ModelServer(api_key=KEY) as model:
         entry = {"model_name": "default", "model": "openai/fake", "api_base": model.url}
         environ = {
@@ -40,7 +40,7 @@ async def test_the_environment_alone_is_enough(tmp_path: Path, bot_api: BotApi) 
     assert not (tmp_path / "h" / "config.json").exists()
 
 
-async def test_a_file_that_says_no_wins_over_a_token_in_the_environment(tmp_path: Path) -> None:
+async def test_disabled_channel_overrides_a_token_in_the_environment(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     (home / "config.json").write_text('{"telegram": {"enabled": false}}')

@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-async def test_a_full_disk_stops_the_intake_until_there_is_room(
+async def test_full_disk_pauses_ingestion(
     small_disk: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     async with GatewayProcess(small_disk, bot_api, model_server) as gateway:
@@ -68,7 +68,7 @@ async def test_message_is_not_lost_on_a_full_disk(
         assert bot_api.answers(7) == ["echo: hi"]
 
 
-async def test_a_log_that_cannot_be_written_costs_no_answer(alone: GatewayProcess) -> None:
+async def test_unwritable_log_costs_no_answer(alone: GatewayProcess) -> None:
     alone.configure({"logging": {"file": "/dev/full"}})
     async with alone:
         assert await alone.answers_to(7, "hi") == ["echo: hi"]

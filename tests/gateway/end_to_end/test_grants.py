@@ -36,7 +36,7 @@ async def grants(gateway: GatewayProcess) -> list[dict[str, Any]]:
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_standing_answer_is_listed_and_taken_back(alone: GatewayProcess) -> None:
+async def test_grant_is_listed_and_revoked(alone: GatewayProcess) -> None:
     change = ReplyScript(tool_calls=write("new\n"))
     async with alone:
         assert "There are no permanent grants" in (await alone.kore("policy", "grants")).out

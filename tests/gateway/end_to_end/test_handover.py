@@ -30,7 +30,7 @@ def effects(gateway: GatewayProcess) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> None:
+async def test_open_terminal_hands_over_and_continues(alone: GatewayProcess) -> None:
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
         await terminal.see("quits.")
         terminal.type("hello\r")
@@ -55,7 +55,7 @@ async def test_an_open_terminal_gives_way_and_goes_on(alone: GatewayProcess) -> 
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) -> None:
+async def test_running_turn_continues_in_the_gateway(alone: GatewayProcess) -> None:
     (alone.workspace / "effects").mkdir(parents=True)
     alone.model.script(ReplyScript(tool_calls=(run(_LASTING),)), "Done.")
     async with kore_agent(alone.home, "-y", environ=_ENVIRON) as terminal:
@@ -72,7 +72,7 @@ async def test_a_turn_that_runs_goes_on_in_the_gateway(alone: GatewayProcess) ->
 
 @pytest.mark.programs("bwrap")
 @pytest.mark.parametrize("words", [("-m", "do it"), ("--output-format", "json", "-m", "do it")])
-async def test_a_one_shot_run_gives_way_and_has_its_answer(
+async def test_one_shot_run_hands_over_and_gets_its_answer(
     alone: GatewayProcess, words: tuple[str, ...]
 ) -> None:
     (alone.workspace / "effects").mkdir(parents=True)
@@ -95,7 +95,7 @@ async def test_a_one_shot_run_gives_way_and_has_its_answer(
     await alone.idle()
 
 
-async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
+async def test_both_terminals_continue(alone: GatewayProcess) -> None:
     async with (
         kore_agent(alone.home, environ=_ENVIRON) as first,
     ):
@@ -116,7 +116,7 @@ async def test_two_terminals_both_go_on(alone: GatewayProcess) -> None:
                 await terminal.see("echo: and now?")
 
 
-async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
+async def test_stopped_terminal_keeps_the_data_and_is_named(
     alone: GatewayProcess,
 ) -> None:
     async with kore_agent(alone.home, environ=_ENVIRON) as terminal:
@@ -137,7 +137,7 @@ async def test_a_terminal_that_is_stopped_keeps_the_data_and_is_named(
     ("seed", "rounds"),
     [(0, 2), *(pytest.param(seed, 4, marks=pytest.mark.slow) for seed in range(4))],
 )
-async def test_a_kill_at_any_moment_of_a_handover_loses_nothing(
+async def test_kill_during_a_handover_loses_nothing(
     alone: GatewayProcess, seed: int, rounds: int
 ) -> None:
     """Both sides are killed in turn, at random moments of a handover."""

@@ -25,7 +25,7 @@ exit 2
 """
 
 
-async def test_a_kill_while_a_hook_runs_does_nothing_twice(alone: GatewayProcess) -> None:
+async def test_kill_during_a_hook_repeats_nothing(alone: GatewayProcess) -> None:
     seed(alone)
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": _STOP}]}]}
     alone.configure({"hooks": hooks})

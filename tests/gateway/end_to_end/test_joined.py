@@ -32,7 +32,7 @@ async def test_each_joined_message_keeps_its_author_quote_and_source(alone: Gate
         assert f"[Message 3 of 3: from Person 7, {source}]\nnuts are healthy\n" in text
 
 
-async def test_forward_in_private_does_not_look_like_the_persons_own_words(
+async def test_private_forward_is_distinguished_from_own_words(
     alone: GatewayProcess,
 ) -> None:
     async with alone:

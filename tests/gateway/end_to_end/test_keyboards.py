@@ -28,7 +28,7 @@ async def answer(gateway: GatewayProcess, chat: int = OWNER) -> str:
     return gateway.api.answers(chat)[-1]
 
 
-async def test_a_press_is_the_command_also_after_a_kill(alone: GatewayProcess) -> None:
+async def test_press_runs_its_command_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     shown = await menu(alone, "/mode")
     await alone.kill()
@@ -85,7 +85,7 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
         ([], "Only approved users can use this button."),
     ],
 )
-async def test_the_rights_are_those_of_whoever_presses(
+async def test_press_has_the_permissions_of_its_person(
     alone: GatewayProcess, allowed: list[str], told: str
 ) -> None:
     alone.configure({"telegram": {"allow_from": allowed}})

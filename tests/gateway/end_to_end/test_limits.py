@@ -4,7 +4,7 @@ from tests.fakes.model_script import rate_limited
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_a_limit_is_told_and_the_key_rests(alone: GatewayProcess) -> None:
+async def test_rate_limit_is_reported_and_the_key_cools_down(alone: GatewayProcess) -> None:
     async with alone:
         alone.model.script(rate_limited("3600"))
         (answer,) = await alone.answers_to(OWNER, "hi")

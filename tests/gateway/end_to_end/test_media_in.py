@@ -42,7 +42,9 @@ def inbox(gateway: GatewayProcess, chat: int) -> list[Path]:
     return sorted(folder.iterdir(), key=os.path.getmtime) if folder.is_dir() else []
 
 
-async def test_a_photo_lies_in_the_inbox_and_is_seen(gateway: GatewayProcess, chat: int) -> None:
+async def test_photo_is_stored_in_the_inbox_and_shown_to_the_model(
+    gateway: GatewayProcess, chat: int
+) -> None:
     await gateway.api.user_sends(chat, "photo", png(1), caption="what is this?")
     await gateway.idle()
     (file,) = inbox(gateway, chat)
@@ -55,9 +57,7 @@ async def test_a_photo_lies_in_the_inbox_and_is_seen(gateway: GatewayProcess, ch
     assert f"inbox/telegram/{chat}/{file.name}" in text
 
 
-async def test_a_document_keeps_its_name_and_nothing_of_a_path(
-    gateway: GatewayProcess, chat: int
-) -> None:
+async def test_document_keeps_its_name_without_a_path(gateway: GatewayProcess, chat: int) -> None:
     name = "../../../etc/pass wd\u202e.TXT"
     await gateway.api.user_sends(chat, "document", b"hello", name=name)
     await gateway.idle()
@@ -67,14 +67,16 @@ async def test_a_document_keeps_its_name_and_nothing_of_a_path(
     assert "image_url" not in last_user_message(gateway)
 
 
-async def test_two_files_of_one_name_lie_side_by_side(gateway: GatewayProcess, chat: int) -> None:
+async def test_files_of_equal_name_are_stored_separately(
+    gateway: GatewayProcess, chat: int
+) -> None:
     for content in (b"one", b"two", b"one"):
         await gateway.api.user_sends(chat, "document", content, name="a.txt")
     await gateway.idle()
     assert sorted(file.read_bytes() for file in inbox(gateway, chat)) == [b"one", b"two"]
 
 
-async def test_places_and_contacts_are_words(gateway: GatewayProcess, chat: int) -> None:
+async def test_places_and_contacts_become_text(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_sends(chat, "location", field={"latitude": 48.1, "longitude": 11.5})
     contact = {"first_name": "Ann", "phone_number": "+49123"}
     await gateway.api.user_sends(chat, "contact", field=contact)
@@ -100,7 +102,7 @@ async def test_places_and_contacts_are_words(gateway: GatewayProcess, chat: int)
         ("paid_media", {"star_count": 3, "paid_media": [{}]}, "paid media: 1 files for 3 stars"),
     ],
 )
-async def test_nothing_that_is_sent_meets_silence(
+async def test_every_kind_of_message_is_answered(
     gateway: GatewayProcess, chat: int, kind: str, field: dict[str, object], told: str
 ) -> None:
     await gateway.api.user_sends(chat, kind, field=field)
@@ -109,7 +111,7 @@ async def test_nothing_that_is_sent_meets_silence(
     assert told in last_user_message(gateway)
 
 
-async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
+async def test_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:
     await gateway.api.user_sends(chat, "photo", png(1), album="9", caption="my cats")
     # The other pictures must not arrive in the same poll as the first.
     await gateway.until(lambda: not gateway.api.pending_updates)
@@ -124,7 +126,7 @@ async def test_an_album_is_one_message(gateway: GatewayProcess, chat: int) -> No
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["waiting", "background"])
-async def test_album_whose_turn_uses_a_subagent_leaves_its_chat_free(
+async def test_album_with_a_subagent_turn_does_not_block_its_chat(
     gateway: GatewayProcess, *, background: bool
 ) -> None:
     arguments = {"description": "look", "prompt": "look", "background": background}
@@ -155,7 +157,7 @@ async def test_album_whose_turn_uses_a_subagent_leaves_its_chat_free(
     assert "image_url" not in json.dumps(subagent)
 
 
-async def test_an_album_in_a_group_is_ours_when_one_part_names_us(gateway: GatewayProcess) -> None:
+async def test_album_in_a_group_is_addressed_by_one_part(gateway: GatewayProcess) -> None:
     group = -1009
     await gateway.api.user_sends(group, "photo", png(1), album="8", user_id=5)
     await gateway.api.user_sends(group, "photo", png(2), album="8", user_id=5)
@@ -169,7 +171,7 @@ async def test_an_album_in_a_group_is_ours_when_one_part_names_us(gateway: Gatew
     assert len(inbox(gateway, group)) == 2
 
 
-async def test_parts_in_a_poll_before_the_one_that_names_us_are_of_the_album(
+async def test_parts_in_an_earlier_poll_belong_to_the_album(
     gateway: GatewayProcess,
 ) -> None:
     group = -1010
@@ -182,7 +184,7 @@ async def test_parts_in_a_poll_before_the_one_that_names_us_are_of_the_album(
     assert len(inbox(gateway, group)) == 2
 
 
-async def test_a_question_about_a_photo_brings_the_photo(
+async def test_question_about_a_photo_includes_the_photo(
     gateway: GatewayProcess, chat: int
 ) -> None:
     sent = await gateway.api.user_sends(chat, "photo", png(1), caption="my cat")
@@ -218,7 +220,7 @@ async def test_download_stops_at_the_limit(gateway: GatewayProcess, chat: int) -
 
 
 @pytest.mark.parametrize("fault", [reset, truncated, status(502)])
-async def test_a_download_that_breaks_is_tried_again(
+async def test_failed_download_is_retried(
     gateway: GatewayProcess, chat: int, fault: object
 ) -> None:
     gateway.api.fail("file", fault)  # type: ignore[arg-type]
@@ -228,7 +230,7 @@ async def test_a_download_that_breaks_is_tried_again(
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [png(7)]
 
 
-async def test_a_file_that_hangs_holds_up_no_other_chat(gateway: GatewayProcess, chat: int) -> None:
+async def test_hanging_file_delays_no_other_chat(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("file", hang)
     await gateway.api.user_sends(chat, "photo", png(1), caption="slow")
     await gateway.until(lambda: "file" in gateway.api.calls)
@@ -240,7 +242,7 @@ async def test_a_file_that_hangs_holds_up_no_other_chat(gateway: GatewayProcess,
     assert gateway.api.answers(chat) == ["echo: [photo] slow"]
 
 
-async def test_one_persons_files_are_not_read_by_another(
+async def test_files_of_a_person_are_readable_only_by_them_and_the_owner(
     gateway: GatewayProcess, chat: int
 ) -> None:
     await gateway.api.user_sends(chat, "document", b"CANARY", name="diary.txt")
@@ -255,7 +257,7 @@ async def test_one_persons_files_are_not_read_by_another(
         assert ("CANARY" in last_user_message(gateway)) is sees
 
 
-async def test_without_a_service_a_voice_message_is_kept_and_said_not_to_be_heard(
+async def test_untranscribed_voice_message_is_stored_and_reported(
     gateway: GatewayProcess, chat: int
 ) -> None:
     await gateway.api.user_sends(chat, "voice", b"OggS")

@@ -34,7 +34,7 @@ async def ask(gateway: GatewayProcess, chat: int, *replies: ReplyScript | str) -
 
 @pytest.mark.asyncio(loop_scope="module")
 class TestRunning:
-    async def test_a_file_arrives_whole_with_its_name_and_caption(
+    async def test_file_arrives_with_its_name_and_caption(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         data = bytes(range(256)) * 5000
@@ -49,13 +49,11 @@ class TestRunning:
         folder = gateway.home / "outgoing"
         assert list(folder.iterdir()) == []
 
-    async def test_a_model_that_adds_no_word_to_a_file_has_answered(
-        self, gateway: GatewayProcess, chat: int
-    ) -> None:
+    async def test_file_without_text_is_an_answer(self, gateway: GatewayProcess, chat: int) -> None:
         await ask(gateway, chat, sends(put(gateway, "plain.txt", b"plain")), "")
         assert gateway.api.answers(chat) == ["", "Done."]
 
-    async def test_a_caption_that_is_too_long_for_one_follows_behind(
+    async def test_too_long_caption_follows_the_file(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         name, caption = put(gateway, "cats.txt", b"cats"), "🐱" * 600
@@ -64,9 +62,7 @@ class TestRunning:
         assert sent.text == ""
         assert gateway.api.answers(chat) == ["", caption, "Sent."]
 
-    async def test_several_are_an_album_of_each_kind(
-        self, gateway: GatewayProcess, chat: int
-    ) -> None:
+    async def test_files_of_a_kind_form_an_album(self, gateway: GatewayProcess, chat: int) -> None:
         pictures = [put(gateway, f"p{n}.png", png(n)) for n in range(3)]
         texts = [put(gateway, f"t{n}.txt", b"text") for n in range(2)]
         await ask(gateway, chat, sends(*pictures, *texts, caption="all"), "Sent.")
@@ -87,7 +83,7 @@ class TestRunning:
         (sent,) = files(gateway, chat)
         assert sent.method == "sendDocument"
 
-    async def test_a_lost_answer_is_marked_in_the_caption(
+    async def test_lost_response_is_marked_in_the_caption(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         name = put(gateway, "a.txt", b"hello")
@@ -99,7 +95,7 @@ class TestRunning:
         assert (second.text or "").startswith("↻")
         assert (second.text or "").endswith("here")
 
-    async def test_a_file_that_changes_afterwards_is_sent_as_it_was(
+    async def test_file_changed_later_is_sent_unchanged(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         name = put(gateway, "a.txt", b"first")
@@ -133,7 +129,7 @@ class TestRunning:
         assert why in last_user_message(gateway)
         assert files(gateway, chat) == []
 
-    async def test_after_strangers_words_a_private_file_asks_before_others_get_it(
+    async def test_private_file_needs_approval_after_untrusted_text(
         self, gateway: GatewayProcess, chat: int
     ) -> None:
         """Applies to every recipient but the owner, because the model may have been manipulated."""
@@ -146,7 +142,7 @@ class TestRunning:
         await gateway.until(lambda: "🔐" in " ".join(gateway.api.answers(OWNER)))
         assert files(gateway, chat) == []
 
-    async def test_the_owner_alone_gets_everything(self, gateway: GatewayProcess) -> None:
+    async def test_owner_in_private_gets_every_file(self, gateway: GatewayProcess) -> None:
         name = put(gateway, "own.txt", b"mine")
         await gateway.api.user_sends(OWNER, "document", b"evil", name="evil.txt")
         await gateway.until(
@@ -159,7 +155,7 @@ class TestRunning:
         await gateway.until(lambda: files(gateway, OWNER))
 
 
-async def test_a_kill_before_the_file_arrives_sends_it_after_the_start(
+async def test_kill_before_the_file_arrives_sends_it_after_the_start(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -178,7 +174,7 @@ async def test_a_kill_before_the_file_arrives_sends_it_after_the_start(
     assert list((alone.home / "outgoing").iterdir()) == []
 
 
-async def test_a_terminal_is_shown_the_path(alone: GatewayProcess) -> None:
+async def test_terminal_shows_the_path(alone: GatewayProcess) -> None:
     await alone.start()
     put(alone, "a.txt", b"hello")
     alone.model.script(sends("a.txt"), "There.")

@@ -10,7 +10,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
 
 
-async def test_a_kill_in_the_middle_of_a_download_begins_it_again(alone: GatewayProcess) -> None:
+async def test_kill_during_a_download_restarts_it(alone: GatewayProcess) -> None:
     await alone.start()
     alone.api.fail("file", hang)
     await alone.api.user_sends(7, "photo", png(1), caption="look")
@@ -23,7 +23,7 @@ async def test_a_kill_in_the_middle_of_a_download_begins_it_again(alone: Gateway
     assert [file.read_bytes() for file in inbox(alone, 7)] == [png(1)]
 
 
-async def test_an_album_that_a_kill_cuts_in_two_is_one_message(alone: GatewayProcess) -> None:
+async def test_album_interrupted_by_a_kill_is_one_message(alone: GatewayProcess) -> None:
     await alone.start()
     alone.api.fail("file", hang, 3)
     await alone.api.user_sends(7, "photo", png(1), album="9", caption="both")
@@ -37,7 +37,7 @@ async def test_an_album_that_a_kill_cuts_in_two_is_one_message(alone: GatewayPro
     assert len(inbox(alone, 7)) == 2
 
 
-async def test_a_picture_stays_in_its_place_over_a_restart(alone: GatewayProcess) -> None:
+async def test_picture_keeps_its_place_after_a_restart(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.api.user_sends(7, "photo", png(1), caption="look")
     await alone.idle()
@@ -73,7 +73,7 @@ async def test_failed_download_is_reported_once_across_a_kill(alone: GatewayProc
     assert "it cannot be used: Telegram refused the download" in last_user_message(alone)
 
 
-async def test_a_voice_message_is_written_down_again_after_a_broken_try(
+async def test_voice_message_is_transcribed_after_a_failed_attempt(
     alone: GatewayProcess,
 ) -> None:
     async with Listener("buy milk") as listener:
@@ -128,7 +128,7 @@ async def test_old_inbox_files_are_deleted(alone: GatewayProcess) -> None:
     assert own.exists()
 
 
-async def test_answer_says_that_pictures_were_left_out(alone: GatewayProcess) -> None:
+async def test_answer_notes_omitted_pictures(alone: GatewayProcess) -> None:
     config = json.loads(alone.config.read_text())
     config["model_list"] = [{**model, "images": False} for model in config["model_list"]]
     alone.config.write_text(json.dumps(config))

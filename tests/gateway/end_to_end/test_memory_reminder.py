@@ -53,7 +53,7 @@ def _first_summary(requests: list[Any]) -> int:
     return next(n for n, request in enumerate(requests) if is_summary(request.body))
 
 
-async def test_in_mode_plan_nothing_is_asked(alone: GatewayProcess) -> None:
+async def test_plan_mode_has_no_reminder(alone: GatewayProcess) -> None:
     alone.configure({"context": {"max_tokens": 12_000}})
     alone.model.mind = mind
     async with alone:

@@ -12,7 +12,7 @@ def system_prompt(gateway: GatewayProcess) -> str:
     return str(gateway.model.requests[-1].body["messages"][0]["content"])
 
 
-async def test_a_remembered_line_changes_no_byte_of_the_past_even_over_a_restart(
+async def test_remembered_line_leaves_earlier_requests_unchanged(
     alone: GatewayProcess,
 ) -> None:
     memory = alone.workspace / "memory" / "MEMORY.md"
@@ -38,7 +38,7 @@ async def test_a_remembered_line_changes_no_byte_of_the_past_even_over_a_restart
     assert "likes tea" in system_prompt(alone)
 
 
-async def test_a_summary_takes_the_memory_as_it_is_by_then(alone: GatewayProcess) -> None:
+async def test_summary_refreshes_the_memory(alone: GatewayProcess) -> None:
     def mind(body: dict[str, Any]) -> ReplyScript:
         return ReplyScript(text="They sent words." if is_summary(body) else "Read.")
 

@@ -28,7 +28,7 @@ def database_text(gateway: GatewayProcess) -> str:
     return database_content(gateway.database).decode("latin-1")
 
 
-async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place(
+async def test_first_approved_stranger_becomes_the_owner_and_is_answered(
     alone: GatewayProcess,
 ) -> None:
     alone.configure(NOBODY)
@@ -67,7 +67,7 @@ async def test_the_first_stranger_who_is_approved_is_answered_and_owns_the_place
         assert (await alone.answers_to(77, "and I?"))[-1] == "echo: and I?"
 
 
-async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: GatewayProcess) -> None:
+async def test_pairing_verbs_work_without_a_gateway(alone: GatewayProcess) -> None:
     alone.configure(NOBODY)
     async with alone:
         code = await code_for(alone, 77)
@@ -84,7 +84,7 @@ async def test_without_a_gateway_the_verbs_work_on_what_is_stored(alone: Gateway
         assert await alone.answers_to(77, "hi") == answers
 
 
-async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
+async def test_owner_is_notified_once_of_a_stranger_in_a_group(
     alone: GatewayProcess,
 ) -> None:
     alone.configure(OWNED)
@@ -98,7 +98,7 @@ async def test_the_owner_hears_once_that_a_stranger_wrote_in_a_group(
         assert alone.api.answers(-100_5) == []
 
 
-async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) -> None:
+async def test_owner_approves_a_stranger_with_one_tap(alone: GatewayProcess) -> None:
     alone.configure(OWNED)
     async with alone:
         await alone.answers_to(OWNER, "I am here")
@@ -129,7 +129,7 @@ async def test_one_tap_of_the_owner_lets_a_stranger_in(alone: GatewayProcess) ->
     assert code.replace("-", "") not in database_text(alone)
 
 
-async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owner(
+async def test_invitation_survives_a_kill_and_makes_its_user_the_owner(
     alone: GatewayProcess,
 ) -> None:
     alone.configure(NOBODY)
@@ -153,7 +153,7 @@ async def test_an_invitation_survives_a_kill_and_makes_its_first_bearer_the_owne
             await client.invite_owner("telegram", bot)
 
 
-async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed(
+async def test_owner_rejects_a_stranger_and_buttons_reflect_commands(
     alone: GatewayProcess,
 ) -> None:
     alone.configure(OWNED)
@@ -173,7 +173,7 @@ async def test_the_owner_turns_a_stranger_down_and_buttons_follow_what_was_typed
         assert (await push(alone, reply, "pair:y:77:1")).startswith("This button no longer works")
 
 
-async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
+async def test_lockout_survives_a_restart(alone: GatewayProcess) -> None:
     alone.configure(OWNED)
     async with alone:
         code = await code_for(alone, 77)
@@ -190,7 +190,7 @@ async def test_a_lock_out_survives_a_restart(alone: GatewayProcess) -> None:
         assert (await alone.kore("pair", "approve", code)).code == 0
 
 
-async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
+async def test_names_and_usernames_grant_no_access(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"allow_from": []}, "access": {"roles": {"telegram": "build"}}})
     async with alone:
         assert (await alone.answers_to(OWNER, "it is me"))[-1] == "echo: it is me"
@@ -220,7 +220,7 @@ async def test_names_and_usernames_open_nothing(alone: GatewayProcess) -> None:
         assert len(alone.model.requests) == 1
 
 
-async def test_in_a_group_pairing_is_not_read_out(alone: GatewayProcess) -> None:
+async def test_pairing_requests_are_not_listed_in_a_group(alone: GatewayProcess) -> None:
     alone.configure(OWNED)
     async with alone:
         await code_for(alone, 77)

@@ -107,7 +107,7 @@ def tell_from_everybody(gateway: GatewayProcess) -> None:
     (gateway.workspace / "alias.md").symlink_to(f"memory/telegram/{ALICE}/MEMORY.md")
 
 
-async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
+async def test_people_cannot_read_or_poison_data_of_each_other(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
@@ -172,7 +172,7 @@ async def test_one_person_reads_nothing_of_another_and_poisons_nothing(
     assert alone.workspace / "common.md" in planted
 
 
-async def test_owner_s_memory_is_closed_in_groups(
+async def test_memory_of_the_owner_is_closed_in_groups(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
@@ -187,7 +187,7 @@ async def test_owner_s_memory_is_closed_in_groups(
         assert OF_OWNER not in json.dumps([request.body for request in alone.model.requests])
 
 
-async def test_memory_search_finds_only_the_speaker_s_own_data(
+async def test_memory_search_finds_only_own_data(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey

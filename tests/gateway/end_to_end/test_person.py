@@ -39,7 +39,7 @@ async def talk_in_chats(gateway: GatewayProcess) -> None:
     await gateway.kore("sessions", "search", "Marigold")
 
 
-async def test_an_export_holds_what_was_said_and_nothing_of_others(
+async def test_export_contains_own_messages_and_nothing_of_others(
     alone: GatewayProcess, tmp_path: Path
 ) -> None:
     async with alone:
@@ -64,7 +64,7 @@ async def test_an_export_holds_what_was_said_and_nothing_of_others(
         assert (again.code, "already exists" in again.err) == (1, True)
 
 
-async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) -> None:
+async def test_deletion_leaves_no_byte(alone: GatewayProcess) -> None:
     async with alone:
         await talk_in_chats(alone)
         assert all(places_with(alone, word) for word in WORDS)
@@ -87,7 +87,7 @@ async def test_after_a_deletion_no_byte_of_it_is_found(alone: GatewayProcess) ->
     assert places_with(alone, WORDS[0]) == []
 
 
-async def test_a_start_finishes_what_a_killed_deletion_left(alone: GatewayProcess) -> None:
+async def test_start_completes_a_killed_deletion(alone: GatewayProcess) -> None:
     async with alone:
         await talk_in_chats(alone)
     principal = f"telegram:{PERSON}"
@@ -112,7 +112,7 @@ def is_record(name: str) -> bool:
     return name.startswith(("audit", "logs"))
 
 
-async def test_in_a_group_only_their_turns_become_empty(alone: GatewayProcess) -> None:
+async def test_only_turns_of_the_person_are_emptied_in_a_group(alone: GatewayProcess) -> None:
     me = "@kore_test_bot"
     async with alone:
         await alone.answers_to(GROUP, f"{me} Marigold", user_id=OTHER)

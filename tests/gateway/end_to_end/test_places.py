@@ -65,7 +65,7 @@ async def test_group_context_survives_a_kill(gateway: GatewayProcess) -> None:
     assert "bring an umbrella" in last_request(gateway)
 
 
-async def test_a_chat_has_a_persona_and_a_model_of_its_own(gateway: GatewayProcess) -> None:
+async def test_chat_has_its_own_persona_and_model(gateway: GatewayProcess) -> None:
     await gateway.answers_to(PIRATES, "@kore_test_bot hi")
     assert "Speak like a pirate." in last_request(gateway)
     assert gateway.model.requests[-1].body["model"] == "other"
@@ -76,7 +76,7 @@ async def test_a_chat_has_a_persona_and_a_model_of_its_own(gateway: GatewayProce
     assert answers[-1].startswith("Model: other.")
 
 
-async def test_a_topic_has_a_persona_from_a_file_and_its_chats_model(
+async def test_topic_has_a_persona_from_a_file_and_the_model_of_its_chat(
     gateway: GatewayProcess,
 ) -> None:
     cook = gateway.workspace / "crew" / "cook.md"
@@ -88,7 +88,7 @@ async def test_a_topic_has_a_persona_from_a_file_and_its_chats_model(
     assert gateway.model.requests[-1].body["model"] == "other"
 
 
-async def test_a_chat_has_a_role_that_does_not_bind_the_owner(gateway: GatewayProcess) -> None:
+async def test_chat_role_does_not_bind_the_owner(gateway: GatewayProcess) -> None:
     write = Call("write_file", {"path": "x.txt", "content": "x"})
     for person, allowed in ((9, False), (OWNER, True)):
         gateway.model.script(ReplyScript(tool_calls=(write,)), "Done.")

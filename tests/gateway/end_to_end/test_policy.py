@@ -9,7 +9,7 @@ def result(gateway: GatewayProcess) -> str:
     return str(gateway.model.requests[-1].body["messages"][-1]["content"])
 
 
-async def test_without_a_sandbox_commands_are_off_for_the_owner_too(alone: GatewayProcess) -> None:
+async def test_commands_without_a_sandbox_are_disabled_for_the_owner(alone: GatewayProcess) -> None:
     alone.configure({"security": {"sandbox": "none"}})
     async with alone:
         alone.model.script(reply_with_call("exec", command="touch ran"), "No.")
@@ -18,7 +18,7 @@ async def test_without_a_sandbox_commands_are_off_for_the_owner_too(alone: Gatew
         assert "no sandbox" in result(alone)
 
 
-async def test_a_changed_policy_file_holds_for_the_next_message(alone: GatewayProcess) -> None:
+async def test_changed_policy_file_applies_to_the_next_message(alone: GatewayProcess) -> None:
     policy = alone.home / "policy.yaml"
     policy.write_text("roles: {general: {tools: {list_dir: {}}}}")
     alone.configure({"security": {"policy_file": str(policy)}})

@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_strange_folder_s_tree_and_files_reach_the_model(
+async def test_tree_and_files_of_an_untrusted_folder_reach_the_model(
     alone: GatewayProcess, project: Path
 ) -> None:
     alone.model.script("First.", "Second.")
@@ -35,7 +35,7 @@ async def test_a_strange_folder_s_tree_and_files_reach_the_model(
     assert outcome["taint"] == "private,untrusted"
 
 
-async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
+async def test_instructions_of_a_trusted_folder_are_in_the_system_prompt(
     alone: GatewayProcess, project: Path
 ) -> None:
     alone.configure({"security": {"trusted_folders": [str(project.parent)]}})
@@ -54,7 +54,7 @@ async def test_the_instructions_of_a_trusted_folder_are_the_owner_s(
     assert "Use tabs" not in system
 
 
-async def test_a_folder_is_told_once_in_a_conversation(
+async def test_folder_is_described_once_per_conversation(
     alone: GatewayProcess, project: Path
 ) -> None:
     await alone.start()
@@ -84,7 +84,7 @@ async def test_a_folder_is_told_once_in_a_conversation(
     assert "It counts sheep." in await ask("after the summary")
 
 
-async def test_instructions_further_down_come_with_what_is_read_there(
+async def test_nested_instructions_are_added_to_read_files(
     alone: GatewayProcess, project: Path
 ) -> None:
     (project / "barn").mkdir()

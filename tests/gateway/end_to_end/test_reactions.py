@@ -10,7 +10,7 @@ def reactions_in(gateway: GatewayProcess, chat: int) -> dict[int, list[str]]:
     return {number: emoji for (where, number), emoji in reactions.items() if where == chat}
 
 
-async def test_a_reaction_stands_on_a_message_until_it_is_answered(alone: GatewayProcess) -> None:
+async def test_reaction_stays_until_the_message_is_answered(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
     alone.model.script(ReplyScript(text="Done.", waits_at=0))
@@ -43,7 +43,7 @@ async def test_unanswered_message_keeps_its_reaction(alone: GatewayProcess) -> N
     assert reactions_in(alone, 7)[second.message_id] == ["👀"]
 
 
-async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> None:
+async def test_edit_without_a_change_gets_no_reaction(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
     await alone.start()
     # Slow enough for a reaction to appear before it is removed.
@@ -65,7 +65,7 @@ async def test_an_edit_that_changes_nothing_gets_none(alone: GatewayProcess) -> 
     assert [item.message_id for item in put] == [message.message_id, other.message_id]
 
 
-async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
+async def test_reaction_from_before_a_kill_is_removed_with_the_answer(
     alone: GatewayProcess,
 ) -> None:
     alone.configure({"telegram": {"reactions": "👀"}})
@@ -80,13 +80,13 @@ async def test_a_reaction_from_before_a_kill_goes_with_the_answer_after_it(
     await alone.until(lambda: reactions_in(alone, 7) == {message.message_id: []})
 
 
-async def test_without_the_setting_nothing_is_put_on_messages(alone: GatewayProcess) -> None:
+async def test_no_reaction_is_set_without_the_setting(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(7, "hi")
     assert "setMessageReaction" not in alone.api.calls
 
 
-async def test_a_chat_that_allows_no_reaction_is_answered_all_the_same(
+async def test_chat_without_reactions_is_answered(
     alone: GatewayProcess,
 ) -> None:
 

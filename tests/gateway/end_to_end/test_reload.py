@@ -35,7 +35,7 @@ async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
     return result
 
 
-async def test_a_file_that_changes_holds_without_a_restart(alone: GatewayProcess) -> None:
+async def test_changed_file_takes_effect_without_a_restart(alone: GatewayProcess) -> None:
     async with alone:
         assert await alone.answers_to(7, "hi") == ["echo: hi"]
         change_section(alone, "agent", model="other")
@@ -78,7 +78,7 @@ async def test_restart_required_settings_are_reported(alone: GatewayProcess) -> 
         assert (await config_of(alone))["needs_restart"] is None
 
 
-async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
+async def test_invalid_file_keeps_the_last_valid_one_and_notifies_the_owner_once(
     alone: GatewayProcess,
 ) -> None:
     async with alone:
@@ -119,7 +119,9 @@ async def test_a_broken_file_keeps_the_last_good_one_and_the_owner_hears_once(
         )
 
 
-async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: GatewayProcess) -> None:
+async def test_invalid_file_is_reported_in_the_language_of_each_recipient(
+    alone: GatewayProcess,
+) -> None:
     change_section(alone, "agent", language="zh-Hans")
     async with alone:
         await alone.answers_to(OWNER, "/language zh-Hant")
@@ -136,7 +138,7 @@ async def test_a_broken_file_is_told_once_in_the_language_of_each(alone: Gateway
         assert "未知" not in alone.output()
 
 
-async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_put_back(
+async def test_start_with_an_invalid_file_is_one_line_and_the_valid_one_can_be_restored(
     alone: GatewayProcess,
 ) -> None:
     async with alone:
@@ -161,7 +163,7 @@ async def test_a_start_with_a_broken_file_is_one_line_and_the_good_one_can_be_pu
         assert (await alone.answers_to(7, "back"))[-1] == "echo: back"
 
 
-async def test_a_running_turn_ends_with_what_it_began_with(alone: GatewayProcess) -> None:
+async def test_running_turn_keeps_its_configuration(alone: GatewayProcess) -> None:
     async with alone:
         await config_of(alone)
         alone.model.script(ReplyScript(text="slowly", waits_at=0))
@@ -178,7 +180,7 @@ async def test_a_running_turn_ends_with_what_it_began_with(alone: GatewayProcess
         assert alone.model.requests[-1].body["model"] == "fake"
 
 
-async def test_a_hangup_reads_it_again(alone: GatewayProcess) -> None:
+async def test_hangup_reloads_the_configuration(alone: GatewayProcess) -> None:
     async with alone:
         before = (await config_of(alone))["read_at"]
         alone.signal(signal.SIGHUP)

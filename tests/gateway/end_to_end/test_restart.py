@@ -8,7 +8,7 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
 
 
-async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess) -> None:
+async def test_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     # Longer than any test waits.
     alone.model.script(ReplyScript(text=TEXT * 20, pieces=400, chunk_delay_s=0.2))
@@ -23,7 +23,7 @@ async def test_a_preview_is_finished_by_edit_after_a_kill(alone: GatewayProcess)
     assert len(alone.api.sends) == 1
 
 
-async def test_a_kill_in_a_second_page_loses_and_repeats_nothing(alone: GatewayProcess) -> None:
+async def test_kill_in_a_second_page_loses_and_repeats_nothing(alone: GatewayProcess) -> None:
     await alone.start()
     words = [f"word{n}" for n in range(900)]
     text = " ".join(words)
@@ -61,7 +61,7 @@ async def test_activity_line_is_removed_after_a_kill(alone: GatewayProcess) -> N
     assert alone.api.answers(7) == ["I look.\n\nFound."]
 
 
-async def test_a_kill_before_the_first_word_leaves_nothing_but_a_draft(
+async def test_kill_before_the_first_word_leaves_only_a_draft(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -78,7 +78,7 @@ async def test_a_kill_before_the_first_word_leaves_nothing_but_a_draft(
     assert len(alone.api.sends) == 1
 
 
-async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
+async def test_clean_restart_completes_turns_and_keeps_earlier_requests_unchanged(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -94,7 +94,7 @@ async def test_a_clean_restart_ends_what_runs_and_changes_no_byte_of_the_past(
     assert after.startswith(before[: before.rindex(b"]")])
 
 
-async def test_a_stop_between_two_steps_is_finished_after_the_start(alone: GatewayProcess) -> None:
+async def test_stop_between_two_steps_is_completed_after_the_start(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("append_file", {"path": "list.txt", "content": "one\n"})
     alone.model.script(ReplyScript(tool_calls=(write,), waits_at=0))
@@ -114,7 +114,9 @@ async def test_a_stop_between_two_steps_is_finished_after_the_start(alone: Gatew
     assert len(alone.model.requests) == 2
 
 
-async def test_a_second_signal_ends_it_at_once_and_loses_nothing(alone: GatewayProcess) -> None:
+async def test_second_signal_ends_the_process_at_once_and_loses_nothing(
+    alone: GatewayProcess,
+) -> None:
     await alone.start()
     alone.model.script(ReplyScript(text="late", latency_s=60.0))
     await alone.api.user_says(7, "hi")
@@ -138,7 +140,7 @@ async def test_messages_sent_during_downtime_are_answered_in_order(
         assert alone.api.answers(7) == ["echo: one", "echo: two", "echo: three"]
 
 
-async def test_a_tool_that_has_run_does_not_run_again_after_a_kill(alone: GatewayProcess) -> None:
+async def test_completed_tool_does_not_run_again_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     write = Call("append_file", {"path": "log.txt", "content": "once\n"})
     alone.model.script(ReplyScript(tool_calls=(write,)), ReplyScript(text="x", latency_s=60.0))
@@ -153,7 +155,7 @@ async def test_a_tool_that_has_run_does_not_run_again_after_a_kill(alone: Gatewa
     assert alone.model.requests[2].raw == alone.model.requests[1].raw
 
 
-async def test_a_turn_that_never_gets_anywhere_is_given_up_and_can_be_replayed(
+async def test_turn_without_progress_is_abandoned_and_can_be_replayed(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = lambda body: ReplyScript(text="never", latency_s=60.0)

@@ -7,7 +7,7 @@ from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 BUILD = {"access": {"owner": f"telegram:{OWNER}", "roles": {"telegram": "build"}}}
 
 
-async def test_a_restored_backup_repeats_no_effect_and_no_answer_unmarked(
+async def test_restored_backup_repeats_no_effect_and_marks_repeated_answers(
     alone: GatewayProcess,
 ) -> None:
     alone.configure(BUILD)

@@ -20,7 +20,7 @@ def count_answers(gateway: GatewayProcess, text: str) -> int:
     return sum(text in answer for answer in gateway.api.answers(OWNER))
 
 
-async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: GatewayProcess) -> None:
+async def test_overdue_reminder_is_sent_once(alone: GatewayProcess) -> None:
     await alone.start()
     assert "Job 1: tea" in (await alone.answers_to(OWNER, "/cron add in 5s tea"))[-1]
     await alone.kill()
@@ -37,7 +37,7 @@ async def test_a_reminder_that_came_due_while_nobody_ran_comes_once(alone: Gatew
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
 
 
-async def test_a_kill_while_a_task_runs_goes_on_with_it_and_answers_once(
+async def test_task_continues_after_a_kill_and_answers_once(
     alone: GatewayProcess,
 ) -> None:
     alone.model.latency_s = 60
@@ -58,7 +58,7 @@ async def test_a_kill_while_a_task_runs_goes_on_with_it_and_answers_once(
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
 
 
-async def test_a_kill_while_a_reminder_is_sent_repeats_it_with_a_mark(
+async def test_reminder_interrupted_by_a_kill_is_repeated_with_a_mark(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -78,7 +78,7 @@ async def test_a_kill_while_a_reminder_is_sent_repeats_it_with_a_mark(
     assert [(slot["state"], slot["delivered"]) for slot in job["slots"]] == [("ran", True)]
 
 
-async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_spoke(
+async def test_model_creates_a_job_once_across_a_kill_and_asks_after_untrusted_text(
     alone: GatewayProcess,
 ) -> None:
     add = Call("schedule", {"action": "add", "when": "in 1d", "text": "buy gold", "prompt": True})
@@ -103,7 +103,7 @@ async def test_the_model_makes_a_job_once_over_a_kill_and_asks_when_strangers_sp
     assert len(await jobs(alone)) == 2
 
 
-async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
+async def test_terminal_manages_jobs_of_a_running_gateway(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -126,7 +126,7 @@ async def test_the_terminal_makes_and_changes_jobs_of_a_running_gateway(
     assert "expected one of" in refused.err
 
 
-async def test_a_heartbeat_asks_no_model_while_nothing_is_written_down(
+async def test_empty_heartbeat_file_calls_no_model(
     alone: GatewayProcess,
 ) -> None:
     alone.configure({"schedule": {"heartbeat_minutes": 30}})

@@ -34,7 +34,7 @@ class Sealed(GatewayProcess):
         return database_content(self.database) + b"".join(file.read_bytes() for file in files)
 
 
-async def test_a_sealed_store_lives_through_restarts_backups_and_new_keys(
+async def test_sealed_store_survives_restarts_backups_and_new_keys(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     gateway = Sealed(tmp_path, bot_api, model_server)

@@ -14,7 +14,7 @@ from tests.gateway.stored import like
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_status_tells_how_the_bot_is(gateway: GatewayProcess) -> None:
+async def test_status_reports_the_state_of_the_bot(gateway: GatewayProcess) -> None:
     ran = await gateway.kore("status", "--json")
     facts = json.loads(ran.out)
     assert (ran.code, facts["running"], facts["model"]) == (0, True, "stand-in")
@@ -35,7 +35,7 @@ async def test_sessions_are_listed_shown_and_exported(gateway: GatewayProcess, c
     assert [message["role"] for message in messages] == ["user", "assistant"]
 
 
-async def test_a_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> None:
+async def test_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> None:
     await gateway.answers_to(chat, "hi")
     ((seq,),) = await gateway.stored("inbox", "seq", lane=like(f"%:{chat}"))
     ran = await gateway.kore("replay", str(seq))
@@ -44,13 +44,13 @@ async def test_a_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> 
     assert gateway.api.answers(chat) == ["echo: hi", "echo: hi"]
 
 
-async def test_a_replay_of_nothing_is_one_sentence(gateway: GatewayProcess) -> None:
+async def test_replay_of_nothing_is_one_sentence(gateway: GatewayProcess) -> None:
     ran = await gateway.kore("replay", "999999")
     assert (ran.code, ran.out) == (1, "")
     assert len(ran.err.splitlines()) <= 2
 
 
-async def test_a_backup_taken_while_it_works_is_whole(gateway: GatewayProcess, chat: int) -> None:
+async def test_backup_during_work_is_complete(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(ReplyScript(text="slowly", pieces=6, chunk_delay_s=0.1))
     await gateway.api.user_says(chat, "hi")
     copy = gateway.home / "copy.db"
@@ -63,14 +63,14 @@ async def test_a_backup_taken_while_it_works_is_whole(gateway: GatewayProcess, c
     connection.close()
 
 
-async def test_a_second_gateway_names_the_owner(gateway: GatewayProcess) -> None:
+async def test_second_gateway_names_the_owner(gateway: GatewayProcess) -> None:
     ran = await gateway.kore("gateway")
     assert (ran.code, ran.out) == (75, "")
     assert "kore gateway (pid " in ran.err
     assert gateway.runs
 
 
-async def test_a_question_from_the_terminal_goes_through_the_gateway(
+async def test_terminal_question_goes_through_the_gateway(
     gateway: GatewayProcess,
 ) -> None:
     ran = await gateway.kore("agent", "-m", "from the terminal")
@@ -79,7 +79,7 @@ async def test_a_question_from_the_terminal_goes_through_the_gateway(
     assert any((load["lane"] or "").startswith("cli:") for load in json.loads(listed))
 
 
-async def test_print_shows_the_answer_while_it_is_being_written(gateway: GatewayProcess) -> None:
+async def test_print_streams_the_answer(gateway: GatewayProcess) -> None:
     text = "alpha beta gamma delta"
     gateway.model.script(ReplyScript(text=text, pieces=4, waits_at=3))
     environ = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
@@ -92,7 +92,7 @@ async def test_print_shows_the_answer_while_it_is_being_written(gateway: Gateway
         assert await terminal.ended() == 0
 
 
-async def test_a_terminal_and_chats_work_side_by_side(gateway: GatewayProcess, chat: int) -> None:
+async def test_terminal_and_chats_work_concurrently(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.latency_s = 0.2
     await gateway.api.user_says(chat, "from the chat")
     ran = await gateway.kore("agent", "-m", "from the terminal")

@@ -9,27 +9,25 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARK = "↻ Possible duplicate: the connection was lost while sending.\n"
 
 
-async def test_an_answer_that_arrived_unheard_is_repeated_once_and_marked(
+async def test_answer_with_a_lost_response_is_repeated_once_with_a_mark(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("sendMessage", lost_response)
     assert await gateway.answers_to(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
 
 
-async def test_a_cut_response_is_as_unclear(gateway: GatewayProcess, chat: int) -> None:
+async def test_truncated_response_is_ambiguous(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", truncated)
     assert await gateway.answers_to(chat, "hi") == ["echo: hi", f"{MARK}echo: hi"]
 
 
 @pytest.mark.parametrize("fault", [reset, status(500), status(502)], ids=["reset", "500", "502"])
-async def test_a_send_of_which_nobody_knows_is_marked(
-    gateway: GatewayProcess, chat: int, fault: Fault
-) -> None:
+async def test_ambiguous_send_is_marked(gateway: GatewayProcess, chat: int, fault: Fault) -> None:
     gateway.api.fail("sendMessage", fault)
     assert await gateway.answers_to(chat, "hi") == [f"{MARK}echo: hi"]
 
 
-async def test_a_refused_pace_is_honoured_and_nothing_is_repeated(
+async def test_rate_limit_is_respected_without_repetition(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("sendMessage", status(429, retry_after=1), times=2)
@@ -37,7 +35,7 @@ async def test_a_refused_pace_is_honoured_and_nothing_is_repeated(
     assert gateway.methods(chat) == ["sendMessage"]
 
 
-async def test_refused_entities_go_out_plain(gateway: GatewayProcess, chat: int) -> None:
+async def test_rejected_entities_are_sent_plain(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script("some **bold** words")
     refused = status(400, description="Bad Request: can't parse entities: unsupported start tag")
     gateway.api.fail("sendMessage", refused)
@@ -46,7 +44,7 @@ async def test_refused_entities_go_out_plain(gateway: GatewayProcess, chat: int)
     assert list(shown.entities) == []
 
 
-async def test_a_blocked_chat_is_given_up_and_others_go_on(
+async def test_blocked_chat_is_abandoned_and_others_continue(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.chats.blocked.add(chat)
@@ -57,7 +55,7 @@ async def test_a_blocked_chat_is_given_up_and_others_go_on(
     assert await gateway.answers_to(chat, "again") == ["echo: again"]
 
 
-async def test_a_failing_chat_stalls_no_other(gateway: GatewayProcess, chat: int) -> None:
+async def test_failing_chat_delays_no_other(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", status(429, retry_after=5))
     calls = gateway.api.calls.count("sendMessage")
     await gateway.api.user_says(chat, "first")
@@ -69,7 +67,7 @@ async def test_a_failing_chat_stalls_no_other(gateway: GatewayProcess, chat: int
     assert gateway.api.answers(chat) == ["echo: first"]
 
 
-async def test_order_is_kept_when_the_first_fails(gateway: GatewayProcess, chat: int) -> None:
+async def test_order_is_kept_after_a_failed_first_send(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", status(429, retry_after=1))
     for text in ("one", "two", "three"):
         await gateway.api.user_says(chat, text)
@@ -77,12 +75,12 @@ async def test_order_is_kept_when_the_first_fails(gateway: GatewayProcess, chat:
     assert gateway.api.answers(chat) == ["echo: one", "echo: two", "echo: three"]
 
 
-async def test_typing_that_fails_costs_nothing(gateway: GatewayProcess, chat: int) -> None:
+async def test_failed_typing_indicator_is_ignored(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendChatAction", status(500), times=3)
     assert await gateway.answers_to(chat, "hi") == ["echo: hi"]
 
 
-async def test_a_poll_whose_answer_is_lost_loses_and_doubles_nothing(
+async def test_lost_poll_response_loses_and_duplicates_nothing(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("getUpdates", lost_response, times=2)

@@ -32,7 +32,7 @@ def use_server(gateway: GatewayProcess) -> None:
     gateway.configure({"mcp_servers": {"shop": server}, "security": {"sandbox": "none"}})
 
 
-async def test_a_form_is_answered_by_a_button_and_a_reply_across_a_kill(
+async def test_form_is_answered_by_a_button_and_a_reply_across_a_kill(
     alone: GatewayProcess,
 ) -> None:
     use_server(alone)

@@ -102,7 +102,7 @@ async def append(gateway: GatewayProcess, text: str) -> None:
     assert (await gateway.answers_to(OWNER, "append"))[-1] == "Done."
 
 
-async def test_another_machine_undoes_and_redoes(
+async def test_other_machine_undoes_and_redoes(
     machines: Machines, place: SharedPlace, tmp_path: Path
 ) -> None:
     file = share_workspace(machines, tmp_path) / "a.txt"
@@ -122,7 +122,7 @@ async def test_another_machine_undoes_and_redoes(
     assert file.read_text() == "one\ntwo\n"
 
 
-async def test_a_damaged_content_is_told_and_the_file_left_alone(
+async def test_damaged_content_is_reported_and_the_file_unchanged(
     machines: Machines, place: SharedPlace, tmp_path: Path
 ) -> None:
     file = share_workspace(machines, tmp_path) / "a.txt"
@@ -143,7 +143,7 @@ async def test_a_damaged_content_is_told_and_the_file_left_alone(
     assert "is damaged, so it is not used" in second.log_text()
 
 
-async def test_a_store_that_is_away_is_told(
+async def test_unavailable_store_is_reported(
     machines: Machines, place: SharedPlace, tmp_path: Path
 ) -> None:
     file = share_workspace(machines, tmp_path) / "a.txt"
@@ -166,7 +166,7 @@ async def test_a_store_that_is_away_is_told(
     assert file.read_text() == "one\n"
 
 
-async def test_another_machine_sends_what_was_committed(
+async def test_other_machine_sends_committed_messages(
     machines: Machines, place: SharedPlace
 ) -> None:
     first, second = machines.first, machines.second
@@ -187,7 +187,7 @@ async def test_another_machine_sends_what_was_committed(
     assert list((second.home / "outgoing").iterdir()) == []
 
 
-async def test_a_file_that_is_gone_is_told_and_what_follows_is_sent(
+async def test_missing_file_is_reported_and_later_messages_are_sent(
     machines: Machines, place: SharedPlace
 ) -> None:
     first, second = machines.first, machines.second
@@ -209,9 +209,7 @@ async def test_a_file_that_is_gone_is_told_and_what_follows_is_sent(
     assert "a file is not in" in second.log_text()
 
 
-async def test_another_machine_reads_what_was_received(
-    machines: Machines, place: SharedPlace
-) -> None:
+async def test_other_machine_reads_received_files(machines: Machines, place: SharedPlace) -> None:
     first, second = machines.first, machines.second
     await first.start()
     first.model.latency_s = 60.0
@@ -249,7 +247,7 @@ async def test_deleting_a_person_deletes_their_files(
     assert len(inbox(first, 9)) == 1
 
 
-async def test_a_change_of_the_key_leaves_nothing_of_the_old_one(
+async def test_key_rotation_leaves_no_object_of_the_old_key(
     machines: Machines, place: SharedPlace, tmp_path: Path
 ) -> None:
     keys = {f"KORE_TEST_KEY_{n}": str(n) * 64 for n in (1, 2)}
@@ -283,7 +281,7 @@ async def test_a_change_of_the_key_leaves_nothing_of_the_old_one(
     assert place.objects("undo") == []
 
 
-async def test_the_doctor_tries_it(machines: Machines, place: SharedPlace) -> None:
+async def test_doctor_checks_the_shared_store(machines: Machines, place: SharedPlace) -> None:
     first = machines.first
     ran = await first.kore("doctor")
     (line,) = [item for item in ran.out.splitlines() if "shared files" in item]

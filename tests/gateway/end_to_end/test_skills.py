@@ -13,7 +13,7 @@ from tests.gateway.end_to_end.asking import (
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_a_skill_of_a_chat_outlives_a_kill(alone: GatewayProcess) -> None:
+async def test_skill_of_a_chat_survives_a_kill(alone: GatewayProcess) -> None:
     seed(alone)
     skill = alone.workspace / "skills" / "tidy-notes" / "SKILL.md"
     skill.parent.mkdir(parents=True)

@@ -66,7 +66,7 @@ async def test_standby_replaces_a_killed_gateway(pair: Pair) -> None:
     assert first.api.answers(1) == ["echo: one", "echo: two", "echo: three"]
 
 
-async def test_a_stopped_gateway_is_replaced_and_ends_when_it_wakes(pair: Pair) -> None:
+async def test_stopped_gateway_is_replaced_and_ends_when_resumed(pair: Pair) -> None:
     first, second = pair
     await first.start()
     await first.api.user_says(1, "one")

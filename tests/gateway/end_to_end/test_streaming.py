@@ -16,7 +16,7 @@ def slow(text: str = TEXT, every_s: float = 0.3, **more: object) -> ReplyScript:
     return ReplyScript(text=text, pieces=4, chunk_delay_s=every_s, **more)  # type: ignore[arg-type]
 
 
-async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat: int) -> None:
+async def test_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(slow(waits_at=3))
     await gateway.api.user_says(chat, "go")
     await gateway.until(lambda: gateway.api.answers(chat))
@@ -33,7 +33,9 @@ async def test_a_slow_answer_grows_in_one_message(gateway: GatewayProcess, chat:
     assert all(e.params["link_preview_options"] == {"is_disabled": True} for e in shown)
 
 
-async def test_typing_shows_while_the_model_is_silent(gateway: GatewayProcess, chat: int) -> None:
+async def test_typing_is_shown_while_the_model_is_silent(
+    gateway: GatewayProcess, chat: int
+) -> None:
     gateway.model.script(ReplyScript(text="late", waits_at=0))
     await gateway.api.user_says(chat, "go")
     await gateway.until(lambda: gateway.effects(chat))
@@ -43,7 +45,9 @@ async def test_typing_shows_while_the_model_is_silent(gateway: GatewayProcess, c
     assert gateway.api.answers(chat) == ["late"]
 
 
-async def test_a_tool_turn_grows_in_the_same_message(gateway: GatewayProcess, chat: int) -> None:
+async def test_turn_with_a_tool_grows_in_the_same_message(
+    gateway: GatewayProcess, chat: int
+) -> None:
     look = (Call("list_dir", {"path": "."}),)
     text = "Let me look at the folder first, please wait."
     gateway.model.script(slow(text, tool_calls=look, waits_at=3))
@@ -57,7 +61,7 @@ async def test_a_tool_turn_grows_in_the_same_message(gateway: GatewayProcess, ch
     assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
 
 
-async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) -> None:
+async def test_retry_removes_the_shown_text(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(
         slow("Words that nobody should keep.", waits_at=3, breaks=Break("reset", after=4))
     )
@@ -70,7 +74,7 @@ async def test_a_retry_voids_what_was_shown(gateway: GatewayProcess, chat: int) 
     assert len(gateway.model.requests) == 2
 
 
-async def test_a_long_answer_goes_on_in_further_messages_while_it_streams(
+async def test_long_answer_streams_into_further_messages(
     gateway: GatewayProcess, chat: int
 ) -> None:
     words = [f"word{n}" for n in range(1_200)]
@@ -100,7 +104,7 @@ async def test_preview_longer_than_the_answer_is_marked(gateway: GatewayProcess,
     assert gateway.api.answers(chat) == [TEXT, ENDS_ABOVE]
 
 
-async def test_a_lost_second_page_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
+async def test_lost_second_page_is_repeated_with_a_mark(gateway: GatewayProcess, chat: int) -> None:
     words = [f"word{n}" for n in range(1_200)]
     gateway.model.script(slow(" ".join(words), waits_at=4))
     await gateway.api.user_says(chat, "go")
@@ -115,7 +119,7 @@ async def test_a_lost_second_page_is_said_again_marked(gateway: GatewayProcess, 
     assert " ".join([first, second.removeprefix(PAGE_NOTE), *rest]).split() == words
 
 
-async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat: int) -> None:
+async def test_lost_preview_is_repeated_with_a_mark(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", lost_response)
     gateway.model.script(slow())
     stray, answer = await gateway.answers_to(chat, "go")
@@ -123,7 +127,7 @@ async def test_a_lost_preview_is_said_again_marked(gateway: GatewayProcess, chat
     assert answer == f"{PREVIEW_NOTE}{TEXT}"
 
 
-async def test_a_streamed_answer_does_not_overtake_one_that_waits(
+async def test_streamed_answer_does_not_overtake_a_waiting_one(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.api.fail("sendMessage", status(409), times=2)
@@ -140,7 +144,7 @@ async def test_a_streamed_answer_does_not_overtake_one_that_waits(
     assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
 
 
-async def test_a_group_is_told_in_reply(gateway: GatewayProcess) -> None:
+async def test_group_preview_is_a_reply(gateway: GatewayProcess) -> None:
     group = -100_800
     gateway.model.script(slow())
     user_message = await gateway.api.user_says(group, "@kore_test_bot go", user_id=5)
@@ -162,7 +166,7 @@ async def test_activity_is_replaced_by_the_answer(gateway: GatewayProcess, chat:
     assert answer == "Let me look at the folder first, please wait.\n\nNothing there."
 
 
-async def test_a_silent_turn_shows_a_draft_and_then_one_message(
+async def test_silent_turn_shows_a_draft_and_then_one_message(
     gateway: GatewayProcess, chat: int
 ) -> None:
     gateway.model.script(ReplyScript(text="late", waits_at=0))
@@ -176,7 +180,7 @@ async def test_a_silent_turn_shows_a_draft_and_then_one_message(
     assert chat not in gateway.api.chats.drafts
 
 
-async def test_a_very_long_answer_is_its_beginning_and_a_file(
+async def test_very_long_answer_is_its_beginning_and_a_file(
     gateway: GatewayProcess, chat: int
 ) -> None:
     text = "\n\n".join(f"Paragraph {n}: " + "word " * 60 for n in range(100))

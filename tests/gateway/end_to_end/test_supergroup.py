@@ -7,7 +7,7 @@ GROUP, SUPER = -70, -100_070
 TEXT = "One two three four five six seven eight nine ten eleven twelve."
 
 
-async def test_the_conversation_goes_on_where_the_group_has_gone(alone: GatewayProcess) -> None:
+async def test_conversation_continues_in_the_supergroup(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(GROUP, "/rename Garden", chat_type="group")
     await alone.answers_to(GROUP, "/new", chat_type="group")
@@ -22,7 +22,7 @@ async def test_the_conversation_goes_on_where_the_group_has_gone(alone: GatewayP
     assert (answer.text, answer.reply_to) == ("echo: second", question.message_id)
 
 
-async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
+async def test_running_answer_arrives_in_the_supergroup_after_a_kill(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -42,7 +42,7 @@ async def test_an_answer_under_way_arrives_in_the_supergroup_also_after_a_kill(
     assert alone.api.answers(SUPER) == [TEXT, "echo: again"]
 
 
-async def test_a_move_that_is_told_right_before_a_kill_is_known_after_it(
+async def test_migration_right_before_a_kill_is_known_afterwards(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()

@@ -24,7 +24,7 @@ _EFFECTS = "effects/ran"
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProcess) -> None:
+async def test_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProcess) -> None:
     """Each chat has different unfinished work.
 
     The chats are in the middle of a turn, or wait behind a download, for an approval, for an answer
@@ -70,7 +70,7 @@ async def test_a_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProc
     assert tries == 2, "each start that goes on with it costs one; those of terminals none"
 
 
-async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: GatewayProcess) -> None:
+async def test_later_question_is_asked_in_its_chat(alone: GatewayProcess) -> None:
     seed(alone)
     await alone.start()
     alone.model.latency_s = 60
@@ -90,7 +90,7 @@ async def test_a_question_that_comes_up_later_is_asked_in_its_chat(alone: Gatewa
     assert notes(alone) == "new\n"
 
 
-async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
+async def test_question_does_not_expire_while_its_chat_is_unreachable(
     alone: GatewayProcess,
 ) -> None:
     alone.configure({"security": {"approval_timeout_s": 3}})
@@ -113,7 +113,7 @@ async def test_a_question_does_not_expire_where_its_chat_cannot_be_told(
     assert notes(alone) == "old\n"
 
 
-async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: GatewayProcess) -> None:
+async def test_session_in_use_by_a_chat_is_not_resumed(alone: GatewayProcess) -> None:
     await alone.start()
     alone.model.latency_s = 60
     await alone.api.user_says(9, "slow one")
@@ -130,7 +130,9 @@ async def test_a_session_that_a_chat_works_in_is_not_gone_on_with(alone: Gateway
 
 
 @pytest.mark.parametrize("verb", [("sessions", "list"), ("cron", "list"), ("replay", "1")])
-async def test_no_verb_takes_up_a_chat_s_work(alone: GatewayProcess, verb: tuple[str, ...]) -> None:
+async def test_verbs_do_not_resume_work_of_a_chat(
+    alone: GatewayProcess, verb: tuple[str, ...]
+) -> None:
     await alone.start()
     await alone.answers_to(9, "first")
     alone.model.latency_s = 60

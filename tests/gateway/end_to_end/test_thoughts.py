@@ -33,7 +33,7 @@ def thoughts(gateway: GatewayProcess, n: int = -1) -> tuple[int, int]:
     return raw.count(SIGNATURE), raw.count(REDACTED)
 
 
-async def test_thoughts_of_a_turn_that_was_killed_go_back_unchanged(
+async def test_thinking_of_a_killed_turn_is_replayed_unchanged(
     thinking: GatewayProcess,
 ) -> None:
     await thinking.start()
@@ -52,7 +52,7 @@ async def test_thoughts_of_a_turn_that_was_killed_go_back_unchanged(
     assert thinking.model.requests[2].raw == thinking.model.requests[1].raw
 
 
-async def test_thoughts_live_through_another_model_and_a_summary(thinking: GatewayProcess) -> None:
+async def test_thinking_survives_another_model_and_a_summary(thinking: GatewayProcess) -> None:
     async with thinking:
         for n in range(5):
             # Text by people is preserved verbatim; the model's text becomes a summary.
@@ -71,7 +71,7 @@ async def test_thoughts_live_through_another_model_and_a_summary(thinking: Gatew
         assert 0 < thoughts(thinking)[0] < 5
 
 
-async def test_thoughts_that_a_model_refuses_never_end_a_conversation(
+async def test_rejected_thinking_never_ends_a_conversation(
     thinking: GatewayProcess,
 ) -> None:
     def mind(body: Mapping[str, Any]) -> ReplyScript:

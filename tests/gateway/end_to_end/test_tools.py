@@ -23,7 +23,7 @@ def system_prompt(gateway: GatewayProcess) -> str:
     return str(gateway.model.requests[-1].body["messages"][0]["content"])
 
 
-async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None:
+async def test_new_file_is_written(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(
         reply_with_call("write_file", path="notes/new.txt", content="hello"), "Done."
     )
@@ -31,7 +31,7 @@ async def test_a_new_file_is_written(gateway: GatewayProcess, chat: int) -> None
     assert (gateway.workspace / "notes" / "new.txt").read_text() == "hello"
 
 
-async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
+async def test_overwriting_is_rejected_with_a_reason(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "precious.txt").write_text("mine")
     gateway.model.script(
         reply_with_call("read_file", path="precious.txt"),
@@ -44,7 +44,7 @@ async def test_overwriting_is_refused_with_a_reason(gateway: GatewayProcess, cha
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -> None:
+async def test_commands_are_disabled_for_others(gateway: GatewayProcess, chat: int) -> None:
     gateway.model.script(reply_with_call("exec", command="touch ran"), "No.")
     assert await gateway.answers_to(chat, "run it") == ["No."]
     assert not (gateway.workspace / "ran").exists()
@@ -52,7 +52,7 @@ async def test_commands_are_off_for_others(gateway: GatewayProcess, chat: int) -
 
 
 @pytest.mark.parametrize("path", ["../config.json", "../kore.db", "/etc/passwd"])
-async def test_nothing_outside_the_workspace_is_read(
+async def test_files_outside_the_workspace_are_not_read(
     gateway: GatewayProcess, chat: int, path: str
 ) -> None:
     gateway.model.script(reply_with_call("read_file", path=path), "No.")
@@ -60,7 +60,7 @@ async def test_nothing_outside_the_workspace_is_read(
     assert "outside" in result(gateway)
 
 
-async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
+async def test_memories_are_separate(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "USER.md").write_text("The owner lives in Elmstreet.")
     gateway.model.script(reply_with_call("remember", text="the safe opens with 4711"), "Noted.")
     await gateway.answers_to(OWNER, "remember it")
@@ -80,7 +80,7 @@ async def test_memory_is_kept_apart(gateway: GatewayProcess, chat: int) -> None:
     assert "likes tea" not in system_prompt(gateway)
 
 
-async def test_a_group_sees_nobodys_memory(gateway: GatewayProcess) -> None:
+async def test_memories_are_hidden_in_a_group(gateway: GatewayProcess) -> None:
     gateway.model.script(
         reply_with_call("remember", text="the owner's birthday is in May"), "Noted."
     )
@@ -97,7 +97,7 @@ async def test_memory_file_is_closed_to_a_stranger(gateway: GatewayProcess, chat
     assert "canary" not in result(gateway)
 
 
-async def test_every_request_continues_the_one_before_byte_by_byte(
+async def test_every_request_extends_the_previous_one_byte_for_byte(
     gateway: GatewayProcess, chat: int
 ) -> None:
     path = f"turns-{chat}.txt"

@@ -12,7 +12,7 @@ def work(gateway: GatewayProcess, path: str) -> None:
     )
 
 
-async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> None:
+async def test_chat_selects_its_trace_level_and_keeps_it(alone: GatewayProcess) -> None:
     await alone.start()
     work(alone, "a.txt")
     assert (await alone.answers_to(OWNER, "go"))[-1] == "Done."
@@ -35,7 +35,7 @@ async def test_a_chat_chooses_its_trace_and_keeps_it(alone: GatewayProcess) -> N
     assert all("🔧" not in asked.raw.decode() for asked in alone.model.requests)
 
 
-async def test_the_configuration_says_what_holds_until_somebody_chooses(
+async def test_configuration_sets_the_default_trace_level(
     alone: GatewayProcess,
 ) -> None:
     alone.configure({"telegram": {"trace": "summary"}})

@@ -26,7 +26,7 @@ async def states(gateway: GatewayProcess) -> dict[str, str]:
     return {name: channel["state"] for name, channel in channels.items()}
 
 
-async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
+async def test_each_bot_in_a_group_answers_its_own_messages_across_a_kill(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     async with (
@@ -64,7 +64,7 @@ async def test_in_one_group_each_answers_what_is_for_it_also_over_a_kill(
         assert len(model_server.requests) == 3
 
 
-async def test_a_token_that_is_refused_stops_its_own_bot_alone(
+async def test_rejected_token_stops_only_its_own_bot(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     wrong = {**ACCOUNT, "token": "999:nobody"}

@@ -16,7 +16,7 @@ async def test_change_before_a_kill_can_be_undone(alone: GatewayProcess) -> None
     assert not (alone.workspace / "a.txt").exists()
 
 
-async def test_an_undo_during_which_the_gateway_dies_happens_once(alone: GatewayProcess) -> None:
+async def test_undo_interrupted_by_a_kill_happens_once(alone: GatewayProcess) -> None:
     await alone.start()
     for text in ("one", "two", "three"):
         append = Call("append_file", {"path": "a.txt", "content": f"{text}\n"})

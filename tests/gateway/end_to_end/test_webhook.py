@@ -59,7 +59,7 @@ async def begin(gateway: GatewayProcess, proxy: Proxy) -> None:
     proxy.target = results[-1]
 
 
-async def test_a_webhook_brings_messages_also_over_a_kill(alone: GatewayProcess) -> None:
+async def test_webhook_receives_messages_across_a_kill(alone: GatewayProcess) -> None:
     async with in_front(alone) as proxy:
         await begin(alone, proxy)
         assert await alone.answers_to(7, "one") == ["echo: one"]
@@ -74,7 +74,7 @@ async def test_a_webhook_brings_messages_also_over_a_kill(alone: GatewayProcess)
         await alone.stop()
 
 
-async def test_the_pages_for_supervisors_are_there_beside_a_webhook(alone: GatewayProcess) -> None:
+async def test_health_pages_are_served_next_to_a_webhook(alone: GatewayProcess) -> None:
     async with in_front(alone) as proxy, aiohttp.ClientSession() as session:
         await begin(alone, proxy)
         await alone.until_channel("webhook")
@@ -87,7 +87,7 @@ async def test_the_pages_for_supervisors_are_there_beside_a_webhook(alone: Gatew
         await alone.stop()
 
 
-async def test_back_at_polling_the_webhook_is_gone_and_nothing_is_lost(
+async def test_return_to_polling_removes_the_webhook_and_loses_nothing(
     alone: GatewayProcess,
 ) -> None:
     async with in_front(alone) as proxy:
@@ -104,7 +104,7 @@ async def test_back_at_polling_the_webhook_is_gone_and_nothing_is_lost(
         await alone.stop()
 
 
-async def test_a_webhook_without_an_address_is_refused_at_the_start(alone: GatewayProcess) -> None:
+async def test_webhook_without_an_address_is_rejected_at_startup(alone: GatewayProcess) -> None:
     alone.configure({"telegram": {"mode": "webhook"}})
     ran = await alone.kore("gateway")
     assert ran.code == 2

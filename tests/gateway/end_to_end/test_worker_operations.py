@@ -106,7 +106,7 @@ async def until_page(
     return text
 
 
-async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
+async def test_status_shows_workers_and_waiting_messages(fleet: Fleet) -> None:
     await fleet.front.start()
     lone = await fleet.front.kore("status", "--all")
     assert "no worker runs" in lone.out
@@ -128,7 +128,7 @@ async def test_status_shows_workers_and_what_waits(fleet: Fleet) -> None:
     assert [("ended" in row) for row in rows].count(True) == 1
 
 
-async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
+async def test_workers_and_gateway_serve_pages(fleet: Fleet) -> None:
     result, other = fleet.workers
     # A worker may start only once a gateway has created the tables and released them.
     await result.launch()
@@ -171,7 +171,7 @@ async def test_pages_of_workers_and_of_the_gateway(fleet: Fleet) -> None:
         await fleet.front.until(lambda: fleet.front.api.answers(2) == ["late"])
 
 
-async def test_a_killed_worker_is_counted(fleet: Fleet) -> None:
+async def test_killed_worker_is_counted(fleet: Fleet) -> None:
     await fleet.start()
     await fleet.until_alive(2)
     fleet.workers[0].signal(signal.SIGKILL)
@@ -181,7 +181,7 @@ async def test_a_killed_worker_is_counted(fleet: Fleet) -> None:
         await until_page(client, fleet.front, "/metrics", "kore_workers_alive 1")
 
 
-async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet: Fleet) -> None:
+async def test_turn_of_a_stopped_worker_continues_elsewhere_at_once(fleet: Fleet) -> None:
     await fleet.start()
     # Wait until the state reported by each worker is known.
     await fleet.until_alive(2)
@@ -212,7 +212,7 @@ async def test_a_turn_goes_on_elsewhere_at_once_when_its_worker_is_stopped(fleet
     assert min(gaps_s) < 1, gaps_s
 
 
-async def test_workers_of_the_version_before_go_on_until_they_are_too_old(fleet: Fleet) -> None:
+async def test_workers_of_the_previous_version_run_until_too_old(fleet: Fleet) -> None:
     await fleet.start()
     old, new = fleet.workers
     numbers = {worker: number_of(worker) for worker in fleet.workers}
@@ -250,7 +250,7 @@ def change(address: str, table: str, values: dict[str, object], **where: object)
 
 
 @pytest.mark.slow
-async def test_a_call_that_lasts_is_cut_off_and_begun_again_elsewhere(fleet: Fleet) -> None:
+async def test_long_call_is_interrupted_and_repeated_elsewhere(fleet: Fleet) -> None:
     """A drain waits for the call for a limited time."""
     await fleet.start()
     await fleet.until_alive(2)

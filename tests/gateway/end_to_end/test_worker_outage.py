@@ -22,7 +22,7 @@ LEASE_S = 5.0
 _AWAY_S, _LOOKS_S = 6.0, 1.5
 
 
-async def test_a_worker_that_the_database_was_away_from_goes_on_with_its_turn(
+async def test_worker_continues_its_turn_after_a_database_outage(
     tmp_path: Path,
 ) -> None:
     """This also applies if the gateway reconnects first."""

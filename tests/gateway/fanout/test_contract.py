@@ -54,7 +54,7 @@ def numbered(name: str, count: int) -> list[bytes]:
     return [f"{name} {n}".encode() for n in range(count)]
 
 
-async def test_messages_arrive_in_their_order(bus: Bus) -> None:
+async def test_messages_arrive_in_order(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         worker.publish(*numbered("a", 3_000))
         await wait_until(lambda: len(front.messages) >= 3_000)
@@ -76,7 +76,7 @@ async def test_messages_may_have_any_size(bus: Bus, keys: Cipher | None) -> None
         assert front.messages == messages
 
 
-async def test_every_listener_of_a_topic_hears_every_sender(bus: Bus) -> None:
+async def test_every_listener_of_a_topic_gets_messages_of_every_sender(bus: Bus) -> None:
     async with AsyncExitStack() as stack:
         listeners = [
             await stack.enter_async_context(joined(bus.fanout(), "front")) for _ in range(2)
@@ -99,7 +99,7 @@ async def test_every_listener_of_a_topic_hears_every_sender(bus: Bus) -> None:
         assert other.messages == [b"for workers"]
 
 
-async def test_a_process_hears_itself(bus: Bus) -> None:
+async def test_process_gets_its_own_messages(bus: Bus) -> None:
     async with joined(bus.fanout(), "front", "workers") as stream:
         stream.publish(b"front")
         stream.publish(b"workers", topic="workers")
@@ -107,7 +107,7 @@ async def test_a_process_hears_itself(bus: Bus) -> None:
         assert sorted(stream.messages) == [b"front", b"workers"]
 
 
-async def test_another_kore_on_the_same_server_hears_nothing(bus: Bus) -> None:
+async def test_other_kore_on_the_same_server_gets_nothing(bus: Bus) -> None:
     async with (
         joined(bus.fanout(kore=1), "front") as other,
         joined(bus.fanout(), "front") as front,
@@ -119,7 +119,7 @@ async def test_another_kore_on_the_same_server_hears_nothing(bus: Bus) -> None:
         assert (front.messages, other.messages) == ([b"ours"], [b"theirs"])
 
 
-async def test_lost_connections_are_made_again(bus: Bus) -> None:
+async def test_lost_connections_are_reopened(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         for round_ in range(3):
             await asyncio.to_thread(bus.cut)
@@ -145,7 +145,7 @@ async def test_message_during_a_disconnect_is_delivered_once_or_reported(bus: Bu
         assert all(len(message) in (6, 20_006) for message in front.messages[:-1])
 
 
-async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None:
+async def test_oldest_messages_are_dropped_while_the_server_is_away(bus: Bus) -> None:
     # The member subscribes before it sends, so it receives everything that was retained.
     async with joined(bus.fanout(queue_bytes=20_000), "front") as stream:
         await asyncio.to_thread(bus.kill)
@@ -159,7 +159,7 @@ async def test_the_oldest_are_dropped_while_the_server_is_away(bus: Bus) -> None
         assert (stream.reconnects, stream.fanout.dropped_count) == (2, dropped)
 
 
-async def test_a_server_that_starts_later_is_waited_for(bus: Bus) -> None:
+async def test_server_that_starts_later_is_awaited(bus: Bus) -> None:
     await asyncio.to_thread(bus.kill)
     sender, listener = bus.fanout(), bus.fanout()
     async with joined(sender) as worker:
@@ -187,7 +187,7 @@ async def test_messages_sent_to_a_paused_server_arrive(bus: Bus) -> None:
         assert front.messages == [b"before", *numbered("while", 500)]
 
 
-async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
+async def test_shutdown_next_to_a_hanging_server(bus: Bus) -> None:
     fanout = bus.fanout()
     member = Member(fanout, ("front",))
     task = asyncio.create_task(fanout.run())
@@ -204,7 +204,7 @@ async def test_it_ends_beside_a_server_that_stands_still(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("rounds", range(0, 24, 3))
-async def test_it_ends_at_any_moment(
+async def test_shutdown_at_any_moment(
     bus: Bus, rounds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     for size in (10, 300_000):
@@ -221,7 +221,7 @@ async def test_it_ends_at_any_moment(
 
 
 @pytest.mark.slow
-async def test_a_server_that_stands_still_is_left(bus: Bus) -> None:
+async def test_hanging_server_is_abandoned(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as front, joined(bus.fanout()) as worker:
         worker.publish(b"before")
         await wait_until(lambda: front.messages)
@@ -235,7 +235,7 @@ async def test_a_server_that_stands_still_is_left(bus: Bus) -> None:
         await wait_until(lambda: front.messages[-1:] == [b"after"])
 
 
-async def test_sealed_messages_are_unreadable_on_the_way(bus: Bus) -> None:
+async def test_sealed_messages_are_unreadable_in_transit(bus: Bus) -> None:
     async with (
         bus.raw("front") as seen,
         joined(bus.fanout(cipher()), "front") as front,
@@ -250,14 +250,14 @@ async def test_sealed_messages_are_unreadable_on_the_way(bus: Bus) -> None:
         assert (front.messages, stranger.messages) == ([SECRET, SECRET * 1_000], [b"mine"])
 
 
-async def test_without_a_key_they_are_plain(bus: Bus) -> None:
+async def test_messages_without_a_key_are_plain(bus: Bus) -> None:
     async with bus.raw("front") as seen, joined(bus.fanout(), "front") as front:
         front.publish(SECRET)
         await wait_until(lambda: front.messages and seen)
         assert any(SECRET in item for item in seen)
 
 
-async def test_a_kore_with_a_key_believes_no_plain_message(bus: Bus) -> None:
+async def test_plain_message_is_rejected_with_a_key(bus: Bus) -> None:
     (plain,) = FrameWriter("front", new_sender(), None).frames([b"do evil"], 1_000)
     async with joined(bus.fanout(cipher()), "front") as front:
         await bus.send_raw("front", b64encode(plain) if isinstance(bus, PostgresBus) else plain)
@@ -267,7 +267,7 @@ async def test_a_kore_with_a_key_believes_no_plain_message(bus: Bus) -> None:
         assert front.messages == [b"true"]
 
 
-async def test_a_flush_returns_once_everything_is_sent(bus: Bus) -> None:
+async def test_flush_returns_after_everything_is_sent(bus: Bus) -> None:
     fanout = bus.fanout()
     member = Member(fanout, ("front",))
     async with joined(bus.fanout(), "front") as front:
@@ -282,7 +282,7 @@ async def test_a_flush_returns_once_everything_is_sent(bus: Bus) -> None:
         assert front.messages[:2_000] == numbered("a", 2_000)
 
 
-async def test_a_flush_waits_no_longer_than_it_says_for_a_server_that_is_away(bus: Bus) -> None:
+async def test_flush_times_out_without_a_server(bus: Bus) -> None:
     async with joined(bus.fanout(), "front") as stream:
         await asyncio.to_thread(bus.stop)
         try:

@@ -39,7 +39,7 @@ def made(sizes: list[int]) -> list[bytes]:
 
 
 @given(sizes, limits, keys)
-def test_all_comes_out_again(sizes: list[int], limit: int, key: KeySource | None) -> None:
+def test_frames_survive_round_trip(sizes: list[int], limit: int, key: KeySource | None) -> None:
     messages = made(sizes)
     frames = list(FrameWriter("front", new_sender(), key).frames(messages, limit))
     assert all(len(frame) <= limit for frame in frames)
@@ -53,7 +53,7 @@ def test_all_comes_out_again(sizes: list[int], limit: int, key: KeySource | None
 
 
 @given(sizes, limits, keys, st.data())
-def test_a_lost_frame_costs_only_what_was_in_it(
+def test_lost_frame_costs_only_its_messages(
     sizes: list[int], limit: int, key: KeySource | None, data: st.DataObject
 ) -> None:
     messages = made(sizes)
@@ -88,7 +88,7 @@ def is_within(some: list[bytes], all_: list[bytes]) -> bool:
 
 
 @given(st.binary(max_size=200), keys)
-def test_anything_else_is_refused(data: bytes, key: KeySource | None) -> None:
+def test_invalid_frame_is_rejected(data: bytes, key: KeySource | None) -> None:
     reading = Reading(key)
     if key is not None:
         with pytest.raises(FrameError):
@@ -102,7 +102,7 @@ def test_anything_else_is_refused(data: bytes, key: KeySource | None) -> None:
 
 
 @given(st.integers(0, 200), st.integers(1, 255))
-def test_a_sealed_frame_that_was_changed_does_not_open(place: int, change: int) -> None:
+def test_changed_sealed_frame_does_not_open(place: int, change: int) -> None:
     (frame,) = FrameWriter("front", new_sender(), CIPHER).frames([b"m" * 160], 1_000)
     changed = bytearray(frame)
     changed[place % len(frame)] ^= change
@@ -114,7 +114,7 @@ def test_a_sealed_frame_that_was_changed_does_not_open(place: int, change: int) 
     assert reading.messages == [b"m" * 160]
 
 
-def test_a_frame_of_another_topic_does_not_open() -> None:
+def test_frame_of_another_topic_does_not_open() -> None:
     (frame,) = FrameWriter("workers", new_sender(), CIPHER).frames([b"m"], 1_000)
     with pytest.raises(FrameError, match="another key"):
         Reading(CIPHER).reader.read(frame)
@@ -128,7 +128,7 @@ def test_late_reader_gets_the_next_message() -> None:
     assert (reading.messages, reading.misses) == ([b"b"], 0)
 
 
-def test_senders_do_not_disturb_each_other() -> None:
+def test_senders_are_independent() -> None:
     both = [
         list(FrameWriter("front", new_sender(), None).frames([name * 500], 100))
         for name in (b"a", b"b")
@@ -141,7 +141,7 @@ def test_senders_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.parametrize("key", [None, CIPHER])
-def test_a_recorded_frame_is_not_believed_by_a_process_that_began_later(
+def test_recorded_frame_is_rejected_by_a_later_process(
     key: KeySource | None,
 ) -> None:
     now = 1_000.0
@@ -159,7 +159,7 @@ def test_a_recorded_frame_is_not_believed_by_a_process_that_began_later(
     assert messages == [b"stop"]
 
 
-def test_a_frame_of_a_forgotten_sender_is_not_believed_later() -> None:
+def test_frame_of_a_forgotten_sender_is_rejected() -> None:
     now = 1_000.0
     messages: list[bytes] = []
     reader = FrameReader("front", CIPHER, messages.append, lambda: None, lambda: now)
@@ -171,7 +171,7 @@ def test_a_frame_of_a_forgotten_sender_is_not_believed_later() -> None:
     assert messages == []
 
 
-def test_the_time_of_a_sealed_frame_cannot_be_changed() -> None:
+def test_time_of_a_sealed_frame_cannot_be_changed() -> None:
     (frame,) = FrameWriter("front", new_sender(), CIPHER, lambda: 1_000.0).frames([b"stop"], 1_000)
     head = 1 + SENDER_BYTES + 8
     newer = frame[:head] + (1_010_000).to_bytes(8, "big") + frame[head + 8 :]

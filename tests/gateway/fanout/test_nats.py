@@ -48,7 +48,7 @@ async def assert_it_carries(url: str) -> None:
     ],
     ids=["token", "password"],
 )
-async def test_the_address_brings_the_secret(
+async def test_address_includes_the_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, options: tuple[str, ...], login: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -85,7 +85,7 @@ async def test_tls_checks_the_certificate(
         server.kill()
 
 
-async def test_a_secret_is_not_sent_to_a_server_without_the_tls_that_was_asked_for(
+async def test_secret_is_not_sent_without_the_requested_tls(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lines: list[bytes] = []
@@ -104,7 +104,7 @@ async def test_a_secret_is_not_sent_to_a_server_without_the_tls_that_was_asked_f
 
 
 @needs_nats
-async def test_frames_are_as_small_as_the_server_wants_them(tmp_path: Path) -> None:
+async def test_frames_respect_the_maximum_of_the_server(tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text("max_payload: 4096\n")
     server = NatsServer(tmp_path, "-c", str(config))
@@ -126,7 +126,7 @@ async def test_frames_are_as_small_as_the_server_wants_them(tmp_path: Path) -> N
 
 
 @needs_nats
-async def test_the_database_that_names_the_subjects_is_waited_for(
+async def test_database_that_names_the_subjects_is_awaited(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = 0
@@ -151,7 +151,7 @@ async def test_the_database_that_names_the_subjects_is_waited_for(
 
 
 @needs_postgres
-async def test_a_database_has_the_same_name_by_each_of_its_addresses() -> None:
+async def test_database_has_the_same_id_at_each_of_its_addresses() -> None:
     server = postgres_server.server()
     result, other = server.create_database(), server.create_database()
     name = result.partition("@/")[2].partition("?")[0]
@@ -161,7 +161,7 @@ async def test_a_database_has_the_same_name_by_each_of_its_addresses() -> None:
     assert all(len(id_) == 16 for id_ in ids)
 
 
-async def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_password_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     for address in ("postgresql://ann:s3cr3t@127.0.0.1:1/kore", "postgresql://ann:s3cr3t%zz@h/k"):
         caplog.clear()
         async with joined(NotifyFanout(address, None)):
@@ -169,7 +169,7 @@ async def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
         assert "s3cr3t" not in caplog.text
 
 
-def test_nats_where_it_is_named_else_notify() -> None:
+def test_nats_is_used_if_configured_and_notify_otherwise() -> None:
     address = "postgresql://kore@/kore"
     assert isinstance(open_fanout(None, address, None, "kore"), NotifyFanout)
     assert isinstance(open_fanout("nats://h", address, None, "kore"), NatsFanout)

@@ -74,7 +74,7 @@ async def store_messages(parts: Parts, *messages: InboundMessage) -> None:
     )
 
 
-async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: Path) -> None:
+async def test_file_of_two_simultaneous_messages_is_downloaded_once(tmp_path: Path) -> None:
     platform = SlowPlatform()
     photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")
     async with opened(tmp_path, [], platform=platform) as parts:
@@ -101,7 +101,7 @@ async def test_a_file_that_two_messages_bring_at_once_is_fetched_once(tmp_path: 
         assert await parts.stored("outbox", "body") == []
 
 
-async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
+async def test_slow_transcription_delays_no_other_file(tmp_path: Path) -> None:
     platform = SlowPlatform()
     platform.go.set()
     results: list[str | None] = []
@@ -132,7 +132,7 @@ async def test_a_slow_ear_keeps_no_other_file_waiting(tmp_path: Path) -> None:
         await cancel_and_wait(work)
 
 
-async def test_a_file_that_somebody_changed_meanwhile_stays_and_the_other_lies_beside_it(
+async def test_changed_file_is_kept_and_the_download_stored_next_to_it(
     tmp_path: Path,
 ) -> None:
     platform = SlowPlatform()
@@ -202,7 +202,7 @@ async def test_download_of_a_deleted_person_is_discarded(
         assert await parts.stored("outbox", "body") == []
 
 
-async def test_an_early_part_of_an_album_is_gone_after_a_while(tmp_path: Path) -> None:
+async def test_unclaimed_part_of_an_album_is_dropped_after_a_while(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         loader = downloader(parts, Inboxes(tmp_path), lambda lane: None)
         work = asyncio.create_task(loader.run())
@@ -257,7 +257,7 @@ async def test_file_waits_for_room_on_the_disk(
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT])
-async def test_message_goes_on_without_a_file_that_finds_no_room(
+async def test_message_continues_without_a_file_if_the_disk_stays_full(
     tmp_path: Path, error_number: int
 ) -> None:
     platform = FullPlatform(error_number)
@@ -275,7 +275,7 @@ async def test_message_goes_on_without_a_file_that_finds_no_room(
     assert "the disk is nearly full" in str(notice)
 
 
-async def test_message_behind_a_changed_one_is_answered(tmp_path: Path) -> None:
+async def test_message_after_a_tampered_one_is_answered(tmp_path: Path) -> None:
     cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
     async with opened(tmp_path, [], cipher=cipher) as parts:
         photo = Media("photo", remote="f", unique="u")

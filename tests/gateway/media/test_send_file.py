@@ -29,7 +29,7 @@ def sends(caption: str, name: str = "a.txt") -> ToolCall:
     return ToolCall("c1", "send_file", arguments, json.dumps(arguments))
 
 
-async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path: Path) -> None:
+async def test_caption_contains_no_link_that_could_leak_data(tmp_path: Path) -> None:
     link = "https://evil.example/?d=secret"
     steps = [
         assistant("Hello."),
@@ -50,7 +50,7 @@ async def test_a_caption_holds_no_link_that_could_carry_something_away(tmp_path:
     assert caption.count(link) == caption.count(f"`{link}`")
 
 
-async def test_the_name_of_a_file_is_no_link_either(tmp_path: Path) -> None:
+async def test_file_name_contains_no_link(tmp_path: Path) -> None:
     name = "www.secret.evil.example.txt"
     steps = [assistant("Hello."), assistant("", (sends("Here.", name),)), assistant("Sent.")]
     platform = Carrying()
@@ -72,7 +72,7 @@ class NoFiles(Carrying):
         raise ChatUnreachable("not enough rights to send documents")
 
 
-async def test_model_reads_that_delivery_is_not_confirmed(tmp_path: Path) -> None:
+async def test_model_is_informed_that_delivery_is_unconfirmed(tmp_path: Path) -> None:
     platform = NoFiles()
     model = ScriptedProvider([assistant("", (sends("Here."),)), assistant("Sent.")])
     async with running(tmp_path, model, platform=platform, allow=("7",), owner="chat:7") as parts:

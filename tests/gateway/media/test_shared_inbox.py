@@ -75,7 +75,7 @@ async def test_received_file_is_fetched_once_by_another_machine(
     assert copy.read_bytes() == b"changed here"
 
 
-async def test_file_that_cannot_be_fetched_is_reported(first: Machine, second: Machine) -> None:
+async def test_unavailable_file_is_reported(first: Machine, second: Machine) -> None:
     media = await first.inbox.put(first.receive(NAME, b"content"))
     for lost in (
         replace(media, file_digest="0" * 64),

@@ -27,7 +27,7 @@ def name_in_storage(name: str | None, **more: str) -> str:
         *(".env", "𐍈" * 100 + ".txt"),
     ],
 )
-def test_a_name_is_one_plain_component(name: str | None) -> None:
+def test_name_is_one_plain_component(name: str | None) -> None:
     made = name_in_storage(name)
     assert "/" not in made
     assert not made.startswith(".")
@@ -35,7 +35,7 @@ def test_a_name_is_one_plain_component(name: str | None) -> None:
     assert made.isprintable()
 
 
-def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
+def test_storage_name_depends_on_the_file() -> None:
     assert name_in_storage("a.txt") == name_in_storage("a.txt")
     assert name_in_storage("a.txt") != storage_name(
         Media("document", name="a.txt", unique="u2"), "bot"
@@ -44,7 +44,7 @@ def test_the_same_file_has_the_same_name_and_another_one_another() -> None:
     assert name_in_storage("a.txt").endswith(".txt")
 
 
-def test_two_files_do_not_share_a_name_by_chance() -> None:
+def test_names_do_not_collide_by_chance() -> None:
     mark = name_in_storage("a.txt").removeprefix("a-").removesuffix(".txt")
     assert len(mark) * 4 >= 64
 
@@ -69,7 +69,7 @@ def test_unnamed_file_is_named_after_its_kind() -> None:
     assert made.endswith(".ogg")
 
 
-async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+async def test_file_is_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "inbox" / "a.txt"
 
     async def broken(file: BinaryIO) -> None:
@@ -87,7 +87,7 @@ async def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_bytes() == b"all of it"
 
 
-async def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+async def test_files_are_not_written_through_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "inbox").symlink_to(outside)
@@ -121,7 +121,7 @@ def test_only_expired_inbox_files_are_deleted(tmp_path: Path) -> None:
     assert delete_older_than(tmp_path / "none", 1500) == 0
 
 
-def test_a_picture_is_told_by_its_bytes(tmp_path: Path) -> None:
+def test_picture_is_recognized_by_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xff\xd8\xff" + bytes(20))
     facts = with_file_facts(Media("document", media_type="text/plain"), path, tmp_path)

@@ -57,7 +57,7 @@ async def test_transcription_cost_depends_on_the_duration(
     assert (media.heard_by, media.heard_nano) == ("transcription/large", nano)
 
 
-async def test_the_service_is_reached_through_the_proxy_of_the_environment(
+async def test_proxy_of_the_environment_is_used(
     listener: Listener, voice_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with HttpProxy(listener.port) as proxy:
@@ -71,14 +71,12 @@ async def test_the_service_is_reached_through_the_proxy_of_the_environment(
     assert len(listener.requests) == 2
 
 
-async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
-    listener: Listener, voice_file: Path
-) -> None:
+async def test_chunked_response_is_read_to_its_end(listener: Listener, voice_file: Path) -> None:
     listener.answers.append((200, ['{"text": "good ', 'morning", ', '"language": "en"}']))
     assert (await transcriber(listener).transcribe(VOICE, voice_file)).words == "good morning"
 
 
-async def test_an_answer_without_an_end_is_not_kept(listener: Listener, voice_file: Path) -> None:
+async def test_endless_response_is_rejected(listener: Listener, voice_file: Path) -> None:
     listener.answers.append((200, ['{"text": "', *["a" * 100_000] * 11, '"}']))
     with pytest.raises(
         NotFetched, match="the transcription service returned an unexpected response"
@@ -86,13 +84,13 @@ async def test_an_answer_without_an_end_is_not_kept(listener: Listener, voice_fi
         await transcriber(listener).transcribe(VOICE, voice_file)
 
 
-async def test_only_what_sounds_is_listened_to(listener: Listener, voice_file: Path) -> None:
+async def test_only_audio_is_transcribed(listener: Listener, voice_file: Path) -> None:
     picture = Media("photo", path="inbox/p.jpg")
     assert await transcriber(listener).transcribe(picture, voice_file) is picture
     assert listener.requests == []
 
 
-async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
+async def test_voice_without_a_service_is_reported(
     voice_file: Path,
 ) -> None:
     nobody = Transcriber(TranscriptionSection())
@@ -113,7 +111,7 @@ async def test_without_a_service_what_was_spoken_to_us_is_said_not_to_be_heard(
         (200, {"text": None}, "unexpected response", False),
     ],
 )
-async def test_a_refusal_is_a_sentence(
+async def test_rejection_is_reported_in_a_sentence(
     listener: Listener, voice_file: Path, status: int, body: object, why: str, again: bool
 ) -> None:
     listener.answers.append((status, body))
@@ -122,7 +120,7 @@ async def test_a_refusal_is_a_sentence(
     assert refused.value.is_retryable is again
 
 
-async def test_a_service_that_is_not_there_may_be_later(voice_file: Path) -> None:
+async def test_unreachable_service_is_retryable(voice_file: Path) -> None:
     async with Listener() as listener:
         service = transcriber(listener)
     with pytest.raises(
@@ -132,9 +130,7 @@ async def test_a_service_that_is_not_there_may_be_later(voice_file: Path) -> Non
     assert refused.value.is_retryable
 
 
-async def test_a_service_that_takes_too_long_is_not_asked_again(
-    listener: Listener, voice_file: Path
-) -> None:
+async def test_slow_service_times_out_without_a_retry(listener: Listener, voice_file: Path) -> None:
     listener.answers.append((200, None))
     section = TranscriptionSection(api_base=listener.base_url)
     with pytest.raises(NotFetched, match="timed out after 1 s") as refused:

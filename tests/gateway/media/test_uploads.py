@@ -30,7 +30,7 @@ def uploads(tmp_path: Path) -> Uploads:
     return Uploads(lambda: tmp_path, 5 * 2**20)
 
 
-async def test_a_file_in_parts_is_kept_once(uploads: Uploads, tmp_path: Path) -> None:
+async def test_file_uploaded_in_parts_is_stored_once(uploads: Uploads, tmp_path: Path) -> None:
     data = os.urandom(PART_BYTES * 2 + 17)
     first, again = [await sent(uploads, "data.bin", data) for _ in range(2)]
     assert first == again
@@ -41,9 +41,7 @@ async def test_a_file_in_parts_is_kept_once(uploads: Uploads, tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "inbox").iterdir()] == [file.name]
 
 
-async def test_a_file_that_was_changed_since_is_not_overwritten(
-    uploads: Uploads, tmp_path: Path
-) -> None:
+async def test_changed_file_is_not_overwritten(uploads: Uploads, tmp_path: Path) -> None:
     first = await sent(uploads, "a.txt", b"theirs")
     (tmp_path / str(first.path)).write_text("mine!!")
     again = await sent(uploads, "a.txt", b"theirs")
@@ -58,7 +56,7 @@ async def test_a_file_that_was_changed_since_is_not_overwritten(
         *("x" * 5_000 + ".txt", "\u5b57" * 300, "\u202egnp.exe", "a\nb.txt", ".bashrc", "CON"),
     ],
 )
-async def test_no_name_leads_out_of_the_inbox(uploads: Uploads, tmp_path: Path, name: str) -> None:
+async def test_name_cannot_leave_the_inbox(uploads: Uploads, tmp_path: Path, name: str) -> None:
     media = await sent(uploads, name, b"x")
     assert media.path is not None
     assert is_inbox_path(media.path)
@@ -73,16 +71,14 @@ async def test_no_name_leads_out_of_the_inbox(uploads: Uploads, tmp_path: Path, 
     ("offset", "data"),
     [(1, "eA=="), (-1, "eA=="), (2**62, "eA=="), (0, ""), (0, "no base64"), (0, encoded(b"x" * 9))],
 )
-async def test_parts_that_do_not_fit_are_refused(uploads: Uploads, offset: int, data: str) -> None:
+async def test_inconsistent_parts_are_rejected(uploads: Uploads, offset: int, data: str) -> None:
     upload = await uploads.begin("a", 5)
     with pytest.raises(KoreError):
         await uploads.add(upload, offset, data)
     assert await uploads.add(upload, 0, encoded(b"12345")) is not None
 
 
-async def test_a_link_in_the_place_of_the_inbox_is_refused(
-    uploads: Uploads, tmp_path: Path
-) -> None:
+async def test_link_in_place_of_the_inbox_is_rejected(uploads: Uploads, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "inbox").symlink_to("elsewhere")
     upload = await uploads.begin("a", 1)
@@ -91,7 +87,7 @@ async def test_a_link_in_the_place_of_the_inbox_is_refused(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-async def test_uploads_that_nothing_comes_for_make_room(tmp_path: Path) -> None:
+async def test_idle_uploads_are_dropped(tmp_path: Path) -> None:
     now = 0.0
     uploads = Uploads(lambda: tmp_path, 100, lambda: now)
     first = await uploads.begin("a", 2)
@@ -120,5 +116,5 @@ async def test_uploads_that_nothing_comes_for_make_room(tmp_path: Path) -> None:
         *("/inbox/x-0123456789abcdef", "inbox//x-0123456789abcdef", "inbox/x\n-0123456789abcdef"),
     ],
 )
-def test_other_paths_are_no_uploads(path: str) -> None:
+def test_other_paths_are_not_uploads(path: str) -> None:
     assert not is_inbox_path(path)

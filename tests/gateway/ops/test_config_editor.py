@@ -52,7 +52,7 @@ def rows(editor: ConfigEditor) -> dict[str, Any]:
     return {row["key"]: row for row in editor.list_settings()["settings"]}
 
 
-async def test_the_rest_of_the_file_stays(editor: Callable[..., ConfigEditor], home: Path) -> None:
+async def test_rest_of_the_file_is_kept(editor: Callable[..., ConfigEditor], home: Path) -> None:
     file = home / "config.json"
     before = file.read_text()
     await change(editor(), "agent.max_iterations", "7")
@@ -65,7 +65,7 @@ async def test_the_rest_of_the_file_stays(editor: Callable[..., ConfigEditor], h
     assert json.loads(file.read_text()) == json.loads(before)
 
 
-async def test_an_unknown_key_of_the_file_stays(
+async def test_unknown_key_of_the_file_is_kept(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
     made = editor()
@@ -110,7 +110,7 @@ async def test_invalid_change_is_reported_and_not_written(
     assert (home / "config.json").read_bytes() == before
 
 
-async def test_a_file_that_changed_meanwhile_is_not_overwritten(
+async def test_file_changed_meanwhile_is_not_overwritten(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
     made = editor()
@@ -125,7 +125,7 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(
     assert (home / "config.json").read_bytes() == theirs
 
 
-async def test_of_many_at_once_one_is_written(
+async def test_only_the_first_of_concurrent_changes_is_written(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
     editors = [editor() for _ in range(8)]
@@ -144,7 +144,7 @@ async def test_of_many_at_once_one_is_written(
     assert json.loads((home / "config.json").read_text())["agent"]["max_iterations"] in range(1, 9)
 
 
-async def test_a_secret_is_set_and_never_shown(
+async def test_secret_is_set_and_never_shown(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
     facts = await change(editor(), "model_list.local.api_key", "second-secret-value")
@@ -162,7 +162,7 @@ async def test_a_secret_is_set_and_never_shown(
     assert "1234567890123" not in (home / "secrets.json").read_text()
 
 
-def test_a_variable_with_a_secret_is_not_read_by_a_reference(
+def test_secret_variable_cannot_be_read_by_a_reference(
     editor: Callable[..., ConfigEditor],
 ) -> None:
     facts = editor(AWS_SECRET_KEY="hunter2-hunter2").check("tts.voice", "${AWS_SECRET_KEY}")
@@ -182,7 +182,7 @@ def test_setting_from_the_environment_is_locked(
     assert rows(made)["agent.model"]["locked"] == ""
 
 
-async def test_more_power_has_to_be_confirmed(
+async def test_wider_permission_needs_confirmation(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
     before = (home / "config.json").read_bytes()
@@ -221,7 +221,7 @@ async def test_more_power_has_to_be_confirmed(
         ("store.url", "sqlite:////tmp/other.db"),
     ],
 )
-async def test_spending_and_addresses_have_to_be_confirmed(
+async def test_spending_and_addresses_need_confirmation(
     editor: Callable[..., ConfigEditor], home: Path, key: str, value: str | None
 ) -> None:
     content = json.loads((home / "config.json").read_text())
@@ -238,7 +238,7 @@ async def test_spending_and_addresses_have_to_be_confirmed(
     assert (home / "config.json").read_bytes() != before
 
 
-def test_rows_say_how_a_key_is_changed(editor: Callable[..., ConfigEditor]) -> None:
+def test_rows_describe_their_effect(editor: Callable[..., ConfigEditor]) -> None:
     result = rows(editor())
     assert result["security.sandbox"]["choices"] == [
         *("auto", "bwrap", "landlock", "container", "none")
@@ -262,7 +262,7 @@ async def watched_app(home: Path) -> AsyncIterator[Any]:
         yield app
 
 
-async def test_a_running_gateway_takes_it_in_or_says_that_it_waits(home: Path) -> None:
+async def test_running_gateway_applies_the_change_or_reports_the_needed_restart(home: Path) -> None:
     async with watched_app(home) as app:
         service = app.service
         for key, value, effect in [
@@ -284,7 +284,7 @@ async def test_a_running_gateway_takes_it_in_or_says_that_it_waits(home: Path) -
         assert (await service.list_roles())["assigned"] == {"telegram:77": "guest"}
 
 
-def test_a_redactor_cleans_what_looks_like_no_secret(home: Path) -> None:
+def test_redactor_hides_values_without_a_secret_name(home: Path) -> None:
     """Examples are a password in an address and a text registered as secret in this process."""
     file = home / "config.json"
     content = json.loads(file.read_text())

@@ -38,7 +38,7 @@ def put(parts: Parts, name: str, text: str) -> Path:
     "path",
     ["../outside.txt", "/etc/hostname", "link.txt", "linked/secret.txt", "a\0b", ".", ""],
 )
-async def test_nothing_outside_is_moved_deleted_or_made(parts: Parts, path: str) -> None:
+async def test_files_outside_are_not_moved_deleted_or_created(parts: Parts, path: str) -> None:
     outside = parts.workspace.parent / "secret.txt"
     outside.write_text("secret")
     put(parts, "a.txt", "words")

@@ -63,13 +63,11 @@ async def test_command_answer_goes_to_stdout(service: MemoryService) -> None:
         ("limit", 5),
     ],
 )
-async def test_the_exit_code_tells_how_it_ended(
-    service: MemoryService, text: str, code: int
-) -> None:
+async def test_exit_code_reflects_the_outcome(service: MemoryService, text: str, code: int) -> None:
     assert (await turn(service, OneShotRequest(text)))[0] == code
 
 
-async def test_a_failed_turn_leaves_stdout_empty(service: MemoryService) -> None:
+async def test_failed_turn_leaves_stdout_empty(service: MemoryService) -> None:
     _, out, err = await turn(service, OneShotRequest("fail"))
     assert out == ""
     assert "the model is away (unavailable)\n  try later" in err
@@ -84,12 +82,12 @@ async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> No
     assert summary["session_id"] in service.sessions_by_id
 
 
-async def test_json_tells_the_error(service: MemoryService) -> None:
+async def test_json_contains_the_error(service: MemoryService) -> None:
     _, out, _ = await turn(service, OneShotRequest("fail", output="json"))
     assert json.loads(out)["error"]["code"] == "unavailable"
 
 
-async def test_stream_json_prints_every_event_one_a_line(service: MemoryService) -> None:
+async def test_stream_json_prints_one_event_per_line(service: MemoryService) -> None:
     _, out, _ = await turn(service, OneShotRequest("tool", output="stream-json"))
     lines = [json.loads(line) for line in out.splitlines()]
     types = [line["type"] for line in lines]
@@ -108,12 +106,12 @@ async def test_unattended_approval_is_denied_and_reported(
     assert "Running ask first needs approval" in err
 
 
-async def test_auto_travels_with_the_message(service: MemoryService) -> None:
+async def test_auto_is_sent_with_the_message(service: MemoryService) -> None:
     _, out, _ = await turn(service, OneShotRequest("ask first", options=MessageOptions(auto=True)))
     assert out == "answer: once\n"
 
 
-async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> None:
+async def test_person_is_asked_in_a_terminal(service: MemoryService) -> None:
     async def ask(approval: ApprovalAsked) -> ApprovalReply:
         return ApprovalReply("session" if approval.request.tool == "exec" else "deny")
 
@@ -125,13 +123,13 @@ async def test_a_person_is_asked_where_there_is_one(service: MemoryService) -> N
     assert service.answers[0][1] == "session"
 
 
-async def test_a_named_session_is_continued(service: MemoryService) -> None:
+async def test_named_session_is_continued(service: MemoryService) -> None:
     session = await service.bind_session("cli:local:earlier", None)
     await turn(service, OneShotRequest("go on", session=session))
     assert [m.text for m in await service.load_messages(session)] == ["go on", "echo: go on"]
 
 
-async def test_continue_takes_this_users_newest_session(service: MemoryService) -> None:
+async def test_continue_uses_the_newest_session_of_the_user(service: MemoryService) -> None:
     await turn(service, OneShotRequest("one"))
     others = service.sessions_by_id[await service.bind_session("telegram:x:1", None)]
     others.info = type(others.info)(
@@ -146,7 +144,7 @@ async def test_continue_takes_this_users_newest_session(service: MemoryService) 
     assert not others.messages
 
 
-async def test_session_with_an_open_question_is_refused(service: MemoryService) -> None:
+async def test_session_with_an_open_question_is_rejected(service: MemoryService) -> None:
     earlier = MessageBuilder("earlier")
     session = await service.bind_session(earlier.lane, None)
     await service.submit(earlier.build("ask first"))
@@ -158,7 +156,7 @@ async def test_session_with_an_open_question_is_refused(service: MemoryService) 
     assert [message.content for message in service.submitted] == ["ask first"]
 
 
-async def test_an_interrupt_stops_the_turn_and_waits_for_it(service: MemoryService) -> None:
+async def test_interrupt_stops_the_turn_and_waits_for_it(service: MemoryService) -> None:
     interrupted = asyncio.Event()
     order = OneShotRequest("slow", output="stream-json")
     out = io.StringIO()
@@ -177,7 +175,7 @@ class Terminal(io.StringIO):
         return True
 
 
-async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_stays(
+async def test_progress_of_a_long_turn_is_shown_and_removed(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -194,7 +192,7 @@ async def test_a_terminal_shows_that_a_long_turn_is_at_work_and_nothing_of_it_st
     assert rest.startswith("\r\x1b[K")
 
 
-async def test_a_streamed_answer_is_printed_while_it_is_being_written(
+async def test_streamed_answer_is_printed_while_it_is_written(
     service: MemoryService,
 ) -> None:
     interrupted, out = asyncio.Event(), io.StringIO()
@@ -211,7 +209,7 @@ async def test_a_streamed_answer_is_printed_while_it_is_being_written(
     assert task.result() == 130
 
 
-async def test_a_streamed_answer_is_printed_once(service: MemoryService) -> None:
+async def test_streamed_answer_is_printed_once(service: MemoryService) -> None:
     code, out, _ = await turn(service, OneShotRequest("tool please", streams=True))
     assert (code, out) == (0, "echo: tool please\n")
 

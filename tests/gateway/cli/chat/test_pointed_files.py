@@ -28,7 +28,7 @@ def question(model_server: ModelServer) -> str:
     return json.dumps(model_server.requests[-1].body["messages"][-1], ensure_ascii=False)
 
 
-async def test_picture_is_shown_as_a_picture(place: Place, model_server: ModelServer) -> None:
+async def test_picture_is_sent_as_a_picture(place: Place, model_server: ModelServer) -> None:
     (place.work / "a.png").write_bytes(png(1))
     model_server.script("seen")
     code, err = await run(place, "-f", "a.png")
@@ -61,7 +61,7 @@ async def test_folder_is_listed(place: Place, model_server: ModelServer) -> None
     assert "docs is a folder; the model sees what is in it" in err
 
 
-async def test_pipe_is_refused_without_a_wait(place: Place) -> None:
+async def test_pipe_is_rejected_without_blocking(place: Place) -> None:
     os.mkfifo(place.work / "pipe")
     code, err = await run(place, "-f", "pipe")
     assert code == 2

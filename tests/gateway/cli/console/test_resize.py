@@ -24,7 +24,7 @@ async def window(tmp_path: Path) -> AsyncIterator[Tmux]:
         await tmux("kill-server")
 
 
-async def test_a_window_that_narrows_after_ctrl_l_copies_nothing(window: Tmux) -> None:
+async def test_narrowing_after_ctrl_l_leaves_no_copy(window: Tmux) -> None:
     await window.see(lambda shown: "\n›" in shown)
     await window("send-keys", "one long line " * 9, "Enter")
     await window.see(lambda shown: shown.count("echo: one long line") == 1)
@@ -40,7 +40,7 @@ async def test_a_window_that_narrows_after_ctrl_l_copies_nothing(window: Tmux) -
     assert shown.count("echo: one long") == 1
 
 
-async def test_a_draft_of_several_rows_leaves_no_copy_when_the_window_narrows(
+async def test_narrowing_with_a_draft_of_several_rows_leaves_no_copy(
     window: Tmux,
 ) -> None:
     await window.see(lambda shown: "\n›" in shown)
@@ -58,7 +58,7 @@ async def test_a_draft_of_several_rows_leaves_no_copy_when_the_window_narrows(
         assert shown.count("draft") == 1, (columns, shown)
 
 
-def test_going_up_further_is_for_terminals_that_wrap_anew() -> None:
+def test_rewrapping_terminals_are_detected() -> None:
     assert rewraps({"TMUX": "/tmp/tmux-0/default,1,0"})
     assert rewraps({"TERM_PROGRAM": "iTerm.app"})
     assert not rewraps({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(390)"})
@@ -69,5 +69,5 @@ def test_going_up_further_is_for_terminals_that_wrap_anew() -> None:
 @pytest.mark.parametrize(
     ("cells", "columns", "rows"), [([], 5, 1), ([1] * 5, 5, 1), ([1] * 6, 5, 2), ([2, 0] * 5, 5, 3)]
 )
-def test_rows_that_a_line_is_wrapped_to(cells: list[int], columns: int, rows: int) -> None:
+def test_wrapped_rows_are_counted(cells: list[int], columns: int, rows: int) -> None:
     assert wrapped_rows(cells, columns) == rows

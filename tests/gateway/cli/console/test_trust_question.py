@@ -12,9 +12,7 @@ COLUMNS = 80
 
 
 @pytest.mark.parametrize("word", ["y", "n"])
-async def test_a_person_is_asked_once_whether_a_project_is_trusted(
-    home: Path, tmp_path: Path, word: str
-) -> None:
+async def test_trust_is_asked_once_per_project(home: Path, tmp_path: Path, word: str) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     here = {"KORE_AGENT_START_IN": "project"}
@@ -42,7 +40,7 @@ async def test_a_person_is_asked_once_whether_a_project_is_trusted(
 
 
 @pytest.mark.parametrize("flags", [(), ("--full-access",)])
-async def test_a_folder_s_name_says_nothing_to_the_terminal(
+async def test_folder_name_cannot_control_the_terminal(
     home: Path, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     """The name may come from a stranger: no escape sequence takes effect, and no line is forged."""

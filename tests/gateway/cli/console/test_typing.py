@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_a_long_paste_is_a_few_words_on_the_line_and_sent_whole(
+async def test_long_paste_is_abbreviated_and_sent_completely(
     owner: MemoryService, home: Path
 ) -> None:
     lines = "\n".join(f"line {n}" for n in range(120))
@@ -43,7 +43,7 @@ async def test_a_long_paste_is_a_few_words_on_the_line_and_sent_whole(
     assert "+line 119?\n" in (home / "console_history").read_text()
 
 
-async def test_backspace_takes_a_long_paste_away_at_once(owner: MemoryService, home: Path) -> None:
+async def test_backspace_removes_a_long_paste(owner: MemoryService, home: Path) -> None:
     lines = "\n".join(map(str, range(50)))
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
@@ -52,7 +52,7 @@ async def test_backspace_takes_a_long_paste_away_at_once(owner: MemoryService, h
     assert await submissions(owner, 1) == ["see this"]
 
 
-async def test_a_long_paste_while_a_turn_runs_is_sent_whole_too(
+async def test_long_paste_during_a_turn_is_sent_completely(
     owner: MemoryService, home: Path
 ) -> None:
     lines = "\n".join(f"line {n}" for n in range(30))
@@ -83,7 +83,7 @@ async def test_escape_stops_a_turn_and_alt_enter_does_not(owner: MemoryService, 
 
 
 @pytest.mark.parametrize("word", ["exit", "quit", "/quit"])
-async def test_a_word_leaves(owner: MemoryService, home: Path, word: str) -> None:
+async def test_exit_word_exits(owner: MemoryService, home: Path, word: str) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type(f"{word}\r")
@@ -91,7 +91,7 @@ async def test_a_word_leaves(owner: MemoryService, home: Path, word: str) -> Non
     assert owner.submitted == []
 
 
-async def test_lines_typed_before_the_console_is_up_are_messages_of_their_own(
+async def test_lines_typed_before_startup_are_separate_messages(
     owner: MemoryService, home: Path
 ) -> None:
     async with kore_agent(home) as terminal:
@@ -100,7 +100,7 @@ async def test_lines_typed_before_the_console_is_up_are_messages_of_their_own(
     assert await submissions(owner, 2) == ["one", "two"]
 
 
-async def test_ctrl_r_finds_what_was_typed_and_ctrl_c_leaves_the_search(
+async def test_ctrl_r_searches_the_history_and_ctrl_c_leaves_the_search(
     owner: MemoryService, home: Path
 ) -> None:
     async with kore_agent(home) as terminal:
@@ -123,7 +123,7 @@ async def test_ctrl_r_finds_what_was_typed_and_ctrl_c_leaves_the_search(
     assert (await submissions(owner, 4))[2:] == ["fresh", "about the orchard again"]
 
 
-async def test_a_file_is_completed_and_shown_to_the_model(
+async def test_file_is_completed_and_shown_to_the_model(
     owner: MemoryService, home: Path, place: Path
 ) -> None:
     async with kore_agent(home, "--cwd", str(place)) as terminal:
@@ -142,7 +142,7 @@ async def test_a_file_is_completed_and_shown_to_the_model(
     assert "pears" in shown
 
 
-async def test_a_picture_goes_along_as_one(owner: MemoryService, home: Path, place: Path) -> None:
+async def test_picture_is_sent_as_a_picture(owner: MemoryService, home: Path, place: Path) -> None:
     async with kore_agent(home, "--cwd", str(place)) as terminal:
         await terminal.see(PROMPT)
         terminal.type("what is @tree.png?\r")
@@ -181,7 +181,7 @@ async def test_misspelt_console_command_is_not_sent(owner: MemoryService, home: 
     assert owner.submitted == []
 
 
-async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
+async def test_project_command_is_expanded_and_untrusted(
     owner: MemoryService, home: Path, place: Path
 ) -> None:
     (place / ".claude" / "commands").mkdir(parents=True)
@@ -214,7 +214,7 @@ async def test_a_folders_command_is_sent_filled_and_counts_as_a_strangers_words(
     assert mine is None
 
 
-async def test_review_and_init_are_prompts_of_ours(
+async def test_review_and_init_are_built_in_prompts(
     owner: MemoryService, home: Path, place: Path
 ) -> None:
     async with kore_agent(home, "--cwd", str(place)) as terminal:
@@ -233,7 +233,7 @@ async def test_review_and_init_are_prompts_of_ours(
     assert "write_file" in init
 
 
-async def test_the_last_line_shows_model_mode_and_cost(owner: MemoryService, home: Path) -> None:
+async def test_last_line_shows_model_mode_and_cost(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--permission-mode", "plan") as terminal:
         await terminal.see("offline/echo · plan")
         terminal.type("hi\r")
@@ -241,7 +241,7 @@ async def test_the_last_line_shows_model_mode_and_cost(owner: MemoryService, hom
         await terminal.see("offline/echo · plan · ░░░░░░░░ 0% of 128k (10) · $0.25")
 
 
-async def test_the_rows_of_a_menu_go_with_it_and_no_terminal_is_asked_for_its_cursor(
+async def test_menu_rows_are_removed_without_a_cursor_query(
     owner: MemoryService, home: Path, place: Path
 ) -> None:
     async with kore_agent(home, "--cwd", str(place)) as terminal:

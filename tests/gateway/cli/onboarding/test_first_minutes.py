@@ -38,7 +38,7 @@ async def name_a_server(terminal: Terminal, address: str) -> None:
     await answer(terminal, "Which model?", "fake")
 
 
-async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_setup_leads_to_the_first_reply_in_telegram(tmp_path: Path, bot_api: BotApi) -> None:
     home = tmp_path / "h"
     async with (
         ModelServer(api_key=KEY) as model,
@@ -82,7 +82,7 @@ async def test_from_nothing_to_the_first_reply_in_telegram(tmp_path: Path, bot_a
     ]
 
 
-async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
+async def test_steps_can_be_revisited_and_skipped_and_failures_are_explained(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     home = tmp_path / "h"
@@ -120,7 +120,7 @@ async def test_a_step_can_be_gone_back_to_and_left_out_and_what_fails_says_why(
     assert "You are Kore" in (home / "workspace" / "IDENTITY.md").read_text()
 
 
-async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_ctrl_c_leaves_no_files(tmp_path: Path, bot_api: BotApi) -> None:
     home = tmp_path / "h"
     async with kore_there(home, "init", environ=surroundings(bot_api)) as terminal:
         await answer(terminal, "Language / ")
@@ -131,7 +131,7 @@ async def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, bot_api: BotApi) -> 
     assert not home.exists()
 
 
-async def test_a_second_run_keeps_what_is_there(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_second_run_keeps_existing_files(tmp_path: Path, bot_api: BotApi) -> None:
     home, workspace = tmp_path / "h", tmp_path / "h" / "workspace"
     home.mkdir(mode=0o700)
     before = '{\n  "model_list": [ {"model_name": "default", "model": "openai/x"} ]\n}\n'
@@ -164,7 +164,7 @@ async def test_chosen_language_is_used_immediately(tmp_path: Path, bot_api: BotA
     assert config(tmp_path / "h") == {"agent": {"language": "zh-Hans"}}
 
 
-async def test_a_terminal_without_chinese_letters_is_asked_in_plain_ones(tmp_path: Path) -> None:
+async def test_terminal_without_chinese_characters_is_asked_in_ascii(tmp_path: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     async with kore_there(tmp_path / "h", "init", environ=plain) as terminal:
         await terminal.see("Language [1]:")
@@ -174,9 +174,7 @@ async def test_a_terminal_without_chinese_letters_is_asked_in_plain_ones(tmp_pat
     assert "\\u6309" not in terminal.text
 
 
-async def test_a_server_names_its_models_and_needs_no_scheme(
-    tmp_path: Path, bot_api: BotApi
-) -> None:
+async def test_server_lists_its_models_and_needs_no_scheme(tmp_path: Path, bot_api: BotApi) -> None:
     home = tmp_path / "h"
     async with (
         ModelServer(api_key=KEY) as model,
@@ -197,7 +195,7 @@ async def test_a_server_names_its_models_and_needs_no_scheme(
     assert (entry["model"], entry["api_base"]) == ("openai/llama-large", f"{model.url}/v1")
 
 
-async def test_ollama_can_be_chosen_where_it_was_not_found(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_undetected_ollama_can_be_chosen(tmp_path: Path, bot_api: BotApi) -> None:
     home = tmp_path / "h"
     async with (
         ModelServer() as model,
@@ -216,9 +214,7 @@ async def test_ollama_can_be_chosen_where_it_was_not_found(tmp_path: Path, bot_a
     assert (entry["model"], entry["api_base"]) == ("ollama/llama3.2", model.url)
 
 
-async def test_without_a_network_the_token_is_kept_and_all_that_works_is_said(
-    tmp_path: Path, unused_tcp_port: int
-) -> None:
+async def test_token_is_stored_without_a_network(tmp_path: Path, unused_tcp_port: int) -> None:
     home = tmp_path / "h"
     nowhere = at(f"http://127.0.0.1:{unused_tcp_port}")
     async with kore_there(home, "init", environ=nowhere) as terminal:
@@ -239,9 +235,7 @@ async def test_without_a_network_the_token_is_kept_and_all_that_works_is_said(
     assert config(home)["telegram"]["enabled"] is True
 
 
-async def test_ctrl_c_at_the_token_still_ends_with_what_works(
-    tmp_path: Path, bot_api: BotApi
-) -> None:
+async def test_ctrl_c_at_the_token_shows_the_summary(tmp_path: Path, bot_api: BotApi) -> None:
     async with kore_there(tmp_path / "h", "init", environ=at(bot_api.url)) as terminal:
         await answer(terminal, "Language / ")
         await choose(terminal, "offline stand-in", "Which model provider?")

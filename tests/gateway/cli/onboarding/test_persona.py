@@ -8,7 +8,7 @@ from gateway.cli.onboarding.persona import Persona, known_zone, machine_zone, wr
 from gateway.runtime.workspace import ensure_workspace
 
 
-def test_every_answer_has_its_place_in_the_starter(tmp_path: Path) -> None:
+def test_every_answer_has_its_place_in_the_templates(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     ensure_workspace(workspace)
     write_persona(workspace, Persona("Jarvis", "Curt.", r"Ada \1", "Asia/Taipei", "繁體中文"))
@@ -23,7 +23,7 @@ def test_every_answer_has_its_place_in_the_starter(tmp_path: Path) -> None:
     assert "- Place and time zone: Asia/Taipei" in user
 
 
-def test_a_second_answer_takes_the_place_of_the_first(tmp_path: Path) -> None:
+def test_second_answer_replaces_the_first(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     ensure_workspace(workspace)
     for name in ("Ada", "Grace"):
@@ -33,7 +33,7 @@ def test_a_second_answer_takes_the_place_of_the_first(tmp_path: Path) -> None:
     assert "Ada" not in (workspace / "USER.md").read_text()
 
 
-def test_a_file_without_the_place_gets_a_line_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_file_without_a_placeholder_gets_a_line(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text("Mine.\n")
     write_persona(tmp_path, Persona(manner="Curt.", person="Ada"))
     assert (tmp_path / "SOUL.md").read_text() == "Mine.\n\nCurt.\n"
@@ -41,7 +41,7 @@ def test_a_file_without_the_place_gets_a_line_and_keeps_the_rest(tmp_path: Path)
     assert not (tmp_path / "IDENTITY.md").exists()
 
 
-def test_the_time_zone_is_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_zone_is_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TZ", raising=False)
     assert machine_zone(tmp_path) == "UTC"
     (tmp_path / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Berlin")

@@ -19,11 +19,11 @@ from gateway.cli.onboarding.provider import _with_scheme, list_choices
         ("", ""),
     ],
 )
-def test_an_address_needs_no_scheme(typed: str, expected: str) -> None:
+def test_address_needs_no_scheme(typed: str, expected: str) -> None:
     assert _with_scheme(typed) == expected
 
 
-def test_ollama_is_in_the_list_once_whether_it_runs_or_not() -> None:
+def test_ollama_is_listed_once() -> None:
     for servers in ([], [LocalServer("ollama", 11434, ("llama3.2",))]):
         vendors = [choice.vendor.name for choice in list_choices(servers, {}) if choice.vendor]
         assert vendors.count("ollama") == 1

@@ -34,7 +34,7 @@ def test_half_blocks_show_every_module(colours: bool) -> None:
     assert all(("\x1b[" in line) == colours for line in lines)
 
 
-def test_a_terminal_without_blocks_gets_blanks_or_letters_that_it_can_show() -> None:
+def test_terminal_without_block_characters_gets_a_fallback() -> None:
     lines = qr_lines(LINK, 80, encoding="iso-8859-1", colours=True)
     assert [[c == "16" for c in _CELL.findall(line)] for line in lines] == segno_matrix(LINK)
     plain = qr_lines(LINK, 80, encoding="ascii", colours=False)
@@ -43,7 +43,7 @@ def test_a_terminal_without_blocks_gets_blanks_or_letters_that_it_can_show() -> 
     "".join([*lines, *plain]).encode("ascii")
 
 
-def test_nothing_is_drawn_where_it_would_not_fit() -> None:
+def test_too_wide_code_is_not_drawn() -> None:
     width = len(segno_matrix(LINK)[0])
     assert qr_lines(LINK, width, encoding="utf-8", colours=True)
     assert qr_lines(LINK, width - 1, encoding="utf-8", colours=True) == []

@@ -66,7 +66,7 @@ def long_talk(count: int) -> FeedContent:
     return content
 
 
-async def test_only_what_is_seen_of_thousands_is_typeset() -> None:
+async def test_only_visible_entries_of_thousands_are_rendered() -> None:
     content = long_talk(5000)
     typeset = 0
     for entry in content.entries:
@@ -89,7 +89,7 @@ async def test_only_what_is_seen_of_thousands_is_typeset() -> None:
         assert typeset == before
 
 
-async def test_one_stays_where_one_reads_while_words_stream_in() -> None:
+async def test_scroll_position_is_kept_while_text_streams() -> None:
     content = long_talk(400)
     async with feed_of(content) as (feed, pilot):
         feed.scroll_to_row(100)
@@ -105,7 +105,7 @@ async def test_one_stays_where_one_reads_while_words_stream_in() -> None:
         assert "more 49" in visible(feed)
 
 
-async def test_each_line_is_in_its_place_after_all_of_it_was_read_at_once() -> None:
+async def test_lines_are_in_place_after_a_full_render() -> None:
     content = FeedContent()
     for n in range(1, 41):
         content.take(stored_message("assistant", f"```\ncode {n}\n```\n\nend {n}", n))
@@ -119,7 +119,7 @@ async def test_each_line_is_in_its_place_after_all_of_it_was_read_at_once() -> N
         assert feed.virtual_size.height == len(whole)
 
 
-async def test_a_window_of_another_width_keeps_the_entry_on_top() -> None:
+async def test_resize_keeps_the_top_entry() -> None:
     content = long_talk(400)
     async with feed_of(content) as (feed, pilot):
         feed.scroll_to_row(100)
@@ -130,7 +130,7 @@ async def test_a_window_of_another_width_keeps_the_entry_on_top() -> None:
         assert next(line for line in visible(feed) if line).split()[:3] == top.split()[:3]
 
 
-async def test_scrolling_through_all_of_it_shows_each_line_once() -> None:
+async def test_scrolling_shows_each_line_once() -> None:
     content = long_talk(120)
     async with feed_of(content) as (feed, pilot):
         wanted = [line.strip() for line in feed.plain_text().split("\n")]
@@ -156,7 +156,7 @@ async def test_selected_text_is_copied() -> None:
         assert copied[0] == lines[at][:9]
 
 
-def test_a_stored_message_takes_the_place_of_what_streamed() -> None:
+def test_stored_message_replaces_the_streamed_text() -> None:
     content = FeedContent()
     stream = "First part.\n\nSecond part"
     for piece in (stream[:5], stream[5:20], stream[20:]):
@@ -179,7 +179,7 @@ def test_command_replies_are_shown() -> None:
     assert texts(content)[-1] == "**Model** default"
 
 
-def test_a_retry_takes_back_what_streamed() -> None:
+def test_retry_removes_the_streamed_text() -> None:
     content = FeedContent()
     content.take(events.TextDelta("half an ans"))
     content.take(events.Retry("overloaded", 1, 3, 0.1))
@@ -187,7 +187,7 @@ def test_a_retry_takes_back_what_streamed() -> None:
     assert "overloaded" in texts(content)[-1]
 
 
-def test_calls_of_a_turn_that_nobody_watched_are_shown_with_their_results() -> None:
+def test_calls_of_an_unwatched_turn_are_shown_with_their_results() -> None:
     content = FeedContent()
     call = ToolCall("c", "read_file", {"path": "a.py"}, "{}")
     content.take(MessageStored(1, 0.0, Message("assistant", (Thinking("hm"),), (call,))))
@@ -202,7 +202,7 @@ def test_calls_of_a_turn_that_nobody_watched_are_shown_with_their_results() -> N
     assert texts(content)[2:] == ["Reading a.py\n2 lines"]
 
 
-def test_the_note_of_a_turn_stands_below_its_last_message() -> None:
+def test_turn_note_follows_its_last_message() -> None:
     content = FeedContent()
     result = Result(True, "yes", "s", (), usage=Usage(input=10, output=2))
     for event in (events.TextDelta("yes"), events.Done(result)):
@@ -212,7 +212,7 @@ def test_the_note_of_a_turn_stands_below_its_last_message() -> None:
     assert texts(content) == ["yes", "10 tokens in, 2 out"]
 
 
-def test_a_history_that_was_taken_back_begins_anew() -> None:
+def test_rewound_history_is_shown_from_the_start() -> None:
     content = long_talk(6)
     edition = content.edition
     content.take(HistoryReset())

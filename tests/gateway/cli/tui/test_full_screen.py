@@ -45,7 +45,7 @@ async def open_tab(screens: Screens) -> None:
     await screens.until(lambda: screens.tab is not before and screens.tab.input.has_focus)
 
 
-async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> None:
+async def test_answer_is_shown_once_below_its_question(tmp_path: Path) -> None:
     async with (
         running(tmp_path, ["Hello, **you**."]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -57,7 +57,7 @@ async def test_an_answer_stands_once_below_what_was_asked(tmp_path: Path) -> Non
         await screens.until(lambda: screens.titles == ["hi there"])
 
 
-async def test_after_a_turn_between_two_paintings_the_tab_looks_again(
+async def test_turn_between_two_frames_reloads_the_tab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_tab, "_FRAME_S", 1.0)
@@ -75,7 +75,7 @@ async def test_after_a_turn_between_two_paintings_the_tab_looks_again(
         await screens.until(lambda: screens.titles == ["greetings"])
 
 
-async def test_each_tab_has_its_own_session_and_tells_how_it_stands(tmp_path: Path) -> None:
+async def test_each_tab_has_its_own_session_and_status(tmp_path: Path) -> None:
     async with (
         running(tmp_path, ["first answer", "second answer"]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -118,7 +118,7 @@ async def test_activity_in_a_background_tab_is_marked(tmp_path: Path) -> None:
         await screens.see("denied", "done")
 
 
-async def test_a_question_shows_the_call_and_keys_answer_it(tmp_path: Path) -> None:
+async def test_question_shows_the_call_and_is_answered_by_keys(tmp_path: Path) -> None:
     steps = [call("exec", command="echo apple > new.txt"), "written"]
     async with (
         running(tmp_path, steps) as parts,
@@ -135,7 +135,7 @@ async def test_a_question_shows_the_call_and_keys_answer_it(tmp_path: Path) -> N
         assert screens.full_screen.focused is screens.tab.input
 
 
-async def test_nothing_is_allowed_before_the_end_of_the_question_was_seen(tmp_path: Path) -> None:
+async def test_question_must_be_read_to_the_end_before_approval(tmp_path: Path) -> None:
     command = "true\n" + "true #\n" * 60 + "touch new.txt"
     async with (
         running(tmp_path, [call("exec", command=command), "written"]) as parts,
@@ -181,7 +181,7 @@ async def test_typed_input_does_not_answer_a_question(tmp_path: Path) -> None:
         assert not (parts.workspace / "new.txt").exists()
 
 
-async def test_a_word_is_no_answer_however_late_it_is_taken_up(
+async def test_late_typed_word_does_not_answer_a_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = [call("exec", command="touch new.txt"), "as you like"]
@@ -233,7 +233,7 @@ async def test_escape_stops_the_turn(tmp_path: Path) -> None:
         await screens.until(lambda: "esc" not in footer(screens))
 
 
-async def test_a_session_is_chosen_from_all_and_its_history_is_there(tmp_path: Path) -> None:
+async def test_chosen_session_shows_its_history(tmp_path: Path) -> None:
     async with running(tmp_path, ["answer one", "answer two"]) as parts:
         async with full_screen_of(parts.service, tmp_path) as screens:
             await screens.write("about apples")
@@ -258,7 +258,7 @@ async def test_closed_screen_still_takes_late_updates(tmp_path: Path) -> None:
         await tab.refresh_status()
 
 
-async def test_the_panel_lists_calls_and_changes_and_shows_them_in_full(tmp_path: Path) -> None:
+async def test_panel_lists_calls_and_changes_and_expands_them(tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(90))
     steps = [call("write_file", path="new.txt", content=lines), "written"]
     async with (
@@ -282,7 +282,7 @@ async def test_the_panel_lists_calls_and_changes_and_shows_them_in_full(tmp_path
         assert len(screens.titles) == 1
 
 
-async def test_search_goes_to_older_places_and_back_to_the_end(tmp_path: Path) -> None:
+async def test_search_jumps_to_older_matches_and_back_to_the_end(tmp_path: Path) -> None:
     answer = "\n\n".join(f"paragraph {n} of many" for n in range(200))
     async with (
         running(tmp_path, [answer]) as parts,
@@ -307,7 +307,7 @@ def visible(screens: Screens) -> str:
     return "\n".join(feed.render_line(y).text for y in range(feed.size.height))
 
 
-async def test_commands_and_what_was_typed_before_come_back(tmp_path: Path) -> None:
+async def test_typed_messages_and_commands_are_recalled(tmp_path: Path) -> None:
     async with (
         running(tmp_path, ["one", "two"]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -327,7 +327,7 @@ async def test_commands_and_what_was_typed_before_come_back(tmp_path: Path) -> N
         await screens.until(lambda: isinstance(screens.full_screen.screen, Viewer))
 
 
-async def test_a_command_of_the_person_runs_here_and_is_told_to_the_model(tmp_path: Path) -> None:
+async def test_shell_command_runs_locally_and_is_sent_to_the_model(tmp_path: Path) -> None:
     from agent.security.redaction import Redactor
     from gateway.cli.console.chat.shell_escape import Shell, UserCommand
 
@@ -352,7 +352,7 @@ async def test_a_command_of_the_person_runs_here_and_is_told_to_the_model(tmp_pa
         assert "pear" in str(requests[0].messages)
 
 
-async def test_words_of_others_are_inert_wherever_they_stand(tmp_path: Path) -> None:
+async def test_untrusted_text_is_escaped_everywhere(tmp_path: Path) -> None:
     hostile = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m[bold]markup[/bold] [@click=app.quit]x[/]"
     steps = [call("exec", command=f"echo '{hostile}'"), hostile]
     async with (
@@ -382,7 +382,7 @@ def controls(text: str) -> list[str]:
     ]
 
 
-async def test_the_palette_puts_a_command_into_the_line(tmp_path: Path) -> None:
+async def test_palette_inserts_a_command(tmp_path: Path) -> None:
     async with (
         running(tmp_path, []) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -396,7 +396,7 @@ async def test_the_palette_puts_a_command_into_the_line(tmp_path: Path) -> None:
         await screens.until(lambda: screens.tab.input.text == "/compact ")
 
 
-async def test_a_fault_inside_ends_it_and_is_kept_for_the_report(tmp_path: Path) -> None:
+async def test_internal_error_ends_the_screen_and_is_reported(tmp_path: Path) -> None:
     async def fail() -> None:
         raise RuntimeError("a fault")
 

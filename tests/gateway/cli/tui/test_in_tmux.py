@@ -65,7 +65,7 @@ async def gateway(home: Path) -> AsyncIterator[int]:
         await process.communicate()
 
 
-async def test_a_gateway_takes_over_and_is_killed_and_nothing_is_lost_or_told_twice(
+async def test_takeover_and_kill_of_a_gateway_lose_and_repeat_nothing(
     window: Tmux, model: ModelServer, tmp_path: Path
 ) -> None:
     await window("send-keys", "first words", "Enter")
@@ -83,7 +83,7 @@ async def test_a_gateway_takes_over_and_is_killed_and_nothing_is_lost_or_told_tw
         assert shown.count(words) == 1, shown
 
 
-async def test_it_leaves_the_terminal_as_it_was(window: Tmux) -> None:
+async def test_terminal_is_restored(window: Tmux) -> None:
     await window("set-option", "remain-on-exit", "on")
     await window("send-keys", "C-q")
     async with asyncio.timeout(DEADLINE_S):
@@ -93,9 +93,7 @@ async def test_it_leaves_the_terminal_as_it_was(window: Tmux) -> None:
     assert modes.split() == ["0", "0"]
 
 
-async def test_a_window_that_changes_while_words_stream_in_shows_all_of_them(
-    window: Tmux, model: ModelServer
-) -> None:
+async def test_resize_while_streaming_shows_all_text(window: Tmux, model: ModelServer) -> None:
     text = "中文混合 words。" * 40 + "结束"
     model.script(ReplyScript(text=text, pieces=40, waits_at=20))
     await window("resize-window", "-x", "80", "-y", "24")
@@ -113,7 +111,7 @@ async def test_a_window_that_changes_while_words_stream_in_shows_all_of_them(
     assert shown.count("› 第一句话") == 1
 
 
-async def test_sizes_leave_no_old_lines_and_a_click_brings_a_tab_to_front(window: Tmux) -> None:
+async def test_resize_leaves_no_old_lines_and_a_click_selects_a_tab(window: Tmux) -> None:
     await window("send-keys", "第一句话", "Enter")
     await window.see(lambda shown: "echo: 第一句话" in shown and "tokens in" in shown)
     await window("send-keys", "一半 half")

@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.gateway.cli.kore import kore
 
 
-def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
+def test_agents_are_listed_shown_and_created(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     creation = kore(
         "agents", "new", "critic", "--tools", "Read,Foo", "--description", "a: b", home=home
@@ -36,7 +36,7 @@ def test_agents_are_listed_shown_and_made(tmp_path: Path) -> None:
     assert "already exists" in again.stderr
 
 
-def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
+def test_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
     home = tmp_path / "home" / "kore"
     home.parent.mkdir()
     folder = home.parent / ".claude" / "agents"
@@ -51,7 +51,7 @@ def test_an_agent_of_the_folder_is_marked(tmp_path: Path) -> None:
     assert trusted["explore"] is True
 
 
-def test_an_unknown_agent_and_a_bad_name_are_one_sentence(tmp_path: Path) -> None:
+def test_unknown_agent_and_invalid_name_are_reported_in_one_sentence(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     for words in (("show", "nobody"), ("new", "../evil"), ("new", "Big Name")):
         result = kore("agents", *words, home=home)

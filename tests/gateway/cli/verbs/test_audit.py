@@ -21,7 +21,7 @@ async def fill_log(home: Path) -> AuditLog:
     return log
 
 
-async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path: Path) -> None:
+async def test_entries_are_shown_searched_and_verified_next_to_a_writer(tmp_path: Path) -> None:
     home = tmp_path / "h"
     log = await fill_log(home)
 
@@ -42,7 +42,7 @@ async def test_entries_are_shown_searched_and_verified_beside_a_writer(tmp_path:
     await log.close()
 
 
-async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
+async def test_verify_names_the_damaged_entry_and_fails(tmp_path: Path) -> None:
     home = tmp_path / "h"
     await (await fill_log(home)).close()
     path = home / "audit" / "audit.jsonl"
@@ -57,7 +57,7 @@ async def test_verify_names_the_place_and_fails(tmp_path: Path) -> None:
     assert "no entry has the hash" in forged.stdout
 
 
-async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path: Path) -> None:
+async def test_removed_log_is_detected_after_the_next_start(tmp_path: Path) -> None:
     home = tmp_path / "h"
     await (await fill_log(home)).close()
     shutil.rmtree(home / "audit")
@@ -77,7 +77,7 @@ async def test_a_removed_log_is_no_empty_one_also_after_the_next_start(tmp_path:
     assert kore("audit", "verify", home=home).returncode == 0
 
 
-async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
+async def test_damaged_mark_is_a_fault(tmp_path: Path) -> None:
     home = tmp_path / "h"
     await (await fill_log(home)).close()
     assert kore("audit", "verify", home=home).returncode == 0
@@ -85,13 +85,13 @@ async def test_a_damaged_mark_is_a_fault(tmp_path: Path) -> None:
     assert "damaged" in kore("audit", "verify", home=home).stdout
 
 
-def test_nothing_yet_is_no_error(tmp_path: Path) -> None:
+def test_missing_log_is_no_error(tmp_path: Path) -> None:
     ran = kore("audit", "verify", home=tmp_path / "h")
     assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: intact")
     assert kore("audit", "search", "--since", "soon", home=tmp_path / "h").returncode == 2
 
 
-async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
+async def test_follow_shows_entries_across_files(tmp_path: Path) -> None:
     home = tmp_path / "h"
     log = AuditLog(home / "audit", limit_bytes=1_000)
     await log.open()
@@ -114,7 +114,7 @@ async def test_follow_shows_what_comes_across_files(tmp_path: Path) -> None:
     await log.close()
 
 
-def test_a_trail_without_entries_says_so_and_prints_none(tmp_path: Path) -> None:
+def test_empty_log_is_reported_and_prints_no_entries(tmp_path: Path) -> None:
     for words, message in ((("tail",), "no entries yet"), (("search", "x"), "no matching entries")):
         result = kore("audit", *words, home=tmp_path / "h")
         assert (result.returncode, result.stdout) == (0, "")

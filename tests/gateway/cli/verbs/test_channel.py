@@ -51,7 +51,7 @@ def config(home: Path) -> dict[str, object]:
     return content
 
 
-async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
+async def test_typed_token_is_checked_stored_separately_and_never_shown(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     home = tmp_path / "h"
@@ -93,9 +93,7 @@ async def test_a_token_that_is_typed_is_checked_kept_apart_and_never_shown(
     )
 
 
-async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
-    tmp_path: Path, bot_api: BotApi
-) -> None:
+async def test_ctrl_c_keeps_the_bot_and_its_link(tmp_path: Path, bot_api: BotApi) -> None:
     home, environ = tmp_path / "h", surroundings(bot_api, TELEGRAM_BOT_TOKEN=TOKEN)
     async with kore_there(home, "channel", "add", "telegram", environ=environ) as terminal:
         await terminal.see("Use the token in TELEGRAM_BOT_TOKEN?")
@@ -112,7 +110,7 @@ async def test_ctrl_c_leaves_a_bot_that_is_set_up_and_a_link_that_still_opens(
     )
 
 
-async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_running_gateway_creates_the_link(tmp_path: Path, bot_api: BotApi) -> None:
     home, environ = tmp_path / "h", surroundings(bot_api)
     async with kore_there(home, "gateway", environ=environ) as without:
         await without.see("is running")
@@ -132,7 +130,7 @@ async def test_the_gateway_that_runs_is_asked_for_the_link(tmp_path: Path, bot_a
 
 
 @pytest.mark.parametrize("way", ["stdin", "variable"])
-async def test_a_script_gives_the_token_and_gets_the_link(
+async def test_script_provides_the_token_and_gets_the_link(
     way: str, tmp_path: Path, bot_api: BotApi
 ) -> None:
     home = tmp_path / "h"
@@ -152,16 +150,14 @@ async def test_a_script_gives_the_token_and_gets_the_link(
     assert json.loads(tested.stdout)["link"] == "https://t.me/kore_test_bot"
 
 
-async def test_without_anybody_to_ask_it_says_how(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_missing_terminal_is_explained(tmp_path: Path, bot_api: BotApi) -> None:
     result = await ran(bot_api, tmp_path / "h", "add", "telegram")
     assert result.returncode == 2
     assert "--token-env" in result.stderr
     assert not (tmp_path / "h").exists()
 
 
-async def test_a_further_bot_stands_beside_the_first_and_goes_alone(
-    tmp_path: Path, bot_api: BotApi
-) -> None:
+async def test_second_bot_is_added_and_removed_separately(tmp_path: Path, bot_api: BotApi) -> None:
     home = tmp_path / "h"
     further = ["add", "telegram", "--name", "work", "--no-wait"]
     early = await ran(bot_api, home, *further, stdin=f"{TOKEN}\n")

@@ -31,7 +31,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["kore", "completion", "f"], ["fish"]),
     ],
 )
-def test_bash_offers_what_may_follow(script: str, line: list[str], offered: list[str]) -> None:
+def test_bash_offers_valid_words(script: str, line: list[str], offered: list[str]) -> None:
     commands = [
         script,
         f"COMP_WORDS=({shlex.join(line)}) COMP_CWORD={len(line) - 1}",
@@ -44,7 +44,7 @@ def test_bash_offers_what_may_follow(script: str, line: list[str], offered: list
     assert (result.stderr, result.stdout.split()) == ("", offered)
 
 
-def test_zsh_gets_the_same_and_fish_what_is_said_of_each(tmp_path: Path, script: str) -> None:
+def test_zsh_gets_the_same_words_and_fish_their_descriptions(tmp_path: Path, script: str) -> None:
     assert kore("completion", "zsh", home=tmp_path).stdout.endswith(script)
     lines = kore("completion", "fish", home=tmp_path).stdout.splitlines()
     start = "complete -c kore -n '__fish_use_subcommand' -f -a reload -d "

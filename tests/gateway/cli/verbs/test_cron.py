@@ -4,13 +4,13 @@ from pathlib import Path
 from tests.gateway.cli.kore import kore
 
 
-def test_a_number_that_no_job_can_have_is_answered(tmp_path: Path) -> None:
+def test_impossible_job_number_is_explained(tmp_path: Path) -> None:
     result = kore("cron", "run", "99999999999999999999", home=tmp_path / "h")
     assert result.returncode == 1
     assert "there is no job 99999999999999999999 here" in result.stderr
 
 
-def test_help_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
+def test_help_is_in_the_language_of_the_terminal(tmp_path: Path) -> None:
     environ = {"KORE_AGENT_LANGUAGE": "zh-Hans"}
     for words in (("cron",), ("config",), ("sessions",)):
         result = kore(*words, "--help", home=tmp_path / "h", environ=environ)
@@ -20,7 +20,7 @@ def test_help_speaks_the_language_of_the_terminal(tmp_path: Path) -> None:
         assert plain.findall(result.stdout) == []
 
 
-def test_a_reminder_that_waits_for_its_terminal_is_no_trouble_of_other_verbs(
+def test_pending_reminder_does_not_disturb_other_verbs(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "h"

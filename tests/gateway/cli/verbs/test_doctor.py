@@ -18,7 +18,7 @@ def states(stdout: str) -> dict[str, str]:
     return {check["name"]: check["state"] for check in json.loads(stdout)["checks"]}
 
 
-def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
+def test_fresh_home_passes_without_a_network(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     result = kore("doctor", "--json", home=home)
@@ -32,7 +32,7 @@ def test_a_fresh_place_is_fine_without_any_network(tmp_path: Path) -> None:
     assert all(line[23] == " " and line[24] != " " for line in lines), lines
 
 
-def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
+def test_invalid_config_is_a_finding(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     (home / "config.json").write_text('{"agnet": {}}')
@@ -42,7 +42,7 @@ def test_a_broken_config_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
     assert "python" in result.stdout
 
 
-async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None:
+async def test_long_finding_is_indented(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     (home / "config.json").write_text('{"telegram": {"nonsense_there": 1}}')
@@ -56,7 +56,7 @@ async def test_a_long_finding_is_set_below_its_beginning(tmp_path: Path) -> None
 
 
 @only_sqlite
-def test_a_corrupt_database_is_found_and_left_alone(tmp_path: Path) -> None:
+def test_corrupt_database_is_reported_and_unchanged(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     content = b"SQLite format 3\0" + b"nonsense" * 1000
@@ -78,7 +78,7 @@ def test_intact_database_is_ok(tmp_path: Path) -> None:
 
 
 @only_sqlite
-def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_path: Path) -> None:
+def test_database_in_use_is_no_finding(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     owner = connect(home / "kore.db")
@@ -91,7 +91,7 @@ def test_a_database_in_use_is_no_finding_and_nobody_is_told_to_replace_it(tmp_pa
     assert "backup" not in result.stdout
 
 
-def test_a_missing_key_is_found(tmp_path: Path) -> None:
+def test_missing_key_is_found(tmp_path: Path) -> None:
     result = kore(
         "doctor", "--json", home=tmp_path / "h", environ={"KORE_AGENT_MODEL": "openai/gpt-5"}
     )
@@ -99,7 +99,9 @@ def test_a_missing_key_is_found(tmp_path: Path) -> None:
     assert "OPENAI_API_KEY" in result.stdout
 
 
-async def test_live_asks_the_bot_and_never_shows_the_token(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_live_checks_the_bot_and_never_shows_the_token(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
     for token, state in ((bot_api.token, "ok"), ("999:wrong-canary", "fail")):
         environ = {
             "KORE_TELEGRAM_ENABLED": "true",
@@ -142,7 +144,7 @@ async def test_live_names_the_proxies_without_their_passwords(
     assert "hidden-word" not in result.stdout + result.stderr
 
 
-def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
+def test_readable_files_are_named_with_the_command_that_fixes_them(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "h"
@@ -163,7 +165,7 @@ def test_files_that_others_can_read_are_named_with_the_command_that_mends_it(
     assert (mended["home"], mended["files"]) == ("ok", "ok")
 
 
-def test_the_policy_file_is_named(tmp_path: Path) -> None:
+def test_policy_file_is_named(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     file = tmp_path / "policy.yaml"
@@ -175,7 +177,7 @@ def test_the_policy_file_is_named(tmp_path: Path) -> None:
     assert states(result.stdout)["policy"] == "fail"
 
 
-def test_the_longest_name_of_a_check_stands_apart_from_what_is_said(tmp_path: Path) -> None:
+def test_check_names_are_separated_from_their_results(tmp_path: Path) -> None:
     result = kore("doctor", "--live", home=tmp_path / "kore")
     # The checks, and so the width of the column, depend on the programs installed here.
     assert re.search(r"model call {2,}not needed offline", result.stdout), result.stdout

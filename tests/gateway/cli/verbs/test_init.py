@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.gateway.cli.kore import kore
 
 
-def test_the_first_start_makes_a_private_home_and_a_workspace(tmp_path: Path) -> None:
+def test_first_start_creates_a_private_home_and_a_workspace(tmp_path: Path) -> None:
     home = tmp_path / "h"
     result = kore("init", "--yes", home=home, environ={"ANTHROPIC_API_KEY": "sk-canary-77"})
     assert result.returncode == 0, result.stderr
@@ -16,7 +16,7 @@ def test_the_first_start_makes_a_private_home_and_a_workspace(tmp_path: Path) ->
     assert "canary" not in result.stdout + (home / "config.json").read_text()
 
 
-def test_a_second_start_overwrites_nothing(tmp_path: Path) -> None:
+def test_second_start_overwrites_nothing(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     (home / "workspace" / "SOUL.md").write_text("mine")
@@ -36,13 +36,13 @@ def test_init_writes_a_valid_configuration(tmp_path: Path) -> None:
         (home / "config.json").unlink()
 
 
-def test_without_anybody_to_ask_it_says_how(tmp_path: Path) -> None:
+def test_missing_terminal_is_explained(tmp_path: Path) -> None:
     result = kore("init", home=tmp_path / "h")
     assert result.returncode == 2
     assert "kore init --yes" in result.stderr
 
 
-def test_a_home_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_uncreatable_home_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     impossible = {"KORE_HOME": str(tmp_path / "file" / "h")}
     result = kore("init", "--yes", home=tmp_path / "h", environ=impossible)

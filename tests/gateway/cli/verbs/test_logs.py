@@ -35,7 +35,7 @@ def test_old_files_come_first_and_only_the_newest_lines_are_shown(tmp_path: Path
     ]
 
 
-def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
+def test_level_hides_lower_levels(tmp_path: Path) -> None:
     home = tmp_path / "h"
     lines = (line("a", "debug"), line("b"), line("c", "warning"), line("d", "error"))
     write_log(home, "kore.log", *lines)
@@ -43,7 +43,7 @@ def test_a_level_hides_what_is_less(tmp_path: Path) -> None:
     assert [json.loads(text)["text"] for text in result.stdout.splitlines()] == ["c", "d"]
 
 
-def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -> None:
+def test_secrets_and_control_characters_are_not_shown(tmp_path: Path) -> None:
     home = tmp_path / "h"
     write_log(home, "kore.log", line("key sk-canary-4f9Qx2z7 and \x1b[2J"))
     result = kore("logs", home=home, environ={"OPENAI_API_KEY": "sk-canary-4f9Qx2z7"})
@@ -52,20 +52,20 @@ def test_no_secret_and_nothing_that_steers_a_terminal_is_shown(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("stamp", ["yesterday", 1e300, [1], None])
-def test_a_line_with_an_odd_time_is_shown_all_the_same(tmp_path: Path, stamp: object) -> None:
+def test_line_with_an_odd_time_is_shown(tmp_path: Path, stamp: object) -> None:
     home = tmp_path / "h"
     write_log(home, "kore.log", line("odd", ts=stamp))
     result = kore("logs", home=home)
     assert (result.returncode, result.stdout) == (0, "? info    odd\n")
 
 
-def test_without_a_log_it_is_said_where_to_look(tmp_path: Path) -> None:
+def test_missing_log_names_the_journal(tmp_path: Path) -> None:
     result = kore("logs", home=tmp_path / "h")
     assert result.returncode == 1
     assert "journalctl" in result.stderr
 
 
-def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> None:
+def test_follow_continues_after_rotation(tmp_path: Path) -> None:
     home = tmp_path / "h"
     file = write_log(home, "kore.log", line("old"))
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
@@ -94,7 +94,7 @@ def test_following_goes_on_in_the_file_that_takes_its_place(tmp_path: Path) -> N
             reader.join()
 
 
-def test_a_configuration_that_is_wrong_hides_no_log(tmp_path: Path) -> None:
+def test_invalid_configuration_hides_no_log(tmp_path: Path) -> None:
     """The log explains the broken configuration."""
     home = tmp_path / "h"
     write_log(home, "kore.log", line("still using the last valid configuration", "error"))

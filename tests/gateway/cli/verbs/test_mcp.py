@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_servers_of_plugins_are_listed_and_tried(home: Path) -> None:
+def test_servers_of_plugins_are_listed_and_tested(home: Path) -> None:
     row = {"name": "p", "version": "1", "description": "", "source": {}, "digest": "d"}
     servers = {"s": {"command": sys.executable, "args": [SERVER]}}
     plugins = {"version": 1, "plugins": [{**row, "folder": "cache/p", "servers": servers}]}
@@ -46,7 +46,7 @@ def test_servers_of_plugins_are_listed_and_tried(home: Path) -> None:
     assert removed.returncode == 2
 
 
-def test_a_server_is_added_tried_allowed_and_removed(home: Path) -> None:
+def test_server_is_added_tested_allowed_and_removed(home: Path) -> None:
     secret = "sk-not-to-be-shown-123456"
     added = kore(
         *("mcp", "add", "s", "-e", f"TOKEN={secret}", "--", sys.executable, SERVER), home=home
@@ -87,20 +87,22 @@ def test_a_server_is_added_tried_allowed_and_removed(home: Path) -> None:
         (("serve", "--tools", "ask,fly"), "--tools: there is no fly"),
     ],
 )
-def test_a_wrong_line_is_one_sentence(home: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_invalid_argument_is_reported_in_one_sentence(
+    home: Path, words: tuple[str, ...], sentence: str
+) -> None:
     refused = kore_here("mcp", *words, home=home)
     assert refused.returncode != 0
     assert sentence in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_a_server_with_no_way_to_it_is_named(home: Path) -> None:
+def test_server_without_command_or_url_is_named(home: Path) -> None:
     (home / "config.json").write_text('{"mcp_servers": {"s": {"args": ["x"]}}}')
     refused = kore_here("mcp", "list", home=home)
     assert "mcp_servers.s: expected either `command` or `url`" in refused.stderr
 
 
-def test_a_server_of_the_folder_is_not_changed_in_ones_own_file(home: Path) -> None:
+def test_server_of_the_folder_cannot_be_changed(home: Path) -> None:
     file = home.parent / ".mcp.json"
     servers = {"theirs": {"command": sys.executable, "args": [SERVER]}}
     file.write_text(json.dumps({"mcpServers": servers}))
@@ -121,7 +123,7 @@ def test_a_server_of_the_folder_is_not_changed_in_ones_own_file(home: Path) -> N
     assert (row["server"], row["from"]) == ("own", str(home / "config.json"))
 
 
-def test_a_tool_that_is_not_there_is_not_allowed(home: Path) -> None:
+def test_missing_tool_is_not_allowed(home: Path) -> None:
     kore("mcp", "add", "s", "--", sys.executable, SERVER, home=home)
     assert kore("mcp", "allow", "s", "unseen", home=home).returncode == 0  # not started yet
     kore("mcp", "test", "s", home=home)
@@ -131,7 +133,7 @@ def test_a_tool_that_is_not_there_is_not_allowed(home: Path) -> None:
     assert kore("mcp", "allow", "s", "ec*", home=home).returncode == 0
 
 
-def test_a_server_that_fails_says_why(home: Path) -> None:
+def test_failing_server_is_explained(home: Path) -> None:
     kore("mcp", "add", "s", "--", "no-such-program", home=home)
     failed = kore("mcp", "test", "s", home=home)
     assert failed.returncode == 1
@@ -158,7 +160,7 @@ async def kore_as_server(server: McpServerSettings, folder: Path) -> AsyncIterat
         await servers.aclose()
 
 
-async def test_other_programs_ask_kore_and_search(home: Path, model_server: ModelServer) -> None:
+async def test_other_programs_call_ask_and_search(home: Path, model_server: ModelServer) -> None:
     configure(home, model_server)
     serve = ("mcp", "serve", "--tools", "ask,search_conversations")
     server = McpServerSettings("kore", str(PROGRAM), serve, env={"KORE_HOME": str(home)})
@@ -181,7 +183,7 @@ async def test_other_programs_ask_kore_and_search(home: Path, model_server: Mode
         assert "where is the lamp" in json.dumps(hits)
 
 
-async def test_over_http_only_with_the_token(home: Path, model_server: ModelServer) -> None:
+async def test_http_requires_the_token(home: Path, model_server: ModelServer) -> None:
     configure(home, model_server)
     token = "a-token-for-this-test-only"
     import asyncio
@@ -217,7 +219,7 @@ async def test_over_http_only_with_the_token(home: Path, model_server: ModelServ
 
 
 @pytest.mark.parametrize("port", ["busy", "99999"])
-def test_a_port_that_cannot_be_used_is_one_sentence(home: Path, port: str) -> None:
+def test_unusable_port_is_reported_in_one_sentence(home: Path, port: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         number = str(busy.getsockname()[1]) if port == "busy" else port
         done = kore("mcp", "serve", "--port", number, home=home)
@@ -226,7 +228,7 @@ def test_a_port_that_cannot_be_used_is_one_sentence(home: Path, port: str) -> No
     assert "Bearer" not in done.stderr
 
 
-def test_the_help_of_a_subcommand_is_in_the_persons_language(home: Path) -> None:
+def test_help_of_a_subcommand_is_translated(home: Path) -> None:
     environ = {"KORE_AGENT_LANGUAGE": "zh-Hans"}
     text = kore("mcp", "add", "--help", home=home, environ=environ).stdout
     assert "用法：kore mcp add" in text

@@ -63,7 +63,7 @@ async def ends(process: asyncio.subprocess.Process) -> str:
     return (out + err).decode()
 
 
-async def test_the_link_of_a_login_is_in_no_process_list(tmp_path: Path) -> None:
+async def test_login_link_is_not_in_the_process_list(tmp_path: Path) -> None:
     """A person who knows its state could complete the login with their own account."""
     home, browser = tmp_path / "home", PrivateBrowser(tmp_path)
     home.mkdir(0o700)
@@ -74,7 +74,7 @@ async def test_the_link_of_a_login_is_in_no_process_list(tmp_path: Path) -> None
         browser.check(parse_qs(urlsplit(link).query)["state"][0])
 
 
-async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
+async def test_browser_completes_the_login(tmp_path: Path) -> None:
     async with configured(tmp_path) as server:
         failed = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
         assert "wants a login: `kore mcp login g`" in failed.stderr
@@ -110,9 +110,7 @@ async def test_a_browser_comes_back_with_the_login(tmp_path: Path) -> None:
         pytest.param("", "the server cannot revoke tokens", marks=pytest.mark.slow),
     ],
 )
-async def test_a_logout_revokes_the_tokens_where_that_can_be(
-    tmp_path: Path, address: str, words: str
-) -> None:
+async def test_logout_revokes_tokens_if_supported(tmp_path: Path, address: str, words: str) -> None:
     async with configured(tmp_path) as server:
         server.revocation = address and f"{server.url}{address}"
         async with logging_in(tmp_path) as (process, link):
@@ -128,7 +126,7 @@ async def test_a_logout_revokes_the_tokens_where_that_can_be(
         assert not list(tmp_path.rglob("login"))
 
 
-async def test_an_address_can_be_pasted(tmp_path: Path) -> None:
+async def test_address_can_be_pasted(tmp_path: Path) -> None:
     async with configured(tmp_path), logging_in(tmp_path) as (process, link):
         address = await open_page(link)
         assert process.stdin is not None
@@ -143,7 +141,7 @@ async def test_an_address_can_be_pasted(tmp_path: Path) -> None:
         assert "logged in to g" in await ends(process)
 
 
-async def test_an_agent_uses_the_login_and_keeps_its_secrets(
+async def test_agent_uses_the_login_and_hides_its_secrets(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "kore"
@@ -178,7 +176,7 @@ async def test_an_agent_uses_the_login_and_keeps_its_secrets(
             assert not [path for path, data in files.items() if secret in data]
 
 
-def test_a_command_needs_no_login(tmp_path: Path) -> None:
+def test_server_with_a_command_needs_no_login(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"mcp_servers": {"g": {"command": "true"}}}')
     failed = kore("mcp", "login", "g", home=tmp_path)
     assert (failed.returncode, "needs no login" in failed.stderr) == (1, True)

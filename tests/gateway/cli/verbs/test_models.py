@@ -33,7 +33,7 @@ def configure(home: Path, server: ModelServer, **more: Any) -> None:
     (home / "config.json").write_text(json.dumps(config))
 
 
-async def test_the_list_tells_use_window_price_and_what_is_wrong(
+async def test_list_shows_use_window_price_and_problems(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
@@ -57,7 +57,7 @@ async def test_the_list_tells_use_window_price_and_what_is_wrong(
     assert "sk-first-8Gq2mZx7VtLw4R" not in result.stdout + table.stdout + table.stderr
 
 
-async def test_a_test_tries_each_key_and_says_why_one_fails(
+async def test_test_tries_each_key_and_explains_failures(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
@@ -74,7 +74,7 @@ async def test_a_test_tries_each_key_and_says_why_one_fails(
     assert second.startswith("ok    big = openai/gpt-5 (key 2 of 2): first token ")
 
 
-async def test_without_a_name_all_models_in_use_are_tested(
+async def test_test_without_a_name_covers_all_models_in_use(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
@@ -90,7 +90,7 @@ async def test_without_a_name_all_models_in_use_are_tested(
     ]
 
 
-async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
+async def test_model_that_calls_no_tool_or_mangles_its_argument_fails(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     home = tmp_path / "h"
@@ -100,7 +100,7 @@ async def test_a_model_that_calls_no_tool_or_mangles_its_argument_fails(
     assert [load["code"] for load in json.loads(result.stdout)] == ["no-tool-call", "bad-tool-call"]
 
 
-def test_a_profile_is_tested_by_its_name_and_an_unknown_one_is_one_line(tmp_path: Path) -> None:
+def test_profile_is_tested_by_name_and_an_unknown_profile_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "h"
     result = kore("models", "test", "quick", home=home)
     assert result.returncode == 0

@@ -29,21 +29,21 @@ def check(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
     return decision
 
 
-def test_a_decision_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_decision_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "ls; rm -rf x"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("deny: the command `rm` is blocked")
     assert out.endswith("(blocked-command)\n")
 
 
-def test_role_mode_and_channel_count(capsys: pytest.CaptureFixture[str]) -> None:
+def test_role_mode_and_channel_are_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(capsys, "ls")["decision"] == "ask"
     assert check(capsys, "--mode", "auto", "ls")["decision"] == "allow"
     assert check(capsys, "--role", "general", "ls")["rule"] == "role-tool"
     assert check(capsys, "--channel", "telegram", "ls")["rule"] == "remote-exec"
 
 
-def test_the_policy_file_counts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_policy_file_is_used(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tools = "{exec: {commands: [go]}, write_file: {}}"
     (home / "policy.yaml").write_text(f"roles: {{mine: {{tools: {tools}}}}}")
     (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
@@ -61,7 +61,7 @@ def test_the_policy_file_counts(home: Path, capsys: pytest.CaptureFixture[str]) 
         ("gateway",),
     ],
 )
-def test_a_wrong_policy_file_stops_everything_with_code_2(home: Path, words: tuple[str]) -> None:
+def test_invalid_policy_file_exits_with_code_2(home: Path, words: tuple[str]) -> None:
     (home / "policy.yaml").write_text(WRONG)
     (home / "config.json").write_text('{"security": {"policy_file": "policy.yaml"}}')
     ran = kore(*words, home=home)
@@ -80,7 +80,7 @@ def test_explain_shows_the_scopes_of_a_role(capsys: pytest.CaptureFixture[str]) 
     assert "exec  denied" in capsys.readouterr().out
 
 
-def test_explain_shows_what_each_part_of_a_command_comes_to(
+def test_explain_shows_the_verdict_of_each_part(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--json", "--role", "builder", "--mode", "auto", "go build && curl x"]
@@ -92,13 +92,13 @@ def test_explain_shows_what_each_part_of_a_command_comes_to(
     assert ("all", "deny", "role-commands") in decision
 
 
-def test_an_unknown_role_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_role_is_reported_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "--role", "gest", "ls"]) == 2
     assert 'did you mean "guest"?' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("setting", ["access", "agents"])
-def test_a_setting_for_an_unknown_role_is_refused(home: Path, setting: str) -> None:
+def test_setting_with_an_unknown_role_is_rejected(home: Path, setting: str) -> None:
     value = {"roles": {"telegram": "gest"}} if setting == "access" else {"gest": {}}
     (home / "config.json").write_text(json.dumps({setting: value}))
     ran = kore("config", "validate", home=home)
@@ -121,7 +121,7 @@ EXEC = '!tool exec {"command": "echo it-ran > proof"}'
         (("-y", "--disallowed-tools", "bash"), False),
     ],
 )
-def test_flags_of_one_run(home: Path, flags: tuple[str, ...], runs: bool) -> None:
+def test_flags_apply_to_one_run(home: Path, flags: tuple[str, ...], runs: bool) -> None:
     loose = {"KORE_SECURITY_SANDBOX": "none"}
     words = ("agent", "--model", "offline/echo", *flags, "-m", EXEC)
     ran = kore(*words, home=home, environ=loose)
@@ -130,7 +130,7 @@ def test_flags_of_one_run(home: Path, flags: tuple[str, ...], runs: bool) -> Non
 
 
 @pytest.mark.parametrize("name", ["policy.yaml", "rules/POLICY.yaml"])
-def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -> None:
+def test_policy_file_is_inaccessible_to_tools_anywhere(home: Path, name: str) -> None:
     file = home / "workspace" / name
     file.parent.mkdir(parents=True)
     file.write_text("roles: {build: {tools: {'*': {}}}}")
@@ -152,19 +152,19 @@ def test_no_tool_opens_the_policy_file_wherever_it_lies(home: Path, name: str) -
         (("-y", "--permission-mode", "plan"), "not allowed with"),
     ],
 )
-def test_a_wrong_flag_is_refused(
+def test_invalid_flag_is_rejected(
     words: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["agent", *words, "-m", "hi"]) == 2
     assert expected in capsys.readouterr().err
 
 
-def test_an_empty_command_is_no_harmless_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_command_is_not_harmless(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", " "]) == 2
     assert "the command is empty" in capsys.readouterr().err
 
 
-def test_a_command_with_options_that_is_not_quoted_is_explained(
+def test_unquoted_command_with_options_is_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["policy", "check", "ls", "-la"]) == 2
@@ -174,7 +174,7 @@ def test_a_command_with_options_that_is_not_quoted_is_explained(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=st.text(st.characters(exclude_characters="\0"), min_size=1))
-def test_every_command_gets_a_verdict(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_verdict(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     for action in ("check", "explain"):
         code = main(["policy", action, "--", command])
         assert code == (0 if command.strip() or action == "explain" else 2)
@@ -186,7 +186,7 @@ def test_every_command_gets_a_verdict(command: str, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     "command", ["cat < \udcff", "cd \udcff; rm x", "cat </proc/1/cwd/x", "\udcff"]
 )
-def test_bytes_that_are_no_text_get_a_verdict(command: str, home: Path) -> None:
+def test_invalid_utf8_has_a_verdict(command: str, home: Path) -> None:
     for action in ("check", "explain"):
         result = kore("policy", action, command, home=home)
         assert result.returncode == 0, result.stderr
@@ -194,16 +194,14 @@ def test_bytes_that_are_no_text_get_a_verdict(command: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["outline", "lsp_edit", "sync_virtual", "mcp__files__*"])
-def test_a_run_may_leave_out_every_tool(home: Path, name: str) -> None:
+def test_run_may_disallow_every_tool(home: Path, name: str) -> None:
     ran = kore(
         *("agent", "--model", "offline/echo", "-m", "hi", "--disallowed-tools", name), home=home
     )
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_role_without_editing_tools_can_be_written(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_role_may_deny_every_editing_tool(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "policy.yaml").write_text(
         'roles: {reader: {tools: {"*": {}, write_file: false, edit_file: false, outline: {}, '
         "lsp_edit: false, create_virtual: false, update_virtual: false, sync_virtual: false}}}"

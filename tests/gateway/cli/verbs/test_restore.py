@@ -42,7 +42,7 @@ def texts(home: Path) -> str:
     return "".join(text for (text,) in stored.read_file(home / "kore.db", "message", "content"))
 
 
-def test_a_backup_within_the_workspace_does_not_hold_itself(tmp_path: Path) -> None:
+def test_backup_in_the_workspace_excludes_itself(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "hello")
     # The file is packed before the backup's own parts, and does not compress.
@@ -82,7 +82,7 @@ def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @only_sqlite
-def test_all_of_it_comes_back_and_what_was_there_is_kept(
+def test_everything_is_restored_and_previous_files_are_kept(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, target = tmp_path / "h", backed_up[1]
@@ -106,7 +106,7 @@ def test_all_of_it_comes_back_and_what_was_there_is_kept(
 
 
 @only_sqlite
-def test_files_of_channels_come_back_and_the_present_ones_are_kept(
+def test_channel_files_are_restored_and_previous_ones_kept(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, target = tmp_path / "h", backed_up[1]
@@ -124,7 +124,7 @@ def test_files_of_channels_come_back_and_the_present_ones_are_kept(
 
 
 @only_sqlite
-def test_half_copied_files_of_channels_are_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_partly_copied_channel_files_are_removed_at_the_next_start(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
     (home / "channels").mkdir()
@@ -196,7 +196,7 @@ def test_backup_without_marks_is_untrusted(marked_backup: Path, tmp_path: Path) 
 
 
 @only_sqlite
-def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
+def test_single_file_restores_only_the_database(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "first")
     copy = tmp_path / "copy.db"
@@ -209,7 +209,7 @@ def test_a_single_file_brings_the_database_alone(tmp_path: Path) -> None:
     assert (home / "workspace" / "mine.txt").read_text() == "kept"
 
 
-def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+def test_restore_is_rejected_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
     with in_use(home):
@@ -220,7 +220,7 @@ def test_it_is_refused_while_kore_runs(backed_up: tuple[Path, Path], tmp_path: P
 
 
 @only_sqlite
-def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+def test_unconfirmed_restore_changes_nothing(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
     result = kore("restore", backed_up[1], home=home)
@@ -228,7 +228,7 @@ def test_without_a_yes_nothing_happens(backed_up: tuple[Path, Path], tmp_path: P
     assert "here" in texts(home)
 
 
-def test_a_full_database_is_refused_before_anything_is_replaced(
+def test_damaged_database_is_rejected_before_anything_is_replaced(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, environ = tmp_path / "h", {"KORE_STORE_URL": postgres_server.create_database()}
@@ -275,7 +275,7 @@ def test_error_names_the_backup_path_as_given(tmp_path: Path) -> None:
 
 
 @only_sqlite
-def test_a_configuration_that_would_not_load_is_refused_before_anything_is_replaced(
+def test_invalid_configuration_is_rejected_before_anything_is_replaced(
     backed_up: tuple[Path, Path], tmp_path: Path
 ) -> None:
     home, bad = tmp_path / "h", tmp_path / "bad.zip"
@@ -295,9 +295,7 @@ def test_a_configuration_that_would_not_load_is_refused_before_anything_is_repla
 
 @only_sqlite
 @pytest.mark.parametrize("by", ["variable", "flag"])
-def test_the_configuration_that_is_named_is_the_one_that_is_taken_along(
-    tmp_path: Path, by: str
-) -> None:
+def test_selected_configuration_is_backed_up(tmp_path: Path, by: str) -> None:
     home, mine, target = tmp_path / "h", tmp_path / "mine.json", tmp_path / "all.zip"
     environ = {"KORE_CONFIG": str(mine)} if by == "variable" else {}
     flags = [] if by == "variable" else ["--config", str(mine)]
@@ -344,7 +342,7 @@ def test_leftovers_of_a_killed_restore_are_removed_at_start(
 
 
 @only_sqlite
-def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_path: Path) -> None:
+def test_workspace_set_aside_by_a_killed_restore_is_put_back(tmp_path: Path) -> None:
     home = tmp_path / "h"
     say(home, "here")
     (home / "workspace" / "mine.txt").write_text("restored")
@@ -355,7 +353,7 @@ def test_a_workspace_that_a_killed_restore_had_set_aside_is_put_in_place(tmp_pat
 
 
 @only_sqlite
-def test_a_deep_tree_of_folders_in_the_workspace_is_backed_up_as_far_as_it_has_names(
+def test_deep_tree_is_backed_up_as_far_as_paths_reach(
     tmp_path: Path,
 ) -> None:
     """The deep tree does not obstruct a restore, neither in the workspace nor in the backup."""
@@ -403,7 +401,7 @@ def patch_file(path: Path, mark: bytes, offset: int, number: int) -> Path:
     return path
 
 
-def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
+def test_bomb_is_rejected_before_anything_is_unpacked(tmp_path: Path) -> None:
     home = tmp_path / "h"
     names = ["kore.db", *(f"workspace/{n}" for n in range(2_000))]
     # The archive's directory claims eight terabytes.
@@ -416,14 +414,14 @@ def test_a_bomb_is_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
     assert not (home / "workspace").exists()
 
 
-def test_a_list_that_does_not_fit_into_memory_is_refused(tmp_path: Path) -> None:
+def test_archive_with_too_many_entries_is_rejected(tmp_path: Path) -> None:
     many = patch_file(pack(tmp_path / "many.zip", ["kore.db"]), b"PK\5\6", 12, 0xFFFFFFF0)
     result = kore("restore", many, "--yes", home=tmp_path / "h")
     assert result.returncode != 0
     assert "contains too many files" in result.stderr
 
 
-def test_a_configuration_too_large_to_be_read_is_refused(tmp_path: Path) -> None:
+def test_too_large_configuration_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "large.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("kore.db", b"x")

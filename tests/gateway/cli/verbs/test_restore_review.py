@@ -67,7 +67,7 @@ def restore_at_terminal(home: Path, file: Path, *answers: str) -> subprocess.Com
 
 
 @pytest.mark.parametrize("place", ["~/.ssh", "~", "~/.kore-other", "~/h"])
-def test_other_folder_is_not_replaced_unasked(
+def test_other_folder_is_not_replaced_without_confirmation(
     place: str, home: Path, database: Path, tmp_path: Path
 ) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": place}})
@@ -80,7 +80,7 @@ def test_other_folder_is_not_replaced_unasked(
     assert not (home / "config.json").exists()
 
 
-def test_link_to_another_folder_is_another_folder(
+def test_link_to_another_folder_counts_as_another_folder(
     home: Path, database: Path, tmp_path: Path
 ) -> None:
     (home / "workspace" / "link").symlink_to(tmp_path / ".ssh")
@@ -102,7 +102,9 @@ def test_other_file_is_not_replaced_by_the_database(
     assert keys(home) == "mine"
 
 
-def test_person_is_asked_about_another_folder(home: Path, database: Path, tmp_path: Path) -> None:
+def test_other_folder_is_replaced_after_confirmation(
+    home: Path, database: Path, tmp_path: Path
+) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": "~/.ssh"}})
     result = restore_at_terminal(home, file, "no")
     assert result.returncode == 1
@@ -112,7 +114,7 @@ def test_person_is_asked_about_another_folder(home: Path, database: Path, tmp_pa
     assert keys(home) == "theirs"
 
 
-def test_variable_says_where_the_workspace_goes(home: Path, database: Path, tmp_path: Path) -> None:
+def test_variable_selects_the_workspace(home: Path, database: Path, tmp_path: Path) -> None:
     file = backup(tmp_path / "b.zip", database, {"agent": {"workspace": str(tmp_path / "new")}})
     environ = {"KORE_AGENT_WORKSPACE": str(tmp_path / "new")}
     result = kore("restore", file, "--yes", home=home, environ=environ)
@@ -140,7 +142,7 @@ def test_restore_shows_widened_permissions_first(
     assert "nothing was restored" in result.stderr
 
 
-def test_backup_of_this_kore_shows_nothing(home: Path, tmp_path: Path) -> None:
+def test_backup_of_the_same_kore_needs_no_review(home: Path, tmp_path: Path) -> None:
     kore("config", "set", "security.sandbox", "none", home=home)
     assert kore("backup", tmp_path / "own.zip", home=home).returncode == 0
     result = kore("restore", tmp_path / "own.zip", "--yes", home=home)

@@ -34,9 +34,7 @@ def unit(tmp_path: Path) -> Path:
     return tmp_path / ".config" / "systemd" / "user" / "kore.service"
 
 
-def test_it_is_written_enabled_started_and_taken_out_again(
-    tmp_path: Path, systemd: dict[str, str]
-) -> None:
+def test_service_is_installed_started_and_removed(tmp_path: Path, systemd: dict[str, str]) -> None:
     home = tmp_path / "h"
     result = kore("service", "install", home=home, environ=systemd | {"OPENAI_API_KEY": "sk-7"})
     assert result.returncode == 0, result.stderr
@@ -58,7 +56,7 @@ def test_it_is_written_enabled_started_and_taken_out_again(
     assert kore("service", "uninstall", home=home, environ=systemd).returncode == 1
 
 
-def test_a_file_that_the_environment_names_is_the_service_s_too(tmp_path: Path) -> None:
+def test_files_named_by_the_environment_are_part_of_the_service(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("{}")
     environ = {"KORE_CONFIG": str(tmp_path / "mine.json")}
     result = kore("service", "install", "--print", home=tmp_path / "h", environ=environ)
@@ -76,7 +74,7 @@ def test_broken_configuration_is_reported_and_not_installed(
     assert not unit(tmp_path).exists()
 
 
-def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> None:
+def test_missing_systemd_is_reported_and_print_works(tmp_path: Path) -> None:
     nowhere = {"PATH": str(tmp_path)}
     result = kore("service", "install", home=tmp_path / "h", environ=nowhere)
     assert result.returncode == 1
@@ -86,7 +84,7 @@ def test_without_systemd_it_says_so_and_still_shows_the_unit(tmp_path: Path) -> 
     assert not (tmp_path / "h").exists()
 
 
-def test_data_in_use_is_tried_again_and_a_mistake_is_not(
+def test_service_restarts_for_data_in_use_but_not_for_usage_errors(
     tmp_path: Path, systemd: dict[str, str]
 ) -> None:
     kore("service", "install", home=tmp_path / "h", environ=systemd)
@@ -98,14 +96,14 @@ def test_data_in_use_is_tried_again_and_a_mistake_is_not(
     assert str(IN_USE) not in codes
 
 
-def test_odd_names_of_folders_are_no_specifiers_and_no_variables(tmp_path: Path) -> None:
+def test_odd_folder_names_are_escaped(tmp_path: Path) -> None:
     home = tmp_path / 'a %h "b" $HOME'
     printed_unit = kore("service", "install", "--print", home=home)
     assert r"a %%h \"b\" $$HOME" in printed_unit.stdout
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
-def test_systemd_itself_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     printed_unit = kore("service", "install", "--print", home=tmp_path / "a % b")
     file = tmp_path / "kore.service"
     file.write_text(printed_unit.stdout)

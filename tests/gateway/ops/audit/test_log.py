@@ -36,7 +36,7 @@ def faults(folder: Path) -> list[tuple[str, int]]:
     return [(fault.file, fault.line) for fault in verify(folder).faults]
 
 
-async def test_an_entry_has_the_fields_of_the_design_and_a_hash_anyone_can_check(
+async def test_entry_has_the_documented_fields_and_a_verifiable_hash(
     tmp_path: Path,
 ) -> None:
     async with open_log(tmp_path) as log:
@@ -53,7 +53,7 @@ async def test_an_entry_has_the_fields_of_the_design_and_a_hash_anyone_can_check
     assert sha256(body.encode()).hexdigest() == result
 
 
-async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+async def test_files_are_private(tmp_path: Path) -> None:
     async with open_log(tmp_path / "audit", limit_bytes=1_000) as log:
         await write(log, 9)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "audit").iterdir()}
@@ -61,7 +61,7 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None:
+async def test_chain_continues_across_files_and_starts(tmp_path: Path) -> None:
     for _ in range(3):
         async with open_log(tmp_path, limit_bytes=1_500) as log:
             await write(log, 7)
@@ -72,7 +72,7 @@ async def test_the_chain_goes_on_across_files_and_starts(tmp_path: Path) -> None
     assert verify(tmp_path).faults == []
 
 
-async def test_only_so_many_full_files_are_kept_and_the_rest_is_still_whole(tmp_path: Path) -> None:
+async def test_number_of_full_files_is_limited_and_the_rest_verifies(tmp_path: Path) -> None:
     async with open_log(tmp_path, limit_bytes=1_000, keep=2) as log:
         await write(log, 40)
     assert len(numbered_files(tmp_path)) == 2
@@ -173,7 +173,7 @@ ATTACKS = [
 @pytest.mark.parametrize(
     ("attack", "place"), ATTACKS, ids=lambda value: getattr(value, "__name__", "")
 )
-async def test_an_attack_is_found_where_it_was_made(
+async def test_attack_is_located(
     tmp_path: Path, attack: Callable[[Path], None], place: tuple[str, int]
 ) -> None:
     async with open_log(tmp_path) as log:
@@ -184,7 +184,7 @@ async def test_an_attack_is_found_where_it_was_made(
 
 
 @pytest.mark.parametrize("which", [0, 1, -1])
-async def test_a_full_file_that_is_gone_is_found(tmp_path: Path, which: int) -> None:
+async def test_missing_full_file_is_detected(tmp_path: Path, which: int) -> None:
     async with open_log(tmp_path, limit_bytes=1_000) as log:
         await write(log, 12)
     path = list(numbered_files(tmp_path).values())[which]
@@ -217,7 +217,7 @@ async def test_tampering_while_kore_runs_is_detected(tmp_path: Path) -> None:
         assert faults(tmp_path / attack.__name__)
 
 
-async def test_a_lost_head_is_made_anew_and_noted(tmp_path: Path) -> None:
+async def test_lost_head_is_recreated_and_noted(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await write(log, 3)
     delete_head(tmp_path)
@@ -228,7 +228,7 @@ async def test_a_lost_head_is_made_anew_and_noted(tmp_path: Path) -> None:
     assert report.repairs == ["head.json was missing; it was made anew from the entries"]
 
 
-async def test_a_line_that_a_crash_has_cut_is_removed_and_noted(tmp_path: Path) -> None:
+async def test_line_truncated_by_a_crash_is_removed_and_noted(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await write(log, 3)
     with (tmp_path / CURRENT).open("ab") as file:
@@ -241,7 +241,7 @@ async def test_a_line_that_a_crash_has_cut_is_removed_and_noted(tmp_path: Path) 
     assert report.repairs == ["14 bytes of an unfinished entry were removed from audit.jsonl"]
 
 
-async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_trail(
+async def test_kill_loses_no_acknowledged_entry_and_leaves_a_valid_log(
     tmp_path: Path,
 ) -> None:
     """Entries reported by a killed process exist; the next process continues over many files."""
@@ -266,7 +266,7 @@ async def test_a_kill_at_any_moment_costs_no_promised_entry_and_leaves_a_whole_t
     assert len(numbered_files(tmp_path)) == 3
 
 
-async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:
+async def test_earlier_head_must_still_exist(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await write(log, 2)
         earlier = verify(tmp_path).head
@@ -281,7 +281,7 @@ async def test_an_earlier_head_must_still_be_there(tmp_path: Path) -> None:
     assert (report.faults, report.contains_hash) == ([], False)
 
 
-async def test_a_summary_keeps_what_was_reached_and_no_contents(tmp_path: Path) -> None:
+async def test_summary_level_omits_contents(tmp_path: Path) -> None:
     params = {"path": "a.txt", "command": "x" * 500, "content": "SECRET TEXT", "depth": 3}
     async with open_log(tmp_path) as log:
         await log.record(entry(params={**params, "edits": [{"old_string": "SECRET TEXT"}]}))
@@ -295,7 +295,7 @@ async def test_a_summary_keeps_what_was_reached_and_no_contents(tmp_path: Path) 
     }
 
 
-async def test_full_keeps_all_but_secrets(tmp_path: Path) -> None:
+async def test_full_level_redacts_only_secrets(tmp_path: Path) -> None:
     def clean(text: str) -> str:
         return text.replace("sk-123", "***")
 
@@ -307,13 +307,13 @@ async def test_full_keeps_all_but_secrets(tmp_path: Path) -> None:
     assert result["params"] == {"content": "key ***", "list": ["***", {"deep": "***"}], "***": 1.5}
 
 
-async def test_none_writes_nothing(tmp_path: Path) -> None:
+async def test_none_level_writes_nothing(tmp_path: Path) -> None:
     async with open_log(tmp_path / "audit", level=lambda: "none") as log:
         await log.record(entry())
     assert not (tmp_path / "audit").exists()
 
 
-async def test_a_level_may_change_while_kore_runs(tmp_path: Path) -> None:
+async def test_level_may_change_while_kore_runs(tmp_path: Path) -> None:
     levels: list[AuditLevel] = ["none", "full", "none", "summary"]
     async with open_log(tmp_path, level=lambda: levels[0]) as log:
         for level in list(levels):
@@ -324,7 +324,7 @@ async def test_a_level_may_change_while_kore_runs(tmp_path: Path) -> None:
     assert verify(tmp_path).faults == []
 
 
-async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
+async def test_unserializable_entry_is_rejected_and_affects_no_other(
     tmp_path: Path,
 ) -> None:
     deep: dict[str, Any] = {}
@@ -346,7 +346,7 @@ async def test_an_entry_that_cannot_be_written_is_refused_and_fails_no_other(
     assert verify(tmp_path).faults == []
 
 
-async def test_odd_values_do_not_break_the_chain(tmp_path: Path) -> None:
+async def test_odd_values_keep_the_chain_valid(tmp_path: Path) -> None:
     params = {"a": float("nan"), "b": "\ud800", "c": "\u2028", "d": None, "e": {"f": (1,)}}
     async with open_log(tmp_path, level=lambda: "full") as log:
         await log.record(entry(params=params))
@@ -354,7 +354,7 @@ async def test_odd_values_do_not_break_the_chain(tmp_path: Path) -> None:
     assert verify(tmp_path).faults == []
 
 
-async def test_entries_that_come_together_all_get_in(tmp_path: Path) -> None:
+async def test_concurrent_entries_are_all_written(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await asyncio.gather(*(log.record(entry(str(n))) for n in range(50)))
     assert verify(tmp_path).faults == []
@@ -363,7 +363,7 @@ async def test_entries_that_come_together_all_get_in(tmp_path: Path) -> None:
     }
 
 
-async def test_a_cancelled_call_still_has_its_whole_entry(tmp_path: Path) -> None:
+async def test_cancelled_call_has_its_complete_entry(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         task = asyncio.create_task(log.record(entry("gone")))
         await asyncio.sleep(0)
@@ -378,7 +378,7 @@ async def test_a_cancelled_call_still_has_its_whole_entry(tmp_path: Path) -> Non
     assert verify(tmp_path).faults == []
 
 
-async def test_a_log_that_cannot_be_written_says_so_and_goes_on_later(tmp_path: Path) -> None:
+async def test_unwritable_log_is_reported_and_resumed(tmp_path: Path) -> None:
     async with open_log(tmp_path) as log:
         await write(log, 3)
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -395,7 +395,7 @@ async def test_a_log_that_cannot_be_written_says_so_and_goes_on_later(tmp_path: 
     assert [item["params"]["path"] for item in entries(tmp_path)][3:] == ["notes/kept.md"]
 
 
-async def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+async def test_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / CURRENT).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AuditError):

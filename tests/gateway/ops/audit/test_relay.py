@@ -69,7 +69,7 @@ async def test_pairing_decisions_are_audited(tmp_path: Path) -> None:
     ]
 
 
-async def test_only_a_looser_mode_is_on_record(tmp_path: Path) -> None:
+async def test_only_a_less_strict_mode_is_recorded(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         for n, text in enumerate(("/plan", "/mode ask", "/mode ask", "/auto", "/plan"), start=1):
             await accept_messages(parts, chat_message(text))
@@ -107,7 +107,7 @@ async def answer_approval(folder: Path, answer: Any) -> None:
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
 
 
-async def test_consent_that_lasts_is_on_record_and_a_single_one_is_the_call_s(
+async def test_lasting_grants_are_recorded_separately_from_calls(
     tmp_path: Path,
 ) -> None:
     for folder in ("once", "always"):
@@ -158,7 +158,7 @@ async def test_failed_audit_entries_are_retried(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_a_kill_behind_the_change_forgets_no_note(tmp_path: Path) -> None:
+async def test_kill_after_the_change_loses_no_note(tmp_path: Path) -> None:
     database = RehearsingStore.open(tmp_path / "kore.db")
     await put(database, ["let in"])
     await database.close()
@@ -196,7 +196,7 @@ async def test_command_line_changes_are_audited_without_values(tmp_path: Path) -
     assert waiting_notes(pending) == []
 
 
-def test_more_notes_than_are_taken_over_at_once_stay_for_the_next_time(tmp_path: Path) -> None:
+def test_notes_beyond_a_batch_stay_for_the_next_run(tmp_path: Path) -> None:
     pending = tmp_path / "pending"
     for n in range(30):
         leave_note(

@@ -59,7 +59,7 @@ def without_chain(line: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])
-async def test_an_entry_is_what_the_log_itself_would_have_written(
+async def test_stored_entry_equals_the_logged_entry(
     store: OpenStore, tmp_path: Path, level: AuditLevel
 ) -> None:
     params = {
@@ -85,7 +85,7 @@ async def test_an_entry_is_what_the_log_itself_would_have_written(
     assert without_chain(line) == {**without_chain(own), "agent_id": "main@w1"}
 
 
-async def test_the_owner_hears_of_an_entry_once_it_is_stored(store: OpenStore) -> None:
+async def test_owner_is_notified_after_an_entry_is_stored(store: OpenStore) -> None:
     notices: list[str] = []
     sink = sink_of(store, notify=lambda: notices.append("entry"))
     await sink.record(entry())
@@ -93,12 +93,12 @@ async def test_the_owner_hears_of_an_entry_once_it_is_stored(store: OpenStore) -
     assert await store.transact(count, "audit_outbox") == 1
 
 
-async def test_at_level_none_nothing_is_stored(store: OpenStore) -> None:
+async def test_none_level_stores_nothing(store: OpenStore) -> None:
     await sink_of(store, level=lambda: "none").record(entry())
     assert await store.transact(count, "audit_outbox") == 0
 
 
-async def test_an_entry_that_cannot_be_written_is_refused_before_its_call(
+async def test_unstorable_entry_is_rejected_before_its_call(
     store: OpenStore,
 ) -> None:
     deep: dict[str, Any] = {}
@@ -129,7 +129,9 @@ def put_many(tx: Transaction, number: int) -> None:
         audit_outbox.put_entry(tx, audit_entry, json.dumps(fields_of(audit_entry)))
 
 
-async def test_thousands_go_over_in_batches(store: OpenStore, tmp_path: Path) -> None:
+async def test_thousands_of_entries_are_transferred_in_batches(
+    store: OpenStore, tmp_path: Path
+) -> None:
     await store.transact(put_many, 2 * BATCH + 1)
     lines = await flush(store, tmp_path)
     paths = [line["params"]["path"] for line in lines]
@@ -137,9 +139,7 @@ async def test_thousands_go_over_in_batches(store: OpenStore, tmp_path: Path) ->
     assert await store.transact(count, "audit_outbox") == 0
 
 
-async def test_an_owner_that_is_killed_leaves_none_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_killed_owner_loses_no_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     choose_engine("sqlite", monkeypatch)
     number = 4 * BATCH
     database = open_database(tmp_path / "kore.db")
@@ -162,7 +162,7 @@ async def test_an_owner_that_is_killed_leaves_none_out(
     assert len(paths) <= number + BATCH
 
 
-async def test_with_a_key_the_database_does_not_show_an_entry(tmp_path: Path) -> None:
+async def test_entry_is_encrypted_with_a_key(tmp_path: Path) -> None:
     cipher = Cipher(b"k" * 32, "K")
     database = open_database(tmp_path / "kore.db", cipher)
     await sink_of(database, level=lambda: "full").record(entry(params={"content": "CANARY"}))
@@ -172,7 +172,7 @@ async def test_with_a_key_the_database_does_not_show_an_entry(tmp_path: Path) ->
     assert line["params"] == {"content": "CANARY"}
 
 
-async def test_a_worker_that_is_killed_takes_no_promised_entry_along(
+async def test_killed_worker_loses_no_acknowledged_entry(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     choose_engine("postgres", monkeypatch)

@@ -33,7 +33,7 @@ def test_missing_folders_are_created_once(home: DataDir) -> None:
     assert mend(home) == []
 
 
-def test_modes_are_taken_back_and_links_and_the_workspace_left_alone(
+def test_modes_are_tightened_except_for_links_and_the_workspace(
     home: DataDir, tmp_path: Path
 ) -> None:
     home.secrets.write_text("{}")
@@ -49,7 +49,7 @@ def test_modes_are_taken_back_and_links_and_the_workspace_left_alone(
     assert elsewhere.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: DataDir) -> None:
+def test_misspelt_key_is_corrected_if_the_right_one_is_free(home: DataDir) -> None:
     text = '{\n  "agnet": {"model": "offline/echo"},\n  "http": {"prot": 1, "port": 2},'
     home.config.write_text(text + '\n  "telegram": {"enabeld": false, "zzz": 1}\n}\n')
     home.config.chmod(0o600)
@@ -62,7 +62,7 @@ def test_a_slip_in_a_key_is_mended_where_the_right_one_is_free(home: DataDir) ->
     }
 
 
-def test_only_a_socket_that_nobody_listens_at_is_removed(home: DataDir) -> None:
+def test_only_an_unused_socket_is_removed(home: DataDir) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(home.socket))
         listener.listen()
@@ -72,7 +72,7 @@ def test_only_a_socket_that_nobody_listens_at_is_removed(home: DataDir) -> None:
     assert not home.socket.exists()
 
 
-def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: DataDir) -> None:
+def test_repair_without_a_terminal_needs_yes(home: DataDir) -> None:
     home.root.chmod(0o755)
     assert kore("doctor", "--fix", home=home.root).returncode == 2
     assert home.root.stat().st_mode & 0o777 == 0o755
@@ -82,7 +82,7 @@ def test_without_anybody_to_ask_nothing_is_mended_but_by_yes(home: DataDir) -> N
     assert "fixed" in done.stderr
 
 
-async def test_a_person_is_asked_about_each_thing(home: DataDir) -> None:
+async def test_person_is_asked_about_each_repair(home: DataDir) -> None:
     home.root.chmod(0o755)
     home.logs.chmod(0o755)
     async with kore_there(home.root, "doctor", "--fix") as terminal:

@@ -37,7 +37,7 @@ def runs(ran: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(300)
-def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
+def test_shipped_cases_pass_with_their_scripts(tmp_path: Path) -> None:
     ran = kore(
         "eval",
         "--scripted",
@@ -60,7 +60,7 @@ def test_the_cases_that_ship_pass_by_their_scripts(tmp_path: Path) -> None:
     assert len(ran_here) + json.loads(ran.stdout)["skipped"] == len(SHIPPED)
 
 
-def test_there_are_thirty_cases_from_small_repositories() -> None:
+def test_thirty_cases_are_from_small_repositories() -> None:
     cases = [item for item in SHIPPED if item.repository]
     kinds = Counter(item.kind for item in cases)
     assert len(cases) >= 30
@@ -87,9 +87,7 @@ def test_there_are_thirty_cases_from_small_repositories() -> None:
         ({"script": []}, "the script ended"),
     ],
 )
-def test_a_case_that_does_not_hold_says_why(
-    tmp_path: Path, more: dict[str, Any], fault: str
-) -> None:
+def test_failed_case_is_explained(tmp_path: Path, more: dict[str, Any], fault: str) -> None:
     ran = kore(
         "eval",
         "--scripted",
@@ -104,7 +102,7 @@ def test_a_case_that_does_not_hold_says_why(
     assert fault in " ".join(result["faults"])
 
 
-def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_path: Path) -> None:
+def test_case_failed_by_the_machine_is_reported_and_others_are_judged(tmp_path: Path) -> None:
     # The name is too long for any file system.
     broken = case(tmp_path, name="broken", workspace={"x" * 300: ""}).rename(tmp_path / "a.json")
     sound = case(tmp_path, script=[WRITE, "Done."])
@@ -116,7 +114,7 @@ def test_a_case_that_the_machine_fails_is_told_and_the_others_are_judged(tmp_pat
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-def test_a_command_that_checks_is_held_like_the_models_own(tmp_path: Path) -> None:
+def test_check_command_is_confined_like_a_command_of_the_model(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     checks = [{"command": f"touch {outside} 2>/dev/null; env"}, {"command": "env | grep -c KORE"}]
     file = case(tmp_path, script=["No."], checks=checks)
@@ -154,12 +152,12 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
         ({"script": [{"calls": [{"arguments": {}}]}]}, r"calls\.0\.name is missing"),
     ],
 )
-def test_a_broken_case_is_named(tmp_path: Path, more: dict[str, Any], where: str) -> None:
+def test_invalid_case_is_named(tmp_path: Path, more: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError, match=f"one.json.*{where}"):
         list(load_cases([case(tmp_path, **more)]))
 
 
-def test_two_cases_cannot_share_a_name(tmp_path: Path) -> None:
+def test_case_names_are_unique(tmp_path: Path) -> None:
     first = case(tmp_path)
     (tmp_path / "two.json").write_text(first.read_text())
     with pytest.raises(ConfigError, match=r"two.json.*one.json"):
@@ -174,7 +172,7 @@ def test_two_cases_cannot_share_a_name(tmp_path: Path) -> None:
         (("--model", "openai/gpt-5"), "needs an API key"),
     ],
 )
-def test_a_model_that_cannot_be_tried_is_said_before_any_case_runs(
+def test_unusable_model_is_reported_before_any_case_runs(
     tmp_path: Path, model: tuple[str, ...], said: str
 ) -> None:
     ran = kore("eval", *model, case(tmp_path), home=tmp_path / "kore")
@@ -193,14 +191,14 @@ def test_evaluation_names_the_provider(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["with"] == "scripts"
 
 
-def test_the_case_that_the_page_shows_passes_by_its_script(tmp_path: Path) -> None:
+def test_documented_case_passes_with_its_script(tmp_path: Path) -> None:
     (shown,) = blocks(page("evaluation"), "json")
     (tmp_path / "shown.json").write_text(shown)
     ran = kore("eval", "--scripted", tmp_path / "shown.json", home=tmp_path / "kore", environ=LOOSE)
     assert ran.returncode == 0, ran.stdout
 
 
-def test_a_case_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
+def test_case_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     file = case(tmp_path, workspace={"../out.txt": "x"}, script=["x"])
     ran = kore("eval", "--scripted", file, home=tmp_path / "kore")
     assert ran.returncode == 2
@@ -208,7 +206,7 @@ def test_a_case_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "out.txt").exists()
 
 
-def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> None:
+def test_echo_passes_no_shipped_case(tmp_path: Path) -> None:
     ran = kore(
         *("eval", "--model", "offline/echo", "-j", "4", "--json", ROOT / "evals"),
         home=tmp_path / "kore",
@@ -227,7 +225,7 @@ def test_repeating_the_question_passes_no_case_that_ships(tmp_path: Path) -> Non
 
 
 @pytest.mark.programs("git")
-async def test_a_case_that_ships_is_played_by_a_model_over_a_socket(
+async def test_shipped_case_runs_with_a_model_over_a_socket(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     model_server.script(
@@ -269,7 +267,7 @@ def in_repository(folder: Path, text: str) -> Path:
     return file
 
 
-def test_a_repository_has_its_history_and_hidden_files_come_with_the_checks(
+def test_repository_has_its_history_and_hidden_files_appear_for_the_checks(
     tmp_path: Path,
 ) -> None:
     file = in_repository(
@@ -293,7 +291,7 @@ def test_a_repository_has_its_history_and_hidden_files_come_with_the_checks(
     assert ran.returncode == 0, ran.stdout
 
 
-def test_a_case_that_needs_a_missing_program_is_skipped_with_the_reason(tmp_path: Path) -> None:
+def test_case_with_a_missing_program_is_skipped_with_the_reason(tmp_path: Path) -> None:
     file = case(tmp_path, needs=["no-such-program"], script=["Done."])
     ran = kore("eval", "--scripted", file, home=tmp_path / "kore")
     assert ran.returncode == 0, ran.stdout
@@ -303,7 +301,7 @@ def test_a_case_that_needs_a_missing_program_is_skipped_with_the_reason(tmp_path
 
 
 @pytest.mark.skipif(bool(LOOSE), reason="bubblewrap is not installed")
-def test_a_case_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+def test_slow_case_is_stopped(tmp_path: Path) -> None:
     calls = [{"name": "exec", "arguments": {"command": "sleep 100"}}]
     file = case(tmp_path, max_seconds=0.2, script=[{"calls": calls}, "Done."])
     ran = kore("eval", "--scripted", file, home=tmp_path / "kore")
@@ -318,7 +316,7 @@ def test_a_case_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
         ('repository = "elsewhere"\nchecks = [{file = "b", unchanged = true}]', "no commits found"),
     ],
 )
-def test_a_broken_toml_case_is_named(tmp_path: Path, text: str, where: str) -> None:
+def test_invalid_toml_case_is_named(tmp_path: Path, text: str, where: str) -> None:
     file = tmp_path / "one.toml"
     file.write_text(f'name = "one"\ntask = "go"\n{text}')
     with pytest.raises(ConfigError, match=where):

@@ -105,7 +105,7 @@ class Trial:
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_run_in_a_container_leaves_a_trajectory(
+async def test_run_in_a_container_leaves_a_trajectory(
     tmp_path: Path, harbor: SimpleNamespace, model_server: ModelServer
 ) -> None:
     looks = (Call("list_dir", {"path": "."}), Call("read_file", {"path": "no.txt"}))
@@ -142,7 +142,7 @@ async def test_a_run_in_a_container_leaves_a_trajectory(
     assert "sk-" not in command
 
 
-async def test_an_agent_that_was_sent_out_has_a_trajectory_of_its_own(
+async def test_subagent_has_its_own_trajectory(
     tmp_path: Path, harbor: SimpleNamespace, model_server: ModelServer
 ) -> None:
     result = {"description": "look", "prompt": "List it.", "subagent_type": "explore"}
@@ -159,7 +159,7 @@ async def test_an_agent_that_was_sent_out_has_a_trajectory_of_its_own(
     assert names == ["list_dir"]
 
 
-async def test_a_run_that_was_killed_has_a_trajectory_of_what_it_did(
+async def test_killed_run_has_a_trajectory(
     tmp_path: Path, harbor: SimpleNamespace, model_server: ModelServer
 ) -> None:
     model_server.script(
@@ -179,7 +179,7 @@ async def test_a_run_that_was_killed_has_a_trajectory_of_what_it_did(
     assert len(lengths) > 1
 
 
-async def test_only_the_key_of_the_models_vendor_goes_into_the_container(
+async def test_only_the_key_of_the_model_vendor_enters_the_container(
     tmp_path: Path, harbor: SimpleNamespace
 ) -> None:
     keys = {"GOOGLE_API_KEY": "g", "OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "http://x"}
@@ -189,7 +189,7 @@ async def test_only_the_key_of_the_models_vendor_goes_into_the_container(
     assert made._keys() == {"GOOGLE_API_KEY": "g"}
 
 
-async def test_it_is_installed_from_a_wheel(tmp_path: Path, harbor: SimpleNamespace) -> None:
+async def test_package_is_installed_from_a_wheel(tmp_path: Path, harbor: SimpleNamespace) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "uv").write_text('#!/bin/sh\necho "$@" > "$HOME/asked"\n')

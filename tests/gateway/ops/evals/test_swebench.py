@@ -85,7 +85,7 @@ def solver(body: Mapping[str, Any]) -> ReplyScript:
 
 
 @pytest.mark.programs("git")
-async def test_instances_become_predictions_that_apply(
+async def test_instances_become_applicable_predictions(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     model_server.mind = solver
@@ -119,7 +119,7 @@ async def test_instances_become_predictions_that_apply(
 
 
 @pytest.mark.programs("git")
-async def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, model_server: ModelServer) -> None:
+async def test_interrupted_run_is_resumed(tmp_path: Path, model_server: ModelServer) -> None:
     model_server.mind = solver
     benchmark = Benchmark(tmp_path, model_server)
     first = benchmark.instance("a", "HEAD", "Nothing to do.")
@@ -146,9 +146,7 @@ async def test_changes_before_the_timeout_are_in_the_patch(
 
 
 @pytest.mark.programs("git")
-async def test_a_turn_that_cannot_begin_is_no_prediction(
-    tmp_path: Path, model_server: ModelServer
-) -> None:
+async def test_unstartable_turn_is_no_prediction(tmp_path: Path, model_server: ModelServer) -> None:
     benchmark = Benchmark(tmp_path, model_server)
     instance = benchmark.instance("a", "HEAD", "x")
     out = await benchmark.run([instance], "--model", "nobody/x", code=1)

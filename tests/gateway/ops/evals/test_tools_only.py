@@ -60,7 +60,7 @@ async def ask(client: AsyncOpenAI, messages: list[Any], **more: Any) -> Any:
     return await client.chat.completions.create(model="any", messages=messages, **more)
 
 
-async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> None:
+async def test_benchmark_conversation_completes(model_server: ModelServer) -> None:
     model_server.script(
         ReplyScript(
             text="One moment.",
@@ -107,7 +107,7 @@ async def test_a_benchmark_plays_a_conversation(model_server: ModelServer) -> No
     assert results == ["booked 0", "booked 1"]
 
 
-async def test_refusals_have_the_status_of_their_kind(model_server: ModelServer) -> None:
+async def test_rejections_have_the_status_of_their_kind(model_server: ModelServer) -> None:
     model_server.script(
         refusal(401, "sk-secret-key-1 is wrong"),
         ReplyScript(text="Yes."),
@@ -130,7 +130,7 @@ async def test_refusals_have_the_status_of_their_kind(model_server: ModelServer)
     assert len(model_server.requests) == 2
 
 
-async def test_a_model_that_cannot_be_used_ends_it_at_once(tmp_path: Path) -> None:
+async def test_unusable_model_ends_the_benchmark_at_once(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, ADAPTER, "--model", "nobody/nothing", "--port", "0"),
         cwd=ROOT,

@@ -34,7 +34,7 @@ QUESTION = with_view(ApprovalAsked("n", REQUEST))
         ("f", ["deny"]),
     ],
 )
-async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
+async def test_approval_is_a_single_key(keys: str, answers: list[Answer]) -> None:
     result: list[Answer] = []
     choice = KeyChoice(lambda item: result.append(item.answer))
     choice.choices = choices_for(QUESTION)
@@ -45,7 +45,7 @@ async def test_consent_is_a_key_alone(keys: str, answers: list[Answer]) -> None:
     assert result == answers
 
 
-async def test_early_keys_and_a_letter_that_was_taken_back_decide_nothing() -> None:
+async def test_early_and_retracted_keys_decide_nothing() -> None:
     answers: list[Answer] = []
     choice = KeyChoice(lambda item: answers.append(item.answer))
     choice.choices = choices_for(QUESTION)
@@ -73,7 +73,7 @@ async def test_key_without_a_choice_is_no_answer() -> None:
     assert answers == ["once"]
 
 
-def test_a_prefix_is_offered_by_its_name() -> None:
+def test_prefix_is_offered_by_name() -> None:
     request = replace(REQUEST, prefix=CommandPrefix(("git", "commit")))
     approval = with_view(replace(QUESTION, request=request))
     assert "[p] Always allow git commit * (any arguments)" in choices_text(approval)

@@ -11,7 +11,7 @@ def asked_by(query: ServerQuestion) -> ApprovalAsked:
     return with_view(ApprovalAsked("n", request, 1, 9.0))
 
 
-def test_each_choice_has_a_key_and_says_what_it_is() -> None:
+def test_each_choice_has_a_key_and_a_label() -> None:
     query = ServerQuestion("s", "Which?", ("a {b}", "1"), otherwise="Keep 1")
     approval = asked_by(query)
     assert choices_text(approval) == "[1] a {b}  [2] 1  [y] Keep 1  [n] Decline"
@@ -25,7 +25,7 @@ def test_each_choice_has_a_key_and_says_what_it_is() -> None:
     ]
 
 
-def test_free_text_is_written_and_nothing_is_agreed_to_by_a_word() -> None:
+def test_free_text_is_entered_and_no_word_approves() -> None:
     approval = asked_by(ServerQuestion("s", "Name?", takes_text=True))
     assert [(item.key, item.takes_words) for item in choices_for(approval)] == [
         ("t", True),
@@ -33,6 +33,6 @@ def test_free_text_is_written_and_nothing_is_agreed_to_by_a_word() -> None:
     ]
 
 
-def test_the_server_is_named_and_nothing_is_hidden() -> None:
+def test_server_is_named_and_hidden_characters_are_shown() -> None:
     text = question_text(asked_by(ServerQuestion("shop", "You\u200b are\nKore")))
     assert text == "the MCP server shop asks\n  You\\u{200b} are\n  Kore"

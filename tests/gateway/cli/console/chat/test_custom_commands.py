@@ -25,7 +25,7 @@ def custom(body: str) -> CustomCommand:
         ("Say $ARGUMENTS", "$1 {args}", "Say $1 {args}"),
     ],
 )
-def test_arguments_are_put_where_they_belong(body: str, arguments: str, text: str) -> None:
+def test_arguments_fill_their_placeholders(body: str, arguments: str, text: str) -> None:
     assert custom(body).fill(arguments) == text
 
 
@@ -34,7 +34,7 @@ def shelf(tmp_path: Path, name: str, *, project: bool, trusted: bool) -> Command
     return CommandFolder(tmp_path / name, project, trusted)
 
 
-def test_ones_own_go_before_a_projects_and_both_can_be_named(tmp_path: Path) -> None:
+def test_personal_command_precedes_a_project_command_of_the_same_name(tmp_path: Path) -> None:
     theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
     mine = shelf(tmp_path, "mine", project=False, trusted=True)
     (theirs.folder / "fix.md").write_text("theirs")
@@ -65,7 +65,7 @@ def test_summary_separates_description_and_argument_hint(tmp_path: Path) -> None
     assert result.summary == "Greet someone: NAME [WORDS]"
 
 
-def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_a_project_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "key.md").write_text("secret")
@@ -77,7 +77,7 @@ def test_a_link_that_came_with_a_folder_is_not_followed(tmp_path: Path) -> None:
     assert CustomCommands([theirs, linked]).all() == []
 
 
-def test_no_folder_no_commands(tmp_path: Path) -> None:
+def test_missing_folder_has_no_commands(tmp_path: Path) -> None:
     assert CustomCommands([CommandFolder(tmp_path / "none", True, True)]).all() == []
 
 
@@ -94,9 +94,7 @@ def test_command_file_written_by_a_tainted_command_is_ignored(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
-    tmp_path: Path, is_own: bool
-) -> None:
+def test_skill_is_a_command_and_plugin_skill_is_untrusted(tmp_path: Path, is_own: bool) -> None:
     body = "Tidy $ARGUMENTS with $tool, for \\$1."
     skill = Skill("tidy", "Tidies.", body, tmp_path, is_own=is_own, arguments=("what", "tool"))
     hidden = Skill("hidden", "Hides.", "B", tmp_path, is_for_people=False)
@@ -109,7 +107,7 @@ def test_a_skill_is_a_command_and_one_of_a_plugin_is_a_strangers(
     assert "Tidy up care with care, for $1." in command.fill("up care")
 
 
-def test_a_command_names_its_arguments(tmp_path: Path) -> None:
+def test_command_names_its_arguments(tmp_path: Path) -> None:
     mine = shelf(tmp_path, "mine", project=False, trusted=True)
     (mine.folder / "fix.md").write_text("---\narguments: [what, why]\n---\nFix $what: $why.")
     command = CustomCommands([mine]).find("fix")

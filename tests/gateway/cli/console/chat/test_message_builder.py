@@ -21,7 +21,7 @@ FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
         ("/cost", set()),
     ],
 )
-def test_a_command_that_chooses_takes_the_place_of_the_flag(typed: str, gone: set[str]) -> None:
+def test_command_that_changes_an_option_overrides_the_flag(typed: str, gone: set[str]) -> None:
     speaker = MessageBuilder("main", MessageOptions.from_json(FLAGS))
     assert (
         FLAGS.keys() - speaker.without_options_of(typed).build("hi").options.to_json().keys()

@@ -21,7 +21,7 @@ def delivery(event_id: str | None, kind: OutboundKind = "answer", last: bool = T
     return Delivered("", kind, event_id, last)
 
 
-def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
+def test_answer_settles_its_message_and_joined_messages() -> None:
     awaited = PendingAnswers()
     _, second, third = sent(awaited, "one", "two", "three")
     assert awaited.settle(delivery(second.event_id))
@@ -30,7 +30,7 @@ def test_an_answer_closes_its_message_and_those_that_joined_it() -> None:
     assert not awaited
 
 
-def test_a_command_that_overtakes_a_turn_closes_nothing_else() -> None:
+def test_command_answered_during_a_turn_settles_nothing_else() -> None:
     awaited = PendingAnswers()
     _, command = sent(awaited, "one", "/status")
     assert awaited.settle(delivery(command.event_id))
@@ -45,7 +45,7 @@ def test_parts_and_notices_settle_nothing() -> None:
     assert awaited
 
 
-def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
+def test_turn_is_foreign_only_without_pending_messages() -> None:
     awaited = PendingAnswers()
     awaited.notice(events.TextDelta("hi"))
     assert awaited.has_foreign_turn
@@ -56,7 +56,7 @@ def test_work_is_foreign_only_while_nothing_of_ours_is_waited_for() -> None:
     assert not awaited.has_foreign_turn
 
 
-def test_a_refused_message_is_not_waited_for() -> None:
+def test_rejected_message_is_not_awaited() -> None:
     awaited = PendingAnswers()
     (message,) = sent(awaited, "one")
     awaited.remove(message)

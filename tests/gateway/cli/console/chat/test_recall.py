@@ -16,9 +16,7 @@ async def no_choice(question: str) -> str:
 
 
 @pytest.mark.parametrize("is_unfinished", [True, False])
-async def test_an_answer_that_is_yet_to_be_delivered_is_not_shown_before(
-    tmp_path: Path, is_unfinished: bool
-) -> None:
+async def test_undelivered_answer_is_not_recalled(tmp_path: Path, is_unfinished: bool) -> None:
     async with opened(tmp_path, ["the lamp is blue"]) as parts:
         bus = asyncio.create_task(parts.bus.run())
         message = console_message("which colour?")

@@ -25,7 +25,7 @@ async def submissions(owner: MemoryService, count: int) -> list[str]:
     return [message.content for message in owner.submitted]
 
 
-async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: Path) -> None:
+async def test_conversation_runs_from_greeting_to_exit(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--model", "offline/echo") as terminal:
         await terminal.see("offline/echo")
         await terminal.see("Set a key.")
@@ -41,16 +41,14 @@ async def test_a_conversation_from_greeting_to_exit(owner: MemoryService, home: 
     assert terminal.text.count("echo: hello there") == 1
 
 
-async def test_the_greeting_names_the_model_that_was_asked_for(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_greeting_names_the_requested_model(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--model", "vendor/other") as terminal:
         await terminal.see("vendor/other")
         await terminal.see(PROMPT)
     assert "Set a key." not in terminal.text
 
 
-async def test_the_greeting_names_the_folder_and_how_to_trust_it(
+async def test_greeting_names_the_folder_and_explains_trust(
     owner: MemoryService, home: Path
 ) -> None:
     (home.parent / "theirs").mkdir()
@@ -66,7 +64,7 @@ async def test_the_greeting_names_the_folder_and_how_to_trust_it(
     assert "AGENTS.md (9 B)" in shown
 
 
-async def test_the_list_of_sessions_keeps_whole_ids_in_a_narrow_terminal(
+async def test_session_list_keeps_full_ids_in_a_narrow_terminal(
     owner: MemoryService, home: Path
 ) -> None:
     session = await owner.bind_session("cli:local:other", None)
@@ -90,7 +88,7 @@ async def test_pasted_lines_and_alt_enter_make_one_message(
     assert await submissions(owner, 1) == ["one\ntwo\nthree"]
 
 
-async def test_ctrl_c_stops_the_turn_and_not_the_program(owner: MemoryService, home: Path) -> None:
+async def test_ctrl_c_stops_only_the_turn(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("slow\r")
@@ -102,9 +100,7 @@ async def test_ctrl_c_stops_the_turn_and_not_the_program(owner: MemoryService, h
         await terminal.see("echo: again")
 
 
-async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_second_ctrl_c_at_an_empty_prompt_exits(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("\x03")
@@ -114,7 +110,7 @@ async def test_ctrl_c_at_an_empty_prompt_leaves_at_the_second_time(
         assert await terminal.ended() == 0
 
 
-async def test_output_of_a_person_s_command_is_sent_with_the_next_message(
+async def test_output_of_a_shell_command_is_sent_with_the_next_message(
     owner: MemoryService, home: Path, tmp_path: Path
 ) -> None:
     async with kore_agent(home, "--cwd", str(tmp_path)) as terminal:
@@ -141,7 +137,7 @@ async def test_output_of_a_person_s_command_is_sent_with_the_next_message(
     assert second.options.run == ()
 
 
-async def test_a_dumb_terminal_runs_commands_by_hand_too(
+async def test_dumb_terminal_runs_shell_commands(
     owner: MemoryService, home: Path, tmp_path: Path
 ) -> None:
     words = ("--cwd", str(tmp_path))
@@ -164,7 +160,7 @@ async def test_background_commands_are_listed_on_exit(owner: MemoryService, home
         assert await terminal.ended() == 0
 
 
-async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
+async def test_ctrl_d_exits(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("\x04")
@@ -175,7 +171,7 @@ async def test_ctrl_d_leaves(owner: MemoryService, home: Path) -> None:
     ("key", "answer"),
     [("y", "once"), ("s", "session"), ("a", "always"), ("n", "deny"), ("\x1b", "deny")],
 )
-async def test_an_approval_is_one_key(
+async def test_approval_takes_one_key(
     owner: MemoryService, home: Path, key: str, answer: str
 ) -> None:
     async with kore_agent(home) as terminal:
@@ -187,7 +183,7 @@ async def test_an_approval_is_one_key(
         await terminal.see(f"answer: {answer}")
 
 
-async def test_a_denial_says_why(owner: MemoryService, home: Path) -> None:
+async def test_denial_has_a_reason(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("ask ls\r")
@@ -207,9 +203,7 @@ async def test_a_denial_says_why(owner: MemoryService, home: Path) -> None:
     assert [message.content for message in owner.submitted] == ["ask ls"]
 
 
-async def test_a_question_that_ctrl_c_withdraws_was_not_denied(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_question_withdrawn_by_ctrl_c_is_not_denied(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("ask ls\r")
@@ -234,7 +228,7 @@ async def test_keys_typed_before_a_question_approve_nothing(
 
 
 @pytest.mark.parametrize("word", ["why", "yes", "stop", "ask me", "xy"])
-async def test_a_word_typed_at_a_question_approves_nothing(
+async def test_word_typed_at_a_question_approves_nothing(
     owner: MemoryService, home: Path, word: str
 ) -> None:
     async with kore_agent(home) as terminal:
@@ -282,9 +276,7 @@ async def test_input_typed_during_a_turn_is_kept(owner: MemoryService, home: Pat
         await terminal.see("echo: half a line")
 
 
-async def test_an_answer_from_elsewhere_keeps_the_line_being_typed(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_foreign_answer_keeps_the_line_being_typed(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("my dra")
@@ -309,7 +301,7 @@ async def test_sessions_are_listed_and_resumed_by_number(owner: MemoryService, h
         await terminal.see("number from 1 to 1")
 
 
-async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_terminal(
+async def test_resume_shows_the_last_messages_without_control_characters(
     owner: MemoryService, home: Path
 ) -> None:
     session = await owner.bind_session("", None)
@@ -328,7 +320,7 @@ async def test_going_on_shows_the_last_words_and_lets_none_of_them_steer_the_ter
         assert "long ago" not in terminal.text
 
 
-async def test_an_empty_line_parts_an_answer_from_the_next_question(
+async def test_empty_line_separates_an_answer_from_the_next_question(
     owner: MemoryService, home: Path
 ) -> None:
     session = await owner.bind_session("", None)
@@ -351,7 +343,7 @@ async def test_exit_message_names_the_current_session(owner: MemoryService, home
         await terminal.see(f"kore -r {fork}")
 
 
-async def test_a_session_is_exported_to_new_files_that_are_private(
+async def test_session_is_exported_to_new_private_files(
     owner: MemoryService, home: Path, tmp_path: Path
 ) -> None:
     lines, page = tmp_path / "東京.jsonl", tmp_path / "talk.md"
@@ -369,9 +361,7 @@ async def test_a_session_is_exported_to_new_files_that_are_private(
     assert lines.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_session_is_picked_by_filter_and_preview(owner: MemoryService, home: Path) -> None:
     made = {}
     for name in ("about apples", "über 東京タワー", "about pears"):
         session = made[name] = await owner.bind_session("", None)
@@ -393,9 +383,7 @@ async def test_a_session_is_picked_by_what_is_typed_and_its_preview(
         assert len(owner.sessions_by_id[made["über 東京タワー"]].messages) == 4
 
 
-async def test_help_lists_the_commands_of_console_and_chat(
-    owner: MemoryService, home: Path
-) -> None:
+async def test_help_lists_console_and_chat_commands(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/help\r")
@@ -404,7 +392,7 @@ async def test_help_lists_the_commands_of_console_and_chat(
         await terminal.see("Alt-Enter")
 
 
-async def test_the_history_is_private_and_comes_back(owner: MemoryService, home: Path) -> None:
+async def test_history_is_private_and_survives_a_restart(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("keep me\r")
@@ -418,7 +406,7 @@ async def test_the_history_is_private_and_comes_back(owner: MemoryService, home:
         await terminal.see("echo: keep me")
 
 
-async def test_a_dumb_terminal_gets_no_control_codes(owner: MemoryService, home: Path) -> None:
+async def test_dumb_terminal_gets_no_control_codes(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"TERM": "dumb"}) as terminal:
         await terminal.see("> ")
         terminal.type("plain\n")
@@ -444,7 +432,7 @@ async def test_dumb_terminal_ignores_ctrl_o(owner: MemoryService, home: Path) ->
     assert await submissions(owner, 2) == ["tool", "half a line"]
 
 
-async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
+async def test_no_color_is_respected(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"NO_COLOR": "1"}) as terminal:
         await terminal.see(PROMPT)
         terminal.type("tool\r")
@@ -452,7 +440,7 @@ async def test_no_color_is_honoured(owner: MemoryService, home: Path) -> None:
     assert "\x1b[36m" not in terminal.raw
 
 
-async def test_a_terminal_without_utf_8_gets_plain_signs(owner: MemoryService, home: Path) -> None:
+async def test_terminal_without_utf_8_gets_ascii_signs(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, environ={"PYTHONIOENCODING": "ascii"}) as terminal:
         await terminal.see("Kore ")
         await terminal.see("quits.")
@@ -483,7 +471,7 @@ async def test_key_and_command_expand_collapsed_output(owner: MemoryService, hom
     assert await submissions(owner, 2) == ["tool", "half a line"]
 
 
-async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
+async def test_permanent_loss_of_the_owner_is_an_error(home: Path) -> None:
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(MemoryService())
         server = await stack.enter_async_context(ControlServer(service, home / "kore.sock"))
@@ -497,7 +485,7 @@ async def test_losing_the_owner_for_good_is_an_error(home: Path) -> None:
         assert "Traceback" not in terminal.text
 
 
-async def test_a_new_owner_is_found(home: Path) -> None:
+async def test_console_reconnects_to_a_new_owner(home: Path) -> None:
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(MemoryService())
         server = await stack.enter_async_context(ControlServer(first, home / "kore.sock"))
@@ -518,7 +506,7 @@ async def test_a_new_owner_is_found(home: Path) -> None:
         assert len(second.sessions_by_id) == 1
 
 
-async def test_a_terminated_program_restores_the_terminal(owner: MemoryService, home: Path) -> None:
+async def test_terminated_program_restores_the_terminal(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("slow\r")
@@ -529,7 +517,7 @@ async def test_a_terminated_program_restores_the_terminal(owner: MemoryService, 
         assert terminal.echoes()
 
 
-async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
+async def test_console_takes_over_from_a_killed_owner(home: Path) -> None:
     async with AsyncExitStack() as stack:
         words = (home, "--model", "offline/echo")
         first = await stack.enter_async_context(kore_agent(*words))
@@ -548,7 +536,7 @@ async def test_a_console_takes_over_from_a_killed_owner(home: Path) -> None:
     assert "Traceback" not in second.text
 
 
-async def test_exit_typed_while_a_turn_runs_leaves_after_it(
+async def test_exit_typed_during_a_turn_takes_effect_after_it(
     owner: MemoryService, home: Path
 ) -> None:
     async with kore_agent(home) as terminal:
@@ -563,7 +551,7 @@ async def test_exit_typed_while_a_turn_runs_leaves_after_it(
     assert await submissions(owner, 1) == ["slow"]
 
 
-async def test_a_question_from_the_background_stays_until_it_is_answered(home: Path) -> None:
+async def test_question_of_a_background_task_stays_until_answered(home: Path) -> None:
     """A command in between has an answer of its own and ends no turn."""
     asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
     line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
@@ -583,7 +571,7 @@ async def test_a_question_from_the_background_stays_until_it_is_answered(home: P
     assert (home / "workspace" / "made.txt").read_text() == "hi\n"
 
 
-async def test_one_sub_agent_is_stopped_while_it_asks(home: Path) -> None:
+async def test_subagent_is_stopped_while_it_asks(home: Path) -> None:
     asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
     line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
     async with kore_agent(home, "--model", "offline/echo") as terminal:

@@ -24,7 +24,7 @@ def begin_command(
     return UserCommand(shell, line, seen.append), seen
 
 
-async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
+async def test_output_and_exit_code_reach_person_and_model(tmp_path: Path) -> None:
     command, seen = begin_command(tmp_path, "pwd; echo wrong >&2; exit 3")
     await command.run()
     assert "".join(seen) == f"{tmp_path}\nwrong\n"
@@ -37,7 +37,7 @@ async def test_output_and_exit_code_reach_both(tmp_path: Path) -> None:
     ]
 
 
-async def test_it_has_the_environment_of_the_person(
+async def test_command_inherits_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", "of course")
@@ -46,13 +46,13 @@ async def test_it_has_the_environment_of_the_person(
     assert seen == ["of course\n"]
 
 
-async def test_secrets_are_taken_out_for_both(tmp_path: Path) -> None:
+async def test_secrets_are_redacted_for_person_and_model(tmp_path: Path) -> None:
     command, seen = begin_command(tmp_path, "echo sk-very4f9Qx2z7", "sk-very4f9Qx2z7")
     await command.run()
     assert "sk-very4f9Qx2z7" not in "".join(seen) + str(command.context)
 
 
-async def test_long_output_is_cut_for_the_model_and_kept_whole(tmp_path: Path) -> None:
+async def test_long_output_is_cut_for_the_model_and_saved(tmp_path: Path) -> None:
     command, seen = begin_command(tmp_path, "seq 100000")
     await command.run()
     assert "".join(seen).endswith("99999\n100000\n")
@@ -99,7 +99,7 @@ async def test_output_of_networked_commands_is_untrusted(
     assert command.context["taint"] == taint
 
 
-async def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+async def test_missing_folder_is_reported(tmp_path: Path) -> None:
     command, _ = begin_command(tmp_path / "gone", "ls")
     await command.run()
     assert "could not be started" in (command.ending or "")
@@ -122,7 +122,7 @@ def test_shell_escape_lines_are_recognized(line: str, command: str | None) -> No
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-async def test_repositories_are_the_persons_to_delete(tmp_path: Path) -> None:
+async def test_person_may_delete_repositories(tmp_path: Path) -> None:
     command, _ = begin_command(tmp_path, "git init -q . && test -e .git/HEAD")
     await command.run()
     command, _ = begin_command(tmp_path, "folder=.git; rm -rf $folder")

@@ -64,7 +64,7 @@ async def test_unstored_stop_is_reported_and_the_chat_continues() -> None:
     assert [message.content for message in service.submitted] == ["hello"]
 
 
-async def test_the_summary_of_an_own_command_is_said_once_and_that_of_others_too() -> None:
+async def test_summary_of_a_command_is_shown_once() -> None:
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
@@ -104,7 +104,7 @@ async def test_context_of_a_rejected_message_is_sent_with_the_next(tmp_path: Pat
     assert later.to_json().keys() == {"mode"}
 
 
-async def test_a_refused_command_leaves_the_choice_of_the_command_line() -> None:
+async def test_rejected_command_keeps_the_command_line_option() -> None:
     keyboard, typist = os.pipe()
     screen = io.StringIO()
     with open(keyboard) as keys, open(typist, "w"):
@@ -126,7 +126,7 @@ class Watching(MemoryService):
         self._tell(lane, events.FileChanged("/project/a.txt", "user"))
 
 
-async def test_a_changed_file_does_not_take_the_line_away_that_is_written() -> None:
+async def test_changed_file_keeps_the_line_being_typed() -> None:
     keyboard, typist = os.pipe()
     with open(keyboard) as keys, open(typist, "w") as keyboard_end:
         service = Watching()

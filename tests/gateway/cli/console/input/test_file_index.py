@@ -21,7 +21,7 @@ async def files(tmp_path: Path) -> AsyncIterator[FileIndex]:
     await index.close()
 
 
-async def test_a_name_that_begins_with_the_letters_comes_first(files: FileIndex) -> None:
+async def test_name_with_the_prefix_comes_first(files: FileIndex) -> None:
     assert (await files.find("read"))[:2] == ["README.md", "src/readme_parser.py"]
 
 
@@ -43,7 +43,7 @@ async def test_paths_outside_are_listed_like_in_a_shell(files: FileIndex, tmp_pa
     assert await files.find("./no") == ["./noise.log", "./notes/"]
 
 
-async def test_a_folder_that_is_gone_offers_nothing(tmp_path: Path) -> None:
+async def test_missing_folder_offers_nothing(tmp_path: Path) -> None:
     files = FileIndex(tmp_path / "gone")
     assert await files.find("a") == []
     await files.close()

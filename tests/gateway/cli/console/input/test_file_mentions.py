@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
         ("@" + "x" * 5000, []),
     ],
 )
-def test_files_are_named_at_the_beginning_of_a_word(
+def test_files_are_mentioned_at_the_beginning_of_a_word(
     folder: Path, line: str, names: list[str]
 ) -> None:
     assert [path.name for path in find_mentions(line, folder, ()).files] == names
@@ -48,7 +48,7 @@ def test_pictures_blocked_and_binary_files_are_distinguished(folder: Path) -> No
     assert mentions.files == []
 
 
-def test_a_link_to_a_blocked_file_is_blocked(folder: Path) -> None:
+def test_link_to_a_blocked_file_is_blocked(folder: Path) -> None:
     (folder / "plain.txt").symlink_to(folder / ".env")
     assert find_mentions("@plain.txt", folder, (".env",)).files == []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from gateway.cli.console.input.history import ConsoleHistory
 
 
-def test_lines_of_this_folder_are_nearest(tmp_path: Path) -> None:
+def test_lines_of_this_folder_come_first(tmp_path: Path) -> None:
     file = tmp_path / "history"
     here, there = ConsoleHistory(file, "/here"), ConsoleHistory(file, "/there")
     for history, line in ((here, "a\nb"), (there, "c"), (here, "d"), (there, "e"), (here, "d")):
@@ -15,7 +15,7 @@ def test_lines_of_this_folder_are_nearest(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_of_a_long_file_the_newer_half_stays(tmp_path: Path) -> None:
+def test_newer_half_of_a_long_file_is_retained(tmp_path: Path) -> None:
     file = tmp_path / "history"
     history = ConsoleHistory(file, "/here")
     for n in range(3):
@@ -26,7 +26,7 @@ def test_of_a_long_file_the_newer_half_stays(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_history_that_cannot_be_written_loses_nothing_else(tmp_path: Path) -> None:
+def test_unwritable_history_is_ignored(tmp_path: Path) -> None:
     history = ConsoleHistory(tmp_path / "no" / "history", "/here")
     history.store_string("x")
     assert list(history.load_history_strings()) == []

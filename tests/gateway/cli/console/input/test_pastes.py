@@ -3,11 +3,11 @@
 from gateway.cli.console.input.pastes import Pastes
 
 
-def test_a_short_paste_stays_as_it_is() -> None:
+def test_short_paste_is_unchanged() -> None:
     assert Pastes().fold("a\nb") == "a\nb"
 
 
-def test_two_long_pastes_keep_apart_and_the_same_one_keeps_its_words() -> None:
+def test_long_pastes_are_numbered_and_repeated_ones_share_a_label() -> None:
     pastes = Pastes()
     result, two = "a\n" * 20, "b\n" * 20
     assert (pastes.fold(result), pastes.fold(two)) == ("[pasted 20 lines]", "[pasted 20 lines, 2]")
@@ -15,15 +15,15 @@ def test_two_long_pastes_keep_apart_and_the_same_one_keeps_its_words() -> None:
     assert pastes.whole("x [pasted 20 lines, 2] y [pasted 20 lines]") == f"x {two} y {result}"
 
 
-def test_a_long_line_is_counted_in_characters() -> None:
+def test_long_line_is_counted_in_characters() -> None:
     assert Pastes().fold("z" * 2000) == "[pasted 2,000 characters]"
 
 
-def test_bracketed_text_that_was_not_pasted_is_kept() -> None:
+def test_unpasted_bracketed_text_is_unchanged() -> None:
     assert Pastes().whole("[pasted 20 lines]") == "[pasted 20 lines]"
 
 
-def test_a_short_line_of_an_earlier_conversation_counts_as_typed_and_a_long_one_as_pasted() -> None:
+def test_recalled_short_line_is_typed_text_and_long_line_is_a_paste() -> None:
     pastes = Pastes()
     long = "@/etc/hosts\n" * 20
     assert pastes.recall("see @/etc/hosts") == "see @/etc/hosts"

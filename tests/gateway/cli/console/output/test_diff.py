@@ -23,19 +23,19 @@ def reversed_words(text: str) -> list[str]:
         ("+new line\n", []),
     ],
 )
-def test_the_words_that_changed_are_reversed(change: str, words: list[str]) -> None:
+def test_changed_words_are_reversed(change: str, words: list[str]) -> None:
     assert sorted(reversed_words(HEAD + change)) == sorted(words)
 
 
-def test_the_lines_that_name_the_file_are_no_change() -> None:
+def test_file_header_lines_are_not_changes() -> None:
     assert reversed_words("--- old name\n+++ new name\n") == []
 
 
-def test_a_removed_line_that_begins_with_dashes_is_shown() -> None:
+def test_removed_line_with_leading_dashes_is_shown() -> None:
     assert "--- x" in diff(HEAD + "--- x\n+-- y\n").plain
 
 
-def test_a_long_diff_says_what_is_left_out() -> None:
+def test_long_diff_counts_omitted_lines() -> None:
     text = HEAD + "".join(f"+{n}\n" for n in range(100))
     assert diff(text).plain.endswith("… 43 more lines")
     assert "+99" in diff(text, None).plain

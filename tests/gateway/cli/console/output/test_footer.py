@@ -11,7 +11,7 @@ REQUEST = ApprovalRequest("exec", {}, "Runs a command.")
 ASKED = with_view(ApprovalAsked("n", REQUEST, expires_s=300))
 
 
-def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
+def test_work_time_pauses_during_a_question() -> None:
     now = 0.0
     below = Footer(Screen(io.StringIO()), lambda: now)
     now = 100.0
@@ -26,7 +26,7 @@ def test_the_clock_of_the_work_rests_while_a_person_is_asked() -> None:
     assert below.worked_s == 5
 
 
-def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> None:
+def test_question_before_the_work_does_not_reduce_its_time() -> None:
     now = 0.0
     below = Footer(Screen(io.StringIO()), lambda: now)
     below.ask(ASKED, lambda: True)
@@ -39,7 +39,7 @@ def test_a_question_that_was_there_before_the_work_takes_none_of_its_time() -> N
     assert below.worked_s == 1
 
 
-def test_each_line_of_the_answers_begins_below_the_question() -> None:
+def test_lines_of_the_choices_are_indented() -> None:
     screen = Screen(io.StringIO())
     screen.console.width = 50
     below = Footer(screen, lambda: 0.0)

@@ -13,7 +13,7 @@ from gateway.presenter.text import without_ansi
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
 @pytest.mark.parametrize("columns", [40, 50, 80])
-def test_help_cuts_no_word_off_in_a_narrow_terminal(language: str, columns: int) -> None:
+def test_help_breaks_no_word_in_a_narrow_terminal(language: str, columns: int) -> None:
     screen = Screen(io.StringIO())
     screen.console.width = columns
     with use_locale(language):

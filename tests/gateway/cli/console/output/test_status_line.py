@@ -20,7 +20,7 @@ def test_initial_status_line_shows_model_and_mode() -> None:
     assert status(model="quick", mode="plan").line(80) == "quick · plan"
 
 
-def test_a_model_is_called_by_what_says_something() -> None:
+def test_model_is_shown_by_its_most_specific_name() -> None:
     titles = {"default": "vendor/model"}
     shown = StatusLine(
         MessageOptions(), "default", "ask", lambda _: 10_000, lambda name: titles.get(name, name)
@@ -30,7 +30,7 @@ def test_a_model_is_called_by_what_says_something() -> None:
     assert shown.line(80) == "quick · ask"
 
 
-def test_the_windows_share_is_that_of_the_last_call_not_of_the_whole_turn() -> None:
+def test_window_share_is_that_of_the_last_call() -> None:
     shown = status()
     shown.take(events.SessionStart("s", "vendor", "model"))
     shown.take(events.UsageReport(Usage(4_000, 100, 0)))
@@ -52,7 +52,7 @@ def test_the_windows_share_is_that_of_the_last_call_not_of_the_whole_turn() -> N
     ("columns", "line"),
     [(40, "vendor/model · ask · 50% · $0.50"), (24, "vendor/model · ask"), (10, "ask")],
 )
-def test_a_narrow_terminal_leaves_out_what_is_wanted_least(columns: int, line: str) -> None:
+def test_narrow_terminal_omits_the_least_important_parts(columns: int, line: str) -> None:
     shown = status()
     shown.take(events.UsageReport(Usage(4_900, 100, 0), session_cost_usd=0.5))
     assert shown.line(columns) == line

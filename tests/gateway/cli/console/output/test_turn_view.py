@@ -34,7 +34,7 @@ def delivery(text: str, *, maybe_duplicate: bool = False) -> Delivered:
     return Delivered(text, "final", "e", True, maybe_duplicate)
 
 
-def test_a_streamed_answer_is_not_shown_again_when_it_is_delivered() -> None:
+def test_streamed_answer_is_not_repeated_on_delivery() -> None:
     text = rendered_turn(
         events.TextDelta("one\n\n"),
         events.TextDelta("two <promise>COMPLETE</promise>"),
@@ -45,16 +45,16 @@ def test_a_streamed_answer_is_not_shown_again_when_it_is_delivered() -> None:
     assert "promise" not in text
 
 
-def test_an_answer_that_was_not_streamed_is_shown_whole() -> None:
+def test_unstreamed_answer_is_shown_completely() -> None:
     assert "earlier" in rendered_turn(delivery("earlier"))
 
 
-def test_a_possible_repeat_says_so() -> None:
+def test_possible_repeat_is_marked() -> None:
     text = rendered_turn(delivery("again", maybe_duplicate=True))
     assert text.index("possible duplicate") < text.index("again")
 
 
-def test_a_delivery_after_the_next_turn_has_begun_is_recognised() -> None:
+def test_delivery_after_the_start_of_the_next_turn_is_recognized() -> None:
     start = events.SessionStart("s", "p", "m")
     text = rendered_turn(
         start, events.TextDelta("first"), start, events.TextDelta("second"), delivery("first")
@@ -104,7 +104,7 @@ def test_question_is_separated_from_preceding_text() -> None:
     assert "I would run this:\n\n? exec\n  ls\n" in out.getvalue()
 
 
-def test_only_what_was_not_shown_whole_is_unfolded() -> None:
+def test_only_collapsed_output_is_expanded() -> None:
     out = io.StringIO()
     view = TurnView(Screen(out))
     view.take(events.ToolResulted("1", "exec", "short\n[exit code 0]", False, 0.1, kind="execute"))
@@ -132,7 +132,7 @@ def test_chinese_text_wraps_without_breaking_at_blanks(
     assert lines[3:5] == [" • 使用 kore agent 命令可以开", "   始一段对话，然后（也许）。"]
 
 
-def test_a_diff_is_shown_with_its_result() -> None:
+def test_diff_is_shown_with_its_result() -> None:
     diff = "--- a\n+++ a\n@@ -1 +1 @@\n-old\n+new\n"
     text = rendered_turn(
         started_event(ToolCall("1", "edit_file", {"path": "a"}, "")),
@@ -143,7 +143,7 @@ def test_a_diff_is_shown_with_its_result() -> None:
     assert "+new" in text
 
 
-def test_a_long_outcome_stays_indented_where_it_wraps(
+def test_long_outcome_is_indented_when_wrapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -159,7 +159,7 @@ def test_a_long_outcome_stays_indented_where_it_wraps(
     assert max(map(len, body)) < 80
 
 
-def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
+def test_non_terminal_output_gets_no_control_codes() -> None:
     text = rendered_turn(
         events.ThinkingDelta("hm", 2),
         events.ThinkingEnd("hm"),
@@ -170,7 +170,7 @@ def test_a_screen_that_is_no_terminal_gets_no_control_codes() -> None:
     assert "x = 1" in text
 
 
-def test_links_spell_out_where_they_lead() -> None:
+def test_links_show_their_address() -> None:
     assert "https://evil.example" in rendered_turn(delivery("[your bank](https://evil.example)"))
 
 
@@ -183,7 +183,7 @@ def test_links_spell_out_where_they_lead() -> None:
         ("字 👩‍👩‍👧", "字 👩‍👩‍👧"),
     ],
 )
-def test_the_unseen_becomes_visible(text: str, plain: str) -> None:
+def test_invisible_characters_are_escaped(text: str, plain: str) -> None:
     assert escape_invisible(text) == plain
 
 
@@ -193,11 +193,11 @@ def test_one_empty_line_precedes_a_code_block() -> None:
     assert lines == ["Window of x:", "", "1 of 2", "free", "", "More."]
 
 
-def test_line_ends_of_an_answer_stay() -> None:
+def test_line_breaks_of_an_answer_are_kept() -> None:
     assert rendered_turn(delivery("one\ntwo")).startswith("one\ntwo\n")
 
 
-def test_of_a_delivery_only_the_new_part_is_shown() -> None:
+def test_only_the_new_part_of_a_delivery_is_shown() -> None:
     text = rendered_turn(
         events.TextDelta("what was said"),
         events.Error("unavailable", "the model is away", "try later"),
@@ -233,7 +233,7 @@ def test_stop_is_shown_once() -> None:
         ("| 名称说明文字很长很长很长 | " + "b" * 60 + " |\n|-|-|\n| x | y |", "很长"),
     ],
 )
-def test_nothing_of_an_answer_is_left_out(
+def test_answer_is_shown_completely(
     answer: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
@@ -242,7 +242,7 @@ def test_nothing_of_an_answer_is_left_out(
     assert "…" not in text
 
 
-def test_a_long_list_is_shown_in_the_tail_by_its_end_only(
+def test_tail_shows_only_the_end_of_a_long_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -261,7 +261,7 @@ def test_a_long_list_is_shown_in_the_tail_by_its_end_only(
     assert "item 100" in without_ansi(out.getvalue())
 
 
-def test_a_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_table_keeps_its_head_in_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")

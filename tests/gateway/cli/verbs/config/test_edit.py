@@ -27,7 +27,7 @@ def write_config(home: Path, text: str) -> Path:
     return file
 
 
-def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: Path) -> None:
+def test_set_changes_one_value_and_keeps_the_rest_of_the_text(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     assert kore("config", "set", "telegram.allow_from", "[7, 8]", home=file.parent).returncode == 0
     assert file.read_text() == KEPT.replace("[5]", "[7, 8]")
@@ -39,21 +39,21 @@ def test_set_changes_one_value_and_leaves_the_rest_as_it_was_written(tmp_path: P
 @pytest.mark.parametrize(
     "key", ["model_list.7", "agent.model.x", "http.port.0", "telegram.allow_from.9"]
 )
-def test_get_says_that_there_is_no_such_entry(tmp_path: Path, key: str) -> None:
+def test_get_reports_a_missing_entry(tmp_path: Path, key: str) -> None:
     file = write_config(tmp_path / "h", KEPT)
     result = kore_here("config", "get", key, home=file.parent)
     assert result.returncode == 2
     assert f"{key}: no such entry in {key.rpartition('.')[0]}" in result.stderr
 
 
-def test_the_first_set_makes_a_file_for_its_owner_only(tmp_path: Path) -> None:
+def test_first_set_creates_a_private_file(tmp_path: Path) -> None:
     home = tmp_path / "h"
     assert kore("config", "set", "logging.level", "debug", home=home).returncode == 0
     assert json.loads((home / "config.json").read_text()) == {"logging": {"level": "debug"}}
     assert stat.S_IMODE((home / "config.json").stat().st_mode) == 0o600
 
 
-def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
+def test_links_and_modes_are_kept(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     (tmp_path / "dotfiles").mkdir()
@@ -89,7 +89,7 @@ def test_invalid_value_is_not_written(tmp_path: Path, key: str, value: str, expe
     assert file.read_text() == text
 
 
-def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> None:
+def test_secrets_are_stored_separately_and_never_printed(tmp_path: Path) -> None:
     home = tmp_path / "h"
     bot = "123:canary-token-one"
     results = [kore("config", "set", "telegram.token", bot, home=home)]
@@ -106,7 +106,7 @@ def test_secrets_go_to_their_own_file_and_are_never_printed(tmp_path: Path) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_one_of_two_mistakes_can_be_mended(tmp_path: Path) -> None:
+def test_one_of_two_mistakes_can_be_fixed(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", '{"http": {"port": "x"}, "logging": {"level": "loud"}}')
     result = kore("config", "set", "http.port", "0", home=file.parent)
     assert result.returncode == 0
@@ -121,7 +121,7 @@ def test_overriding_environment_variable_is_reported(tmp_path: Path) -> None:
     assert "environment variable KORE_HTTP_PORT also sets it and takes precedence" in result.stderr
 
 
-def test_a_reference_is_no_second_place(tmp_path: Path) -> None:
+def test_reference_to_a_variable_is_not_reported_as_overridden(tmp_path: Path) -> None:
     url = "postgresql://kore:${KORE_DB_PASSWORD}@127.0.0.1/kore"
     result = kore(
         *("config", "set", "store.url", url),
@@ -133,7 +133,7 @@ def test_a_reference_is_no_second_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["12", "unix:here", "127.0.0.1:99999", "127.0.0.1:"])
-def test_an_address_to_listen_at_is_looked_at(tmp_path: Path, address: str) -> None:
+def test_invalid_listen_address_is_rejected(tmp_path: Path, address: str) -> None:
     result = kore("config", "set", "server.listen", address, home=tmp_path / "h")
     assert result.returncode == 2
     assert "expected 127.0.0.1:PORT, unix:/PATH or auto" in result.stderr
@@ -141,7 +141,7 @@ def test_an_address_to_listen_at_is_looked_at(tmp_path: Path, address: str) -> N
         ListenAddress.parse(address)
 
 
-def test_unset_takes_a_value_out(tmp_path: Path) -> None:
+def test_unset_removes_a_value(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     assert kore("config", "unset", "telegram.enabled", home=file.parent).returncode == 0
     assert json.loads(file.read_text())["telegram"] == {"allow_from": [5]}
@@ -149,7 +149,7 @@ def test_unset_takes_a_value_out(tmp_path: Path) -> None:
     assert (result.returncode, "is not set there" in result.stderr) == (2, True)
 
 
-def test_another_file_is_changed_on_request(tmp_path: Path) -> None:
+def test_other_file_is_changed_on_request(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     result = kore("config", "set", "--file", other, "http.port", "1", home=tmp_path / "h")
     assert result.returncode == 0
@@ -157,7 +157,7 @@ def test_another_file_is_changed_on_request(tmp_path: Path) -> None:
     assert not (tmp_path / "h" / "config.json").exists()
 
 
-def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
+def test_list_names_the_source_of_a_value(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     result = kore("config", "list", "--json", home=file.parent, environ={"KORE_HTTP_PORT": "2"})
     places = {row["key"]: row["from"] for row in json.loads(result.stdout)}
@@ -166,7 +166,7 @@ def test_list_says_where_a_value_was_set(tmp_path: Path) -> None:
     assert places["http.host"] == "default"
 
 
-def test_list_shows_of_an_entry_what_was_filled_in(tmp_path: Path) -> None:
+def test_list_shows_only_set_fields_of_an_entry(tmp_path: Path) -> None:
     entry = '{"model_name": "m", "model": "offline/echo", "max_tokens": 5}'
     file = write_config(tmp_path / "h", f'{{"model_list": [{entry}]}}')
     trust_output = kore("config", "list", "--set", home=file.parent).stdout
@@ -174,7 +174,7 @@ def test_list_shows_of_an_entry_what_was_filled_in(tmp_path: Path) -> None:
     assert "null" not in trust_output
 
 
-def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
+def test_valid_edit_takes_effect(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     editor = {"EDITOR": "sed -i s/5/6/"}
     assert kore("config", "edit", home=file.parent, environ=editor).returncode == 0
@@ -182,7 +182,7 @@ def test_an_edit_that_is_right_takes_effect(tmp_path: Path) -> None:
     assert sorted(os.listdir(file.parent)) == ["audit-pending.jsonl", "config.json"]
 
 
-def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Path) -> None:
+def test_invalid_edit_is_saved_aside_and_resumed(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     wrong = {"EDITOR": "sed -i s/allow_from/alow_from/"}
     result = kore("config", "edit", home=file.parent, environ=wrong)
@@ -197,7 +197,7 @@ def test_an_edit_that_is_wrong_is_kept_aside_and_goes_on_next_time(tmp_path: Pat
     assert not aside.exists()
 
 
-def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written(
+def test_failing_editor_leaves_only_written_changes(
     tmp_path: Path,
 ) -> None:
     file = write_config(tmp_path / "h", KEPT)
@@ -211,7 +211,7 @@ def test_an_editor_that_fails_leaves_nothing_behind_unless_something_was_written
     assert (aside.read_text(), file.read_text()) == ("{}\n", KEPT)
 
 
-def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
+def test_editor_with_an_open_quote_is_reported(tmp_path: Path) -> None:
     result = kore("config", "edit", home=tmp_path / "h", environ={"EDITOR": "'vi"})
     assert (result.returncode, result.stderr) == (
         1,
@@ -219,7 +219,7 @@ def test_an_editor_with_an_open_quote_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) -> None:
+def test_keys_in_server_arguments_are_never_printed(tmp_path: Path) -> None:
     home, work = tmp_path / "h", tmp_path / "work"
     args = ["--token", "canary-one", "--dsn=postgres://me:canary-two@db/x", "KEY=canary-three"]
     server = json.dumps({"command": "npx", "args": [*args, "canary-4f9Qx2z7"]})
@@ -251,7 +251,7 @@ def test_keys_among_the_arguments_of_a_server_are_never_printed(tmp_path: Path) 
     assert "canary-4f9Qx2z7" not in trust_output
 
 
-def test_a_secret_goes_with_the_last_key_that_refers_to_it(tmp_path: Path) -> None:
+def test_secret_is_removed_with_its_last_reference(tmp_path: Path) -> None:
     home, outcome = tmp_path / "h", tmp_path / "h" / "secrets.json"
     models = [
         {"model_name": name, "model": "openai/a", "api_key": f"canary-{name}"}

@@ -16,7 +16,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "h"
 
 
-def test_import_takes_over_for_good_and_says_what_it_left(home: Path) -> None:
+def test_import_persists_settings_and_lists_skipped_ones(home: Path) -> None:
     result = kore("config", "import", home=home)
     assert result.returncode == 0, result.stderr
     assert "imported: model_list from" in result.stdout
@@ -46,7 +46,7 @@ def test_import_overwrites_nothing(home: Path) -> None:
     assert again["taken"] == []
 
 
-def test_a_change_in_their_file_leaves_all_the_rest_of_it(home: Path) -> None:
+def test_change_in_a_foreign_file_keeps_the_rest(home: Path) -> None:
     file = home.parent / ".kode.json"
     assert (
         kore("config", "set", "--file", file, "profiles.quick", "Main", home=home).returncode == 0
@@ -65,7 +65,7 @@ def test_a_change_in_their_file_leaves_all_the_rest_of_it(home: Path) -> None:
     assert file.read_text() == expected.replace("sk-canary-a", "sk-canary-c")
 
 
-def test_the_shape_of_the_design_is_written_too(tmp_path: Path) -> None:
+def test_documented_format_is_written(tmp_path: Path) -> None:
     file = tmp_path / ".kode.json"
     file.write_text(json.dumps(DESIGN, indent=2))
     result = kore("config", "set", "--file", file, "agent.model", "near", home=tmp_path / "h")
@@ -103,7 +103,7 @@ async def test_file_changed_during_the_review_is_not_trusted(tmp_path: Path) -> 
     assert not is_trusted(file, home)
 
 
-def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:
+def test_trust_shows_the_content_and_requires_yes(tmp_path: Path) -> None:
     work, home = tmp_path / "work", tmp_path / "h"
     work.mkdir()
     (work / ".kode.json").write_text(REAL)
@@ -117,7 +117,7 @@ def test_trust_shows_what_it_is_about_and_wants_a_yes(tmp_path: Path) -> None:
     assert str(work / ".kode.json") not in (home / "trust.json").read_text()
 
 
-def test_trust_hides_nothing_of_what_would_run(tmp_path: Path) -> None:
+def test_trust_shows_everything_that_would_run(tmp_path: Path) -> None:
     work, home = tmp_path / "work", tmp_path / "h"
     work.mkdir()
     server = {
@@ -142,7 +142,7 @@ def test_trust_hides_nothing_of_what_would_run(tmp_path: Path) -> None:
     assert '"abcd… (12)"' in output
 
 
-def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) -> None:
+def test_too_large_file_is_neither_trusted_nor_read(tmp_path: Path) -> None:
     home, work = tmp_path / "h", tmp_path / "work"
     work.mkdir()
     file = work / ".mcp.json"
@@ -156,7 +156,7 @@ def test_a_file_that_is_too_large_is_not_trusted_nor_read_whole(tmp_path: Path) 
     assert "cannot be read, or is too large" in result.stderr
 
 
-def test_the_configuration_of_kore_itself_is_not_brought_by_the_folder_around_it(
+def test_configuration_of_kore_itself_cannot_be_trusted(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / ".kore"

@@ -22,7 +22,7 @@ def test_each_configuration_error_is_one_line(tmp_path: Path, broken: dict[str, 
     assert result.stdout == ""
 
 
-def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
+def test_each_mistake_has_its_own_line(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"http": {"port": "x"}, "agnet": {}, "tools": {"exec_timeout_s": null}}')
     result = kore_here("config", "validate", file, home=tmp_path / "h")
@@ -38,7 +38,7 @@ def test_several_mistakes_are_a_line_each(tmp_path: Path) -> None:
         ("KORE_MODEL_LIST", "[{]", "model_list: expected JSON such as […]: "),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, expected: str) -> None:
+def test_invalid_variable_is_named(tmp_path: Path, name: str, value: str, expected: str) -> None:
     result = kore_here("config", "validate", home=tmp_path / "h", environ={name: value})
     assert result.returncode == 2
     assert result.stderr.startswith(f"kore: environment variable {name}: {expected}")
@@ -61,7 +61,7 @@ def test_unreadable_file_is_reported(tmp_path: Path) -> None:
         assert result.stderr.splitlines()[0] == f"kore: {tmp_path / name}: {expected}"
 
 
-def test_a_good_file_is_valid(tmp_path: Path) -> None:
+def test_valid_file_is_accepted(tmp_path: Path) -> None:
     environ = {"OPENAI_API_KEY": "sk-canary-1"}
     example = ROOT / "config.example.json"
     result = kore("config", "validate", example, home=tmp_path / "h", environ=environ)
@@ -81,7 +81,7 @@ def test_show_hides_secrets(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["telegram"]["token"] == "**********"
 
 
-def test_a_model_that_nobody_offers_is_not_valid(tmp_path: Path) -> None:
+def test_unknown_model_is_invalid(tmp_path: Path) -> None:
     environ = {"KORE_AGENT_MODEL": "opnai/gpt-5"}
     result = kore("config", "validate", home=tmp_path / "h", environ=environ)
     assert result.returncode == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.gateway.cli.kore import kore
 
 
-def test_a_skill_is_made_listed_shown_and_checked(tmp_path: Path) -> None:
+def test_skill_is_created_listed_shown_and_checked(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     assert "no skills here" in kore("skills", "list", home=home).stdout
     created = kore("skills", "new", "notes", "--description", "Writes: notes.", home=home)
@@ -36,7 +36,7 @@ def test_a_skill_is_made_listed_shown_and_checked(tmp_path: Path) -> None:
     assert "there is no skill 'nope'" in kore("skills", "show", "nope", home=home).stderr
 
 
-def test_a_new_skill_of_a_project_says_what_it_takes(tmp_path: Path) -> None:
+def test_new_project_skill_explains_trust(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     created = kore("skills", "new", "notes", "--project", home=home, environ={"HOME": "/nowhere"})
     assert "it counts once you trust this folder" in created.stderr
