@@ -100,7 +100,7 @@ async def test_thinking_is_separated_from_the_answer(native: Provider) -> None:
     assert thoughts == ([] if native.name == "ollama" else ["hm, well"])
 
 
-async def test_interrupted_stream_is_no_reply(native: Provider) -> None:
+async def test_interrupted_stream_is_not_a_reply(native: Provider) -> None:
     with pytest.raises(Unavailable):
         await stream_reply(native, user("break off"))
 

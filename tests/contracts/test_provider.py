@@ -260,7 +260,7 @@ async def test_reset_before_the_headers_is_unavailable(
     assert isinstance(await failure_of(open_to(model_server.base_url)), Unavailable)
 
 
-async def test_line_that_is_no_json_is_a_bad_reply(
+async def test_line_that_is_not_json_is_a_bad_reply(
     open_to: Open, model_server: ModelServer
 ) -> None:
     model_server.script(ReplyScript(text="x", breaks=Break("garbage", 1)))

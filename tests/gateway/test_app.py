@@ -27,7 +27,7 @@ def settings_for(home: Path, bot_api: BotApi, token: str) -> Settings:
     )
 
 
-async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
+async def test_wrong_token_is_reported_in_the_status_and_the_rest_works(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     settings = settings_for(tmp_path, bot_api, "1:" + "x" * 35)
@@ -48,7 +48,7 @@ async def test_a_wrong_token_is_told_in_the_status_and_everything_else_works(
         assert "hello" in event.text  # type: ignore[union-attr]
 
 
-async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_valid_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
     async with open_app(
         settings_for(tmp_path, bot_api, TOKEN), DataDir(tmp_path), channels=True
     ) as app:
@@ -61,7 +61,7 @@ async def test_a_good_token_polls(tmp_path: Path, bot_api: BotApi) -> None:
         assert not app.supervisor.failures
 
 
-async def test_tools_reach_nothing_of_kores_own_even_without_the_boundary_of_the_workspace(
+async def test_unrestricted_tools_cannot_reach_files_of_kore(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secrets.json").write_text("{}")

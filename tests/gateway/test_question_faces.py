@@ -155,7 +155,7 @@ FACES: dict[str, Callable[[ApprovalPrompt, ApprovalAsked], Awaitable[Face]]] = {
 
 
 @pytest.mark.parametrize("question", HOSTILE)
-async def test_kore_as_an_mcp_server_denies_each_question_and_shows_none(question: str) -> None:
+async def test_mcp_server_denies_every_question(question: str) -> None:
     async with MemoryService() as service:
         service.approval_request = HOSTILE[question]
         tools = KoreTools(ServiceConnection(service), MessageOptions())
@@ -172,7 +172,7 @@ def _dense(text: str) -> str:
 
 @pytest.mark.parametrize("question", HOSTILE)
 @pytest.mark.parametrize("face", FACES)
-async def test_every_line_and_every_label_is_drawn(face: str, question: str) -> None:
+async def test_every_line_and_label_is_shown(face: str, question: str) -> None:
     prompt = ApprovalPrompt(
         nonce="n" * 16,
         number=3,
@@ -198,7 +198,7 @@ async def test_every_line_and_every_label_is_drawn(face: str, question: str) -> 
     assert not set(DECEPTIVE) & set(drawn.text + drawn.labels)
 
 
-def test_the_last_line_of_a_command_is_near_its_first() -> None:
+def test_last_line_of_a_padded_command_is_near_its_first() -> None:
     for name in ("empty lines", "blanks", "long"):
         event = approval_event(
             ApprovalPrompt(

@@ -9,7 +9,7 @@ from bench.__main__ import PARTS, module_of
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_files_that_a_benchmark_reads_are_there(part: str) -> None:
+def test_files_read_by_benchmarks_exist(part: str) -> None:
     module = import_module(module_of(part))
     files = [value for value in vars(module).values() if isinstance(value, Path) and value.suffix]
     assert [file for file in files if not file.exists()] == []

@@ -36,11 +36,11 @@ def test_spec_has_the_name_of_its_row(channel: str) -> None:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_steps_ask_for_every_credential(channel: str) -> None:
+def test_setup_steps_request_every_credential(channel: str) -> None:
     spec = built_in_specs()[channel]
     assert {step.key for step in spec.steps} >= set(spec.section.credentials)
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_channel_is_off_until_it_is_configured(channel: str) -> None:
+def test_channel_is_disabled_until_configured(channel: str) -> None:
     assert not built_in_specs()[channel].section().enabled

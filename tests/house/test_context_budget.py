@@ -34,6 +34,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "context-budget.md").read_text(enco
         ("room for the answer", f"{budget_for(1_000_000, '', ()).reserve:,} tokens"),
     ],
 )
-def test_a_limit_is_that_of_the_code(row: str, number: str) -> None:
+def test_documented_limits_match_the_code(row: str, number: str) -> None:
     (line,) = re.findall(rf"^\| {re.escape(row)}.*$", PAGE, re.MULTILINE)
     assert number.replace("%", " %") in line

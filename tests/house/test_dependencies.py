@@ -17,7 +17,7 @@ def project() -> dict[str, Any]:
     return loaded
 
 
-def test_an_extra_is_installed_by_the_name_of_the_project() -> None:
+def test_extras_are_installed_by_the_project_name() -> None:
     """The project `kore` on PyPI is a different one."""
     name, extras = project()["name"], project()["optional-dependencies"]
     texts = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "agent" / "languages").glob("*.jsonl")]
@@ -67,7 +67,7 @@ def imported_distributions() -> dict[str, str]:
     return result
 
 
-def test_everything_that_is_imported_is_declared() -> None:
+def test_imported_packages_are_declared() -> None:
     declared = {normal(dependency) for dependency in project()["dependencies"]}
     extras = project()["optional-dependencies"]
     declared |= {
@@ -78,13 +78,13 @@ def test_everything_that_is_imported_is_declared() -> None:
     } == {}
 
 
-def test_everything_that_is_declared_is_imported() -> None:
+def test_declared_packages_are_imported() -> None:
     declared = {normal(dependency) for dependency in project()["dependencies"]}
     # The parser's process imports its grammars by name.
     assert declared - imported_distributions().keys() == {"tree-sitter-bash"}
 
 
-def test_the_pinned_list_names_every_dependency_and_no_registry() -> None:
+def test_pinned_list_has_every_dependency_and_no_registry() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)] == []
     pinned = {line.split("==")[0] for line in lines}

@@ -97,7 +97,7 @@ def is_known_variable(name: str) -> bool:
     return name in {*keys, *_SECRETS, "TZ"}
 
 
-def test_every_command_is_one_of_kore() -> None:
+def test_deployed_commands_exist() -> None:
     verbs = []
     for words in commands():
         program, name, *rest = words
@@ -111,7 +111,7 @@ def test_every_command_is_one_of_kore() -> None:
     assert sorted(verbs) == ["gateway", "gateway", "gateway", "worker", "worker"]
 
 
-async def test_every_probe_asks_for_a_page_that_there_is() -> None:
+async def test_probes_request_existing_pages() -> None:
     paths = []
     for command in probes():
         assert command[:-1] == _PROBE
@@ -122,7 +122,7 @@ async def test_every_probe_asks_for_a_page_that_there_is() -> None:
     assert paths.count("/healthz") == 1
 
 
-def test_every_variable_is_one_that_something_reads() -> None:
+def test_deployed_variables_are_read() -> None:
     names = {name for service in kore_services().values() for name in service["environment"]}
     for pod in kore_pods():
         (container,) = pod["spec"]["containers"]
@@ -136,7 +136,7 @@ def test_every_variable_is_one_that_something_reads() -> None:
     assert [name for name in names if not is_known_variable(name)] == []
 
 
-def test_the_configuration_of_the_cluster_is_valid(tmp_path: Path) -> None:
+def test_cluster_configuration_is_valid(tmp_path: Path) -> None:
     (config,) = of_kind("ConfigMap")
     file = tmp_path / "config.json"
     file.write_text(config["data"]["config.json"])
@@ -184,7 +184,7 @@ def test_referenced_deployment_parts_exist() -> None:
     assert {*listing["resources"], "kustomization.yaml"} == files
 
 
-def test_compose_names_what_it_has() -> None:
+def test_compose_references_are_defined() -> None:
     for name, result in COMPOSE["services"].items():
         for volume in result.get("volumes", ()):
             assert volume.partition(":")[0] in COMPOSE["volumes"], name
@@ -199,7 +199,7 @@ def test_compose_names_what_it_has() -> None:
     assert [worker["deploy"]["replicas"] for worker in workers] == [2]
 
 
-def test_nothing_is_killed_before_it_has_drained() -> None:
+def test_grace_period_covers_draining() -> None:
     least_s = STOP_S + FLUSH_S + _MARGIN_S
     for service in kore_services().values():
         assert int(service["stop_grace_period"].removesuffix("s")) > least_s
@@ -213,7 +213,7 @@ def test_images_are_built_here_or_have_plain_names() -> None:
     assert {name.partition(":")[0] for name in images} == {"kore", "postgres", "nats"}
 
 
-def test_the_image_has_what_several_processes_need() -> None:
+def test_image_has_the_extras_for_several_processes() -> None:
     extras = re.search(r'^ARG EXTRAS="(.*)"$', dockerfile(), re.MULTILINE)
     assert extras is not None
     chosen = extras.group(1).split()

@@ -76,7 +76,7 @@ def error_codes() -> set[str]:
     }
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_links_in_pages_resolve() -> None:
     broken = []
     for path in pages():
         for link in links(path.read_text(encoding="utf-8")):
@@ -91,7 +91,7 @@ def test_every_link_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_every_path_that_a_page_names_exists() -> None:
+def test_paths_in_pages_exist() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {name}"
         for page in pages()
@@ -101,12 +101,12 @@ def test_every_path_that_a_page_names_exists() -> None:
     assert missing == []
 
 
-def test_a_path_that_is_gone_is_noticed() -> None:
+def test_missing_path_is_detected() -> None:
     text = "`agent/turn/loop.py`, `gateway/porter.py`, https://example.org/agent/x.py, `tests/` ."
     assert source_paths(text) == ["agent/turn/loop.py", "gateway/porter.py", "tests/"]
 
 
-def test_the_glossary_names_what_there_is() -> None:
+def test_glossary_defines_existing_names() -> None:
     defined = {
         name
         for path in python_files(*PACKAGES)
@@ -121,7 +121,7 @@ def test_the_glossary_names_what_there_is() -> None:
     assert named - defined == set()
 
 
-def test_every_room_is_in_the_architecture() -> None:
+def test_every_package_is_in_the_architecture() -> None:
     shown = {row[0] for row in rows(page("architecture")) if row[0].startswith("`")}
     paths = [path.relative_to(ROOT).parts for path in python_files("agent", "gateway")]
     rooms = {f"`{package}/{room}/`" for package, room, *rest in paths if rest}
@@ -144,7 +144,7 @@ def test_pages_stay_short() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_every_verb_and_flag_is_described(verb: Verb) -> None:
+def test_every_verb_and_flag_is_documented(verb: Verb) -> None:
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     body = sections(page("cli"))[f"kore {verb.name}"]
@@ -153,7 +153,7 @@ def test_every_verb_and_flag_is_described(verb: Verb) -> None:
     assert all(f"`kore {alias}`" in body for alias in verb.aliases)
 
 
-def test_no_verb_is_described_that_does_not_exist() -> None:
+def test_documented_verbs_exist() -> None:
     described = {head for head in sections(page("cli")) if head.startswith("kore ")}
     assert described == {f"kore {verb.name}" for verb in VERBS}
 
@@ -203,22 +203,22 @@ def test_command_table_is_current() -> None:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS.values(), *UNLISTED.values()], ids=lambda c: c.name)
-def test_only_quick_commands_are_answered_at_once(command: ChatCommand) -> None:
+def test_only_quick_commands_run_at_once(command: ChatCommand) -> None:
     assert not (command.at_once and command.takes_time)
 
 
-def test_page_lists_the_commands_that_are_answered_at_once() -> None:
+def test_page_lists_the_commands_that_run_at_once() -> None:
     line = next(line for line in page("chat-commands").splitlines() if "answered at once" in line)
     at_once = {f"/{command.name}" for command in COMMANDS.values() if command.at_once}
     assert code_spans(line) == at_once - {"/deny"}
 
 
-def test_every_chat_command_is_described() -> None:
+def test_every_chat_command_is_documented() -> None:
     described = {name for row in rows(page("chat-commands")) for name in code_spans(row[0])}
     assert described == {f"/{name}" for name in COMMANDS} | {name for name, _ in CONSOLE_COMMANDS}
 
 
-def test_every_tool_is_described_with_its_arguments_and_effect() -> None:
+def test_every_tool_is_documented_with_its_arguments_and_effect() -> None:
     described = {
         row[0]: (row[1], row[2]) for row in rows(page("tools")) if len(row) == 4 and "`" in row[0]
     }
@@ -240,7 +240,7 @@ def test_defaults_of_tool_settings_match_the_core() -> None:
             assert default_of(key) == getattr(defaults, field.name)
 
 
-def test_every_vendor_is_described_with_its_keys_and_model() -> None:
+def test_every_vendor_is_documented_with_its_keys_and_model() -> None:
     described = {row[0]: row[1:] for row in rows(page("models"))}
     for vendor in VENDORS.values():
         aliases = [alias for alias, name in ALIASES.items() if name == vendor.name]
@@ -251,12 +251,12 @@ def test_every_vendor_is_described_with_its_keys_and_model() -> None:
         assert code_spans(model) == ({vendor.default_model} if vendor.default_model else set())
 
 
-def test_every_error_code_is_described_and_no_other() -> None:
+def test_documented_error_codes_match_the_code() -> None:
     described = {name for row in rows(page("errors")) for name in code_spans(row[0])}
     assert described == error_codes()
 
 
-def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+def test_documented_layers_match_the_import_contracts() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = {
         contract["containers"][0]: contract["layers"]
@@ -275,10 +275,10 @@ def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     assert shown == [layer for layer in checked if layer]
 
 
-def test_the_description_of_the_protocol_is_that_of_the_table() -> None:
+def test_protocol_description_is_current() -> None:
     description = json.dumps(openapi(), indent=1) + "\n"
     assert (DOCS / "openapi.json").read_text("utf-8") == description, "run `make schema`"
 
 
-def test_the_page_of_the_control_calls_is_the_one_of_the_table() -> None:
+def test_control_call_page_is_current() -> None:
     assert (DOCS / "control-socket.md").read_text("utf-8") == control_page(), "run `make schema`"

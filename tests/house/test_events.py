@@ -25,12 +25,12 @@ def validator() -> Any:
     return Draft202012Validator(schema).validate
 
 
-def test_the_schema_is_the_one_of_the_types() -> None:
+def test_event_schema_is_current() -> None:
     document = json.loads((DOCS / "events.schema.json").read_text("utf-8"))
     assert document == schema(), "run `make schema`"
 
 
-def test_the_page_tells_every_event_and_field() -> None:
+def test_page_documents_every_event_and_field() -> None:
     head, _, *result = rows(page("events"))
     assert head[0] == "`type`"
     fields_of = {cls.type: {f.name for f in fields(cls)} for cls in get_args(WatchEvent)}
@@ -62,7 +62,7 @@ def test_printed_events_match_the_schema(tmp_path: Path, words: tuple[str, ...])
         check(line)
 
 
-def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
+def test_truncated_result_is_reported_with_its_file(
     tmp_path: Path,
 ) -> None:
     check = validator()
@@ -85,7 +85,7 @@ def test_a_run_tells_what_the_model_was_not_shown_of_a_result_and_where_it_is(
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
+async def test_long_run_prints_only_documented_events(
     tmp_path: Path,
 ) -> None:
     """The model thinks, fails, calls tools that change files it has read, asks and sends out."""
@@ -137,7 +137,7 @@ async def test_a_long_run_of_the_program_prints_nothing_but_what_is_described(
     assert ran.returncode == 3
 
 
-def test_the_schema_refuses_what_is_no_event() -> None:
+def test_schema_rejects_invalid_events() -> None:
     check = validator()
     for line in (
         {"type": "text_delta"},

@@ -81,7 +81,7 @@ HEAVY = (
 )
 
 
-def test_the_library_offers_these_names_and_no_others() -> None:
+def test_library_exports_exactly_these_names() -> None:
     assert kore.__all__ == EXPORTS
     assert sorted(kore.__all__) == EXPORTS
     # These names exist after their module was imported.
@@ -89,7 +89,7 @@ def test_the_library_offers_these_names_and_no_others() -> None:
     assert public == {name for name in EXPORTS if not name.startswith("_")}
 
 
-def test_every_name_says_what_it_is() -> None:
+def test_every_export_is_documented() -> None:
     offered = {name: getattr(kore, name) for name in EXPORTS}
     undocumented = [
         name

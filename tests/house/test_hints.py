@@ -71,7 +71,7 @@ def _commands(text: str) -> Iterator[list[str]]:
             yield re.sub(r"""(["']).*?\1""", "TEXT", words).split()
 
 
-def test_every_command_that_a_text_names_exists() -> None:
+def test_commands_named_in_texts_exist() -> None:
     wrong = [
         f"{place(path, node)}: kore {' '.join(words)}: {why}"
         for path in python_files(*PACKAGES)
@@ -82,7 +82,7 @@ def test_every_command_that_a_text_names_exists() -> None:
     assert wrong == []
 
 
-def test_the_rule_notices_what_it_forbids() -> None:
+def test_unknown_commands_in_texts_are_noticed() -> None:
     assert _complaint(["frobnicate"]) == "no verb frobnicate"
     assert _complaint(["-r", "ID"]) == ""
     assert _complaint(["agent", "--no-such"]) == "kore agent has no --no-such"

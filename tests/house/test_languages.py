@@ -26,7 +26,7 @@ _NEVER_ONE = {
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_every_text_has_an_entry_and_every_entry_a_text(language: str) -> None:
+def test_catalogue_has_exactly_the_used_texts(language: str) -> None:
     known = dict(read(language))
     missing = {english: where for english, where in texts().items() if english not in known}
     assert missing == {}, "`make catalogue` lists them; docs/languages.md says how they are added"
@@ -34,13 +34,13 @@ def test_every_text_has_an_entry_and_every_entry_a_text(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_a_translation_has_the_fields_of_its_text(language: str) -> None:
+def test_translation_has_the_fields_of_its_text(language: str) -> None:
     englishes = [english for english, text in read(language) if fields(english) != fields(text)]
     assert englishes == []
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_a_catalogue_says_each_text_one_way(language: str) -> None:
+def test_catalogue_has_one_translation_per_text(language: str) -> None:
     """Two branches may have added the same line; `make catalogue` removes the duplicate."""
     entries = read(language)
     assert sorted(set(entries)) == sorted(dict(entries).items())
@@ -85,7 +85,7 @@ def _terms() -> list[tuple[re.Pattern[str], dict[str, list[str]], list[str]]]:
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_a_term_has_one_word(language: str) -> None:
+def test_term_has_one_translation(language: str) -> None:
     terms, result = _terms(), []
     assert len(terms) > 30
     for english, text in read(language):
@@ -97,7 +97,7 @@ def test_a_term_has_one_word(language: str) -> None:
     assert "\n".join(result) == "", "the table of docs/languages.md says which word is used"
 
 
-def test_no_text_is_put_together_before_it_is_looked_up() -> None:
+def test_texts_are_not_composed_before_lookup() -> None:
     """An f-string or a sum is a different key each time, and lookup fails."""
     lines = [
         place(path, argument)
@@ -139,7 +139,7 @@ def _unknown_help(tree: ast.Module) -> list[ast.expr]:
     ]
 
 
-def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
+def test_help_texts_are_in_the_catalogue() -> None:
     """Such a text appears in English for all users, and no other test detects it."""
     lines = [
         place(path, name)
@@ -149,7 +149,7 @@ def test_no_help_goes_by_a_name_that_the_catalogue_does_not_know() -> None:
     assert lines == []
 
 
-def test_the_rules_notice_what_they_forbid() -> None:
+def test_violations_of_the_language_rules_are_noticed() -> None:
     (argument,) = arguments(ast.parse("t(f'{n} messages')"))
     assert text_of(argument) is None
     tree = ast.parse(
@@ -179,7 +179,7 @@ def _calls_at_import(node: ast.AST) -> list[ast.Call]:
     return [node, *inner] if is_done and isinstance(node, ast.Call) else inner
 
 
-def test_nothing_is_said_at_import() -> None:
+def test_texts_are_not_translated_at_import() -> None:
     """Such a text would have the first user's language for all users."""
     lines = [
         place(path, call)

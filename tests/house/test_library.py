@@ -45,12 +45,12 @@ def examples() -> dict[tuple[str, str], str]:
 EXAMPLES = examples()
 
 
-def test_there_is_an_example_of_each_thing() -> None:
+def test_every_example_has_its_expected_output() -> None:
     assert EXAMPLES.keys() == PRINTED.keys()
 
 
 @pytest.mark.parametrize(("name", "head"), PRINTED)
-def test_an_example_runs_and_does_what_it_shows(name: str, head: str, tmp_path: Path) -> None:
+def test_example_prints_its_expected_output(name: str, head: str, tmp_path: Path) -> None:
     snippet = EXAMPLES[name, head]
     printed = run([sys.executable, "-W", "error", "-c", snippet], tmp_path, surroundings(tmp_path))
     assert PRINTED[name, head] in printed
@@ -60,14 +60,14 @@ def test_an_example_runs_and_does_what_it_shows(name: str, head: str, tmp_path: 
         assert (tmp_path / "chats").is_dir()
 
 
-def test_a_provider_is_registered_in_ten_lines() -> None:
+def test_provider_is_registered_in_ten_lines() -> None:
     lines = [line for line in EXAMPLES["library", "A custom provider"].splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(("import ", "from ", "print("))]
     assert len(own) <= 10
 
 
 @pytest.mark.slow
-def test_the_examples_are_typed_strictly(tmp_path: Path) -> None:
+def test_examples_are_strictly_typed(tmp_path: Path) -> None:
     for (name, head), snippet in EXAMPLES.items():
         title = "".join(char if char.isalnum() else "_" for char in head.lower())
         (tmp_path / f"{name.replace('-', '_')}_{title}.py").write_text(snippet)

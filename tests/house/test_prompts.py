@@ -37,7 +37,7 @@ def long_literals(tree: ast.Module) -> list[ast.expr]:
     ]
 
 
-def test_the_core_has_no_long_string_literals() -> None:
+def test_core_has_no_long_string_literals() -> None:
     texts = [
         f"{place(path, node)}: {literal_length(node)} characters; move the text into a .md file"
         for path in python_files("agent")
@@ -46,7 +46,7 @@ def test_the_core_has_no_long_string_literals() -> None:
     assert texts == []
 
 
-def test_a_long_literal_is_found_however_it_is_put_together() -> None:
+def test_composed_long_literal_is_noticed() -> None:
     half = "x" * 120
     assert long_literals(ast.parse(f"a = '{half}' '{half}'"))
     assert long_literals(ast.parse(f"a = '{half}' + '{half}'"))

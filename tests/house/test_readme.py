@@ -60,11 +60,11 @@ def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def test_the_first_commands_start_a_conversation_and_run_the_suite() -> None:
+def test_first_commands_start_a_chat_and_the_tests() -> None:
     assert shell_lines(TEXT)[:2] == ["make chat", "make test"]
 
 
-def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
+def test_commands_in_the_readme_run(tmp_path: Path) -> None:
     commands = offline(TEXT)
     assert len(commands) > 3
     environ = surroundings(tmp_path)
@@ -72,7 +72,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
         assert run(["sh", "-c", command], ROOT, environ), f"{command} printed nothing"
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+def test_python_in_the_readme_runs(tmp_path: Path) -> None:
     snippets = blocks(TEXT, "python")
     assert snippets
     environ = surroundings(tmp_path)
@@ -80,7 +80,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
         assert run([sys.executable, "-W", "error", "-c", snippet], tmp_path, environ)
 
 
-def test_every_make_target_that_is_shown_exists() -> None:
+def test_make_targets_in_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)) - {"help"}
     described = set(re.findall(r"^\| `make ([a-z-]+)`", page("development"), re.MULTILINE))

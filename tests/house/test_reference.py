@@ -13,7 +13,7 @@ from tests.house.tree import ROOT
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_every_verb_and_its_options_stand_there(verb: Verb) -> None:
+def test_every_verb_and_option_is_in_the_reference(verb: Verb) -> None:
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     page = commands()
@@ -22,11 +22,11 @@ def test_every_verb_and_its_options_stand_there(verb: Verb) -> None:
     assert {flag for flag in short if flag not in text} == set()
 
 
-def test_every_chat_command_stands_there() -> None:
+def test_every_chat_command_is_in_the_reference() -> None:
     assert all(f"`/{name}`" in commands() for name in COMMANDS)
 
 
-def test_the_site_asks_no_other_host_for_anything() -> None:
+def test_site_requests_no_other_host() -> None:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in settings
     assert "http" not in settings

@@ -63,6 +63,12 @@ VAGUE_FIELDS_ALLOWED = {
     "TurnRequest.known",
 }
 
+# A test is named by its subject and behaviour: `test_refused_write_names_the_rule`.
+CLAUSE_NAMED_TEST = re.compile(
+    r"test_(?:what|who|whoever|whatever|how|where|whether|which|when|those|that|it|they|nobody"
+    r"|somebody|a|an|the)_"
+)
+
 # Split in halves, so that this file does not contain the forbidden text.
 REGISTRY_ADDRESSES = (
     "py" + "pi.org",
@@ -129,6 +135,15 @@ def vague_functions(tree: ast.Module) -> Iterator[ast.stmt]:
                     yield node
 
 
+def clause_named_tests(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield tests whose name begins with an article, a pronoun or an interrogative."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if CLAUSE_NAMED_TEST.match(name):
+                    yield node
+
+
 def vague_fields(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
     """Yield fields of records and attributes named by a participle, as `Class.field`."""
     for owner in ast.walk(tree):
@@ -154,7 +169,7 @@ def renumbered_copies(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 @pytest.mark.programs("git")
-def test_no_file_names_a_package_registry() -> None:
+def test_files_name_no_package_registry() -> None:
     violations = [
         f"{path.relative_to(ROOT)} names {address}"
         for path in repository_files()
@@ -164,7 +179,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert violations == []
 
 
-def test_only_named_places_catch_everything() -> None:
+def test_only_listed_places_catch_everything() -> None:
     violations = [
         str(path.relative_to(ROOT))
         for path in python_files(*PACKAGES)
@@ -173,7 +188,7 @@ def test_only_named_places_catch_everything() -> None:
     assert sorted(violations) == sorted(BROAD_EXCEPTS)
 
 
-def test_no_test_mocks_our_own_code() -> None:
+def test_tests_do_not_mock_our_own_code() -> None:
     violations = [
         place(path, node)
         for path in python_files("tests", "bench", *PACKAGES)
@@ -191,7 +206,7 @@ def test_new_messages_are_derived_and_not_copied() -> None:
     assert violations == []
 
 
-def test_the_rules_notice_what_they_forbid() -> None:
+def test_violations_of_the_code_rules_are_noticed() -> None:
     assert list(renumbered_copies(ast.parse("replace(cause, event_id='2', content='x')")))
     assert list(renumbered_copies(ast.parse("dataclasses.replace(cause, event_id='2')")))
     assert not list(renumbered_copies(ast.parse("replace(message, content='x')")))
@@ -205,6 +220,9 @@ def test_the_rules_notice_what_they_forbid() -> None:
     assert list(vague_values(ast.parse("def f(items): return [one for one in items]")))
     assert not list(vague_values(ast.parse("class Rows:\n def one(self): ...")))
     assert list(vague_functions(ast.parse("async def told(): ...")))
+    assert list(clause_named_tests(ast.parse("def test_what_is_read(): ...")))
+    assert list(clause_named_tests(ast.parse("async def test_a_write_is_undone(): ...")))
+    assert not list(clause_named_tests(ast.parse("def test_write_is_undone(): ...")))
     assert list(vague_fields(ast.parse("class Event:\n kept: int")))
     assert list(vague_fields(ast.parse("class A:\n def f(self): self._told = 1")))
     assert not list(vague_fields(ast.parse("class A:\n def f(self): return self.told")))
@@ -227,11 +245,20 @@ def test_values_are_named_by_what_they_are() -> None:
     assert violations == set()
 
 
-def test_helpers_of_tests_are_named_by_what_they_do() -> None:
+def test_test_helpers_are_named_by_what_they_do() -> None:
     violations = {
         place(path, node)
         for path in python_files("tests", "bench")
         for node in vague_functions(parse(path))
+    }
+    assert violations == set()
+
+
+def test_tests_are_named_by_subject_and_behaviour() -> None:
+    violations = {
+        place(path, node)
+        for path in python_files("tests")
+        for node in clause_named_tests(parse(path))
     }
     assert violations == set()
 
@@ -249,7 +276,7 @@ def test_fields_are_named_by_what_they_hold() -> None:
 _HTTPX_CLIENTS = re.compile(r"(?:AsyncClient|DefaultAioHttpClient|DefaultAsyncHttpxClient)")
 
 
-def test_clients_of_httpx_trust_the_certificates_of_all_others() -> None:
+def test_httpx_clients_share_the_configured_certificates() -> None:
     clients: dict[str, list[str]] = {}
     for path in python_files(*PACKAGES):
         if not _HTTPX_CLIENTS.search(path.read_text("utf-8")):

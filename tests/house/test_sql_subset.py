@@ -49,7 +49,7 @@ def _own() -> list[Statement]:
     return [item for item in collect(_GIVEN) if item.site.startswith(f"{_SQL}/")]
 
 
-def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
+def test_repositories_use_only_shared_sql() -> None:
     texts = [
         f"{item.place}: {FORBIDDEN[pattern]}: {item.sql}"
         for item in _own()
@@ -82,11 +82,11 @@ def test_the_repositories_keep_to_the_sql_that_is_shared() -> None:
         "SELECT id FROM task WHERE (task.is_background OR id = 1)",
     ],
 )
-def test_the_rule_notices(sql: str) -> None:
+def test_unshared_sql_is_noticed(sql: str) -> None:
     assert foreign(sql)
 
 
-def test_the_rule_lets_pass_what_is_shared() -> None:
+def test_shared_sql_is_accepted() -> None:
     assert not foreign(
         "INSERT INTO session (id) SELECT max(n) FROM message WHERE text = 'a:b GLOB ->' AND"
         " session IS NOT NULL AND is_shown = 1 AND (stop_requested = 0) ON CONFLICT"

@@ -167,7 +167,7 @@ def _all() -> tuple[Statement, ...]:
     return tuple(collect(GIVEN))
 
 
-def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connection) -> None:
+def test_no_statement_scans_a_growing_table(database: sqlite3.Connection) -> None:
     texts = [
         f"{statement.place}: {step}: {statement.sql}"
         for statement in _all()
@@ -177,7 +177,7 @@ def test_no_statement_goes_through_a_table_that_grows(database: sqlite3.Connecti
     assert texts == []
 
 
-def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
+def test_listed_exceptions_are_needed(database: sqlite3.Connection) -> None:
     scanning = {
         name
         for statement in _all()
@@ -188,12 +188,12 @@ def test_the_exceptions_are_needed(database: sqlite3.Connection) -> None:
     assert SMALL.keys() - _tables(database) == set()
 
 
-def test_statements_stand_in_the_repositories_and_the_store_s_own_modules() -> None:
+def test_statements_are_only_in_repositories_and_the_store() -> None:
     stray = [item.place for item in _all() if not item.site.startswith(_WITH_SQL)]
     assert stray == []
 
 
-def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
+def test_only_its_own_package_uses_sqlite() -> None:
     knowing = {
         str(path.relative_to(ROOT))
         for path in python_files("agent", "gateway", "kore")
@@ -205,7 +205,7 @@ def test_nothing_but_sqlite_s_own_folder_knows_sqlite() -> None:
     assert all(file.startswith("gateway/store/sqlite/") for file in knowing), knowing
 
 
-def test_no_test_outside_the_store_s_own_holds_sql() -> None:
+def test_tests_outside_the_store_contain_no_sql() -> None:
     """Other tests access rows through `tests.gateway.stored`, because tables may be renamed."""
     sql = re.compile(r"\s*(SELECT .+ FROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM) ", re.DOTALL)
     own = (
@@ -223,7 +223,7 @@ def test_no_test_outside_the_store_s_own_holds_sql() -> None:
     assert stray == []
 
 
-def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:
+def test_violations_of_the_statement_rules_are_noticed(database: sqlite3.Connection) -> None:
     assert scans(database, "SELECT id FROM turn WHERE lane = ? AND state = 'waiting'")
     assert scans(database, "SELECT 1 FROM inbox i WHERE i.channel = ? AND i.account = ?")
     assert scans(database, "UPDATE outbox SET state = 'dead' WHERE state = 'streaming' OR attempts")
@@ -232,7 +232,7 @@ def test_the_rule_notices_what_it_forbids(database: sqlite3.Connection) -> None:
     assert not scans(database, "SELECT sender FROM member")
 
 
-def test_a_statement_that_cannot_be_read_is_refused() -> None:
+def test_unreadable_statement_is_rejected() -> None:
     def read(body: str) -> set[str]:
         return texts_of(f"def f(c, given=None):\n {body}", {})
 

@@ -40,7 +40,7 @@ def tool_names_in(tree: ast.AST, names: frozenset[str]) -> Iterator[tuple[int, s
             yield from ((node.lineno, str(tool)) for tool in sorted(tools))
 
 
-def test_no_module_outside_of_the_tools_lists_their_names() -> None:
+def test_only_the_tools_list_tool_names() -> None:
     names = frozenset(known_tools().names)
     violations = {
         f"{path.relative_to(ROOT)}:{line} {name}"
@@ -61,10 +61,10 @@ def test_no_module_outside_of_the_tools_lists_their_names() -> None:
         'match call.name:\n    case "web_fetch":\n        pass',
     ],
 )
-def test_a_table_of_tool_names_is_a_violation(table: str) -> None:
+def test_table_of_tool_names_is_noticed(table: str) -> None:
     assert list(tool_names_in(ast.parse(table), frozenset(known_tools().names)))
 
 
 @pytest.mark.parametrize("code", ['role.rule("exec")', 'Direction = Literal["undo", "redo"]'])
-def test_a_name_alone_is_no_table(code: str) -> None:
+def test_single_tool_name_is_accepted(code: str) -> None:
     assert not list(tool_names_in(ast.parse(code), frozenset(known_tools().names)))

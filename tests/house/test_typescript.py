@@ -3,5 +3,5 @@
 from tests.house.typescript import FILE, typescript
 
 
-def test_the_types_are_current() -> None:
+def test_types_are_current() -> None:
     assert FILE.read_text("utf-8") == typescript(), "run `make schema`"

@@ -30,7 +30,7 @@ def source_files(folder: str, suffix: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob(f"*{suffix}")}
 
 
-def test_wheel_holds_every_module_prompt_and_migration(wheel: set[str]) -> None:
+def test_wheel_contains_every_module_prompt_and_migration(wheel: set[str]) -> None:
     wanted = {
         name
         for package in PACKAGES
@@ -42,7 +42,7 @@ def test_wheel_holds_every_module_prompt_and_migration(wheel: set[str]) -> None:
     assert any(name.startswith("agent/prompts/") and name.endswith(".md") for name in wheel)
 
 
-def test_wheel_carries_the_starter_workspace_as_data_of_the_gateway(wheel: set[str]) -> None:
+def test_wheel_contains_the_starter_workspace_as_gateway_data(wheel: set[str]) -> None:
     starter = ROOT / "workspace"
     wanted = {
         str(Path("gateway/starter") / path.relative_to(starter))
@@ -53,15 +53,15 @@ def test_wheel_carries_the_starter_workspace_as_data_of_the_gateway(wheel: set[s
     assert wanted - wheel == set()
 
 
-def test_wheel_says_that_it_is_typed(wheel: set[str]) -> None:
+def test_wheel_is_marked_as_typed(wheel: set[str]) -> None:
     assert {"kore/py.typed", "agent/py.typed"} <= wheel
 
 
-def test_wheel_brings_no_other_top_level_names(wheel: set[str]) -> None:
+def test_wheel_has_no_other_top_level_names(wheel: set[str]) -> None:
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
 
 
-def test_wheel_names_its_license_and_its_command(wheel: set[str]) -> None:
+def test_wheel_has_its_license_and_its_command(wheel: set[str]) -> None:
     assert any(name.endswith("/LICENSE") for name in wheel)
     assert any(name.endswith("/entry_points.txt") for name in wheel)

@@ -45,7 +45,7 @@ async def attacked(
 
 
 @pytest.mark.parametrize("attack", attack_cases())
-async def test_a_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
+async def test_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, "tool") as scene:
         assert scene.leaked() == []
         assert scene.steered() == []
@@ -53,14 +53,14 @@ async def test_a_tool_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> N
 
 # All results are marked in the same place: a few attacks suffice.
 @pytest.mark.parametrize("attack", ATTACKS[::8], ids=lambda attack: attack["name"])
-async def test_a_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
+async def test_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, "resource") as scene:
         assert scene.leaked() == []
         assert scene.steered() == []
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-async def test_it_does_where_a_person_says_yes(kind: str, tmp_path: Path) -> None:
+async def test_attack_leaks_if_a_person_approves(kind: str, tmp_path: Path) -> None:
     """The attack works without the protection, so the tests above detect it."""
     (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
     async with attacked(tmp_path, attack, kind, Agreeing()) as scene:

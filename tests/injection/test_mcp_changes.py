@@ -95,7 +95,7 @@ async def test_only_new_tools_reach_the_model_before_they_are_accepted(
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_accepted_text_counts_as_the_owners(place: str, tmp_path: Path) -> None:
+async def test_accepted_text_counts_as_text_of_the_owner(place: str, tmp_path: Path) -> None:
     """The same attacks succeed once the owner has accepted the text."""
     async with attacked(tmp_path, QUERY, place, accepts=True) as scene:
         assert CANARY in scene.loot()

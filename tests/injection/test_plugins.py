@@ -63,7 +63,7 @@ async def attacked(
 
 @pytest.mark.parametrize("kind", ORDERS)
 @pytest.mark.parametrize("attack", attack_cases())
-async def test_a_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_path: Path) -> None:
+async def test_plugin_leaks_nothing(attack: dict[str, Any], kind: str, tmp_path: Path) -> None:
     async with attacked(tmp_path, attack, kind) as scene:
         assert scene.leaked() == []
         assert scene.steered() == []

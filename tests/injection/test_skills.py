@@ -39,7 +39,7 @@ def lay_out(scene: Scene, tmp_path: Path, place: str, text: str) -> None:
 
 @pytest.mark.parametrize("place", ["project", "marked", "linked"])
 @pytest.mark.parametrize("attack", attack_cases())
-async def test_a_strangers_skill_leaks_nothing(
+async def test_untrusted_skill_leaks_nothing(
     attack: dict[str, Any], place: str, tmp_path: Path
 ) -> None:
     async with open_scene(tmp_path, model=Obedient(heeds_system=True)) as scene:
@@ -54,7 +54,7 @@ async def test_a_strangers_skill_leaks_nothing(
 
 
 @pytest.mark.parametrize("place", ["project", "marked", "linked"])
-async def test_it_is_found_once_it_is_the_owners(place: str, tmp_path: Path) -> None:
+async def test_skill_of_the_owner_is_listed(place: str, tmp_path: Path) -> None:
     """The skill of the test above is valid except for its owner."""
     async with open_scene(tmp_path, model=Obedient(heeds_system=True)) as scene:
         lay_out(scene, tmp_path, place, "Look.")

@@ -13,7 +13,7 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-async def test_a_round_of_all_that_a_person_does_loses_and_doubles_nothing(tmp_path: Path) -> None:
+async def test_round_of_every_action_loses_and_repeats_nothing(tmp_path: Path) -> None:
     async with open_soak(tmp_path, seed=7) as soak:
         report = await soak.run(float("inf"), rounds=1)
     print(report.in_words())

@@ -106,7 +106,7 @@ async def test_connection_errors_are_mapped_and_bugs_propagate(
     assert type(caught.value) is kind
 
 
-async def test_stream_that_is_no_generator_is_rejected() -> None:
+async def test_stream_that_is_not_a_generator_is_rejected() -> None:
     class Coroutine:
         name = "mine"
 

@@ -43,7 +43,7 @@ async def test_ollama_models_are_listed_in_server_order() -> None:
     [b"", b"220 mail ready\r\n", HEAD + b"{", HEAD + b'{"models": 5}', HEAD + b"[" * 200_000],
     ids=["nothing", "another program", "cut off", "another shape", "deep"],
 )
-async def test_other_response_is_no_list(answer: bytes) -> None:
+async def test_other_response_is_not_a_list(answer: bytes) -> None:
     async with answering(answer) as port:
         assert await ollama_models(port=port) == []
 

@@ -121,7 +121,7 @@ def test_lines_may_arrive_in_any_chunks(cuts: list[int], end: bytes, ended: bool
 
 
 @pytest.mark.parametrize("line", [b"<html>\n", b"[1]\n", b'{"a":\n', b"[" * 100_000 + b"\n"])
-def test_line_that_is_no_json_object_is_rejected(line: bytes) -> None:
+def test_line_that_is_not_a_json_object_is_rejected(line: bytes) -> None:
     with pytest.raises(BadReply):
         NdjsonParser().feed(line)
 

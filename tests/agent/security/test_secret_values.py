@@ -29,7 +29,7 @@ ALPHABETS = {
 
 
 @pytest.mark.parametrize("word", WORDS.split())
-def test_word_is_no_secret(word: str) -> None:
+def test_word_is_not_a_secret(word: str) -> None:
     assert not is_secret_value(word)
 
 
@@ -78,7 +78,7 @@ def test_short_password_with_digits_is_a_secret() -> None:
         "550e8400-e29b-41d4-a716-446655440000",
     ],
 )
-def test_long_text_is_no_token(text: str) -> None:
+def test_long_text_is_not_a_token(text: str) -> None:
     assert not is_token(text)
 
 

@@ -71,7 +71,7 @@ def test_folders_beyond_the_repository_are_ignored(places: CatalogPaths, project
     assert "outer" not in SubagentCatalog(places).load(project / "a")
 
 
-def test_home_folder_is_no_project(places: CatalogPaths) -> None:
+def test_home_folder_is_not_a_project(places: CatalogPaths) -> None:
     write(places.user / ".claude" / "agents", "mine", "mine")
     write(places.user / ".kore" / "workspace" / ".kore" / "agents", "near", "near")
     result = SubagentCatalog(places).load(places.user / ".kore" / "workspace")
@@ -133,7 +133,7 @@ def test_alternating_folders_are_not_read_again(places: CatalogPaths, tmp_path: 
         assert catalogue.load(root)["near"] is before
 
 
-def test_readme_of_the_folder_is_no_agent(places: CatalogPaths) -> None:
+def test_readme_of_the_folder_is_not_an_agent(places: CatalogPaths) -> None:
     folder = places.own / "agents"
     write(folder, "a", "a")
     (folder / "README.md").write_text("About these agents.")

@@ -39,7 +39,7 @@ def test_text_with_rare_words_comes_first(query: str, best: str) -> None:
     assert texts[ranks.index(max(ranks))] == best
 
 
-def test_stop_words_count_only_when_there_are_no_others() -> None:
+def test_stop_words_count_only_without_other_words() -> None:
     assert query_terms("who is the dog of the house") == [stem("dog"), stem("house")]
     assert query_terms("who are you") == ["who", "are", "you"]
     assert scores(["x"], []) == []

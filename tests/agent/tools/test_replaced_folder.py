@@ -171,7 +171,7 @@ def test_folder_replaced_after_the_check_is_not_followed(
     assert (result["elsewhere"], result["moved"]) == (["secret.txt"], ["new", "own.txt"])
 
 
-def test_root_of_the_file_system_is_no_workspace(box: Bubblewrap) -> None:
+def test_root_of_the_file_system_is_not_a_workspace(box: Bubblewrap) -> None:
     job = SandboxCommand("true", Path("/"), Path("/"))
     with pytest.raises(ToolError, match="whole file system"), box.prepare(job):
         pass

@@ -465,7 +465,7 @@ async def test_meaningless_glob_is_explained(
         await glob(call, program, pattern=pattern)
 
 
-async def test_path_that_is_no_folder_is_rejected(
+async def test_path_that_is_not_a_folder_is_rejected(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
     with pytest.raises(ToolError, match="is not a folder"):

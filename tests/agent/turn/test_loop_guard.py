@@ -35,13 +35,13 @@ def test_spill_file_name_does_not_affect_loop_detection() -> None:
     assert verdicts[-1] == "stop"
 
 
-def test_differing_results_are_no_loop() -> None:
+def test_differing_results_are_not_a_loop() -> None:
     model = Model()
     verdicts = [model.call("exec", f"line {n}", command="ls") for n in range(2 * STOP_AT)]
     assert set(verdicts) == {"fine"}
 
 
-def test_edits_followed_by_the_same_check_are_no_loop() -> None:
+def test_edits_followed_by_the_same_check_are_not_a_loop() -> None:
     model = Model()
     verdicts = []
     for n in range(2 * STOP_AT):
@@ -77,7 +77,7 @@ def test_unrelated_read_does_not_reset_the_guard() -> None:
     assert verdicts[-1] == "stop"
 
 
-def test_polling_a_command_until_it_ends_is_no_loop() -> None:
+def test_polling_a_command_until_it_ends_is_not_a_loop() -> None:
     model = Model()
     verdicts = [model.call("process", f"{n // 2} %", id=1) for n in range(2 * STOP_AT)]
     assert "stop" not in verdicts

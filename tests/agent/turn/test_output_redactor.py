@@ -152,7 +152,7 @@ async def test_call_with_a_redaction_mark_is_rejected_and_the_file_unchanged(
     assert file.read_text() == f"KEY={KEY}\nDEBUG=1\n"
 
 
-def test_redaction_mark_is_no_shell_pattern(tmp_path: Path) -> None:
+def test_redaction_mark_is_not_a_shell_pattern(tmp_path: Path) -> None:
     (tmp_path / "project").touch()
     for shell in ("sh", "bash"):
         done = subprocess.run([shell, "-c", f"echo {MARK}"], cwd=tmp_path, capture_output=True)

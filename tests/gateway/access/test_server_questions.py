@@ -263,7 +263,7 @@ def test_secret_field_is_recognized_in_any_spelling(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["Your name", "a b c d", "Größe in cm", "Привет, мир", "日期"])
-def test_ordinary_words_are_no_secret(words: str) -> None:
+def test_ordinary_words_are_not_secret(words: str) -> None:
     assert not looks_secret(words)
 
 

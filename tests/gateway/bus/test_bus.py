@@ -123,7 +123,7 @@ async def test_second_stop_has_no_effect(tmp_path: Path) -> None:
         assert parts.platform.texts("1")[0] == "re:\n\n⏹ Stopped."
 
 
-async def test_stop_with_nothing_running_says_so(tmp_path: Path) -> None:
+async def test_stop_without_a_running_turn_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
         await take(parts, chat_message("/stop"))
         assert await parts.platform.answers("1", 1) == ["Nothing is running."]

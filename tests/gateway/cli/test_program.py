@@ -267,7 +267,7 @@ def test_global_options_work_before_and_after_the_verb(tmp_path: Path) -> None:
         assert '"port": 99' in kore(*words, home=tmp_path / "h").stdout
 
 
-def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     result = subprocess.run(
@@ -316,7 +316,7 @@ def test_run_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
 
 
-def test_closed_pipe_with_open_data_is_no_bug(tmp_path: Path) -> None:
+def test_closed_pipe_with_open_data_is_not_a_bug(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     assert kore("agent", "-m", "hello", home=home).returncode == 0
     reading, writing = os.pipe()

@@ -41,7 +41,7 @@ def test_root_of_a_repository_is_the_project(person: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", [".", "..", ".kore", ".kore/workspace", "/"])
-def test_home_and_kore_folders_are_no_project(
+def test_home_and_kore_folders_are_not_projects(
     person: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     assert _start(person, person / name, monkeypatch) is None

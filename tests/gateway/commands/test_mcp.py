@@ -76,7 +76,7 @@ async def test_impossible_login_is_explained(
         assert server.registrations == []
 
 
-async def test_unfinished_login_is_no_login(tmp_path: Path) -> None:
+async def test_unfinished_login_is_not_a_login(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (parts, server):
         await link_from(parts)
         assert server.registrations

@@ -165,7 +165,7 @@ def test_both_spellings_of_a_variable_are_read(tmp_path: Path, name: str) -> Non
     assert TELEGRAM.section_of(settings).token.get_secret_value() == "1:a"
 
 
-def test_variable_of_the_store_key_is_no_setting(tmp_path: Path) -> None:
+def test_variable_of_the_store_key_is_not_a_setting(tmp_path: Path) -> None:
     user = {"store": {"encryption_key_env": "KORE_STORE_KEY"}}
     settings = load(tmp_path, user, environ={"KORE_STORE_KEY": "k" * 44})
     assert settings.store.encryption_key_env == "KORE_STORE_KEY"
@@ -300,7 +300,7 @@ def test_project_file_may_set_limits(tmp_path: Path) -> None:
     assert (settings.tools.exec_timeout_s, settings.context.max_tree_depth) == (5, 2)
 
 
-def test_kore_home_in_the_user_folder_is_no_project(tmp_path: Path) -> None:
+def test_kore_home_in_the_user_folder_is_not_a_project(tmp_path: Path) -> None:
     home = tmp_path / ".kore"
     home.mkdir()
     (home / "config.json").write_text('{"http": {"port": 1}}')

@@ -166,7 +166,7 @@ async def test_loss_of_the_owner_ends_the_watch_with_an_error(
             await client.status()
 
 
-async def test_call_that_is_no_json_is_rejected(owner: MemoryService, tmp_path: Path) -> None:
+async def test_call_that_is_not_json_is_rejected(owner: MemoryService, tmp_path: Path) -> None:
     path = tmp_path / "kore.sock"
     async with ControlServer(owner, path):
         reader, writer = await asyncio.open_unix_connection(str(path))

@@ -72,7 +72,7 @@ async def test_message_of_unknown_kind_is_answered(gateway: GatewayProcess, chat
     assert "can't read this kind of message" in answer
 
 
-async def test_update_that_is_no_json_does_not_block_the_rest(
+async def test_update_that_is_not_json_does_not_block_the_rest(
     gateway: GatewayProcess, chat: int
 ) -> None:
     await gateway.api.user_says(0, "", raw='{"update_id": UPDATE_ID, "message": {"text": "\\x"}}')

@@ -63,7 +63,7 @@ async def test_files_outside_are_not_moved_deleted_or_created(parts: Parts, path
     assert (parts.workspace / "a.txt").read_text() == "words"
 
 
-async def test_each_folder_has_steps_of_its_own_and_nothing_is_replaced(parts: Parts) -> None:
+async def test_each_folder_has_its_own_steps_and_files_are_not_overwritten(parts: Parts) -> None:
     service, other = parts.service, parts.workspace.parent / "other"
     put(parts, "a.txt", "one")
     (other / "b.txt").write_text("two")
@@ -92,7 +92,7 @@ async def test_undo_skips_files_changed_by_others(parts: Parts) -> None:
     assert (parts.workspace / "a.txt").read_text() == "theirs"
 
 
-async def test_undo_in_the_owners_conversation_takes_the_page_back_too(parts: Parts) -> None:
+async def test_undo_in_the_conversation_of_the_owner_includes_page_changes(parts: Parts) -> None:
     file = await write_contents(parts, "one")
     shown = await parts.service.read_file(str(parts.workspace), "a.txt")
     await parts.service.write_file(str(parts.workspace), "a.txt", "two", shown["digest"])
@@ -103,7 +103,7 @@ async def test_undo_in_the_owners_conversation_takes_the_page_back_too(parts: Pa
     assert file.read_text() == "two"
 
 
-async def test_a_denial_of_the_policy_counts(tmp_path: Path) -> None:
+async def test_denial_by_the_policy_applies(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     rules = "write_file: {paths: ['docs/**']}, move_file: {paths: ['docs/**']}"
     policy.write_text(f"roles:\n  build:\n    tools: {{{rules}}}\n")
@@ -126,7 +126,7 @@ async def test_a_denial_of_the_policy_counts(tmp_path: Path) -> None:
     assert sorted(path.name for path in workspace.iterdir()) == ["a.txt", "docs"]
 
 
-async def test_a_deletion_of_the_owners_data_forgets_the_page(parts: Parts) -> None:
+async def test_deleting_data_of_the_owner_removes_page_changes(parts: Parts) -> None:
     await parts.service.write_file(str(parts.workspace), "a.txt", "mine")
     assert await parts.stored("file_change", "count(*)") == [(1,)]
     await parts.database.transact(erasure.erase, "cli:0", 1.0)

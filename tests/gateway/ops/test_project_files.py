@@ -38,7 +38,7 @@ def names(files: ProjectFiles, place: Path, path: str = "") -> list[str]:
     return [entry["name"] for entry in files.list_folder(str(place), path)]
 
 
-def test_places_are_the_owners_folders(files: ProjectFiles, project: Path) -> None:
+def test_places_are_the_folders_of_the_owner(files: ProjectFiles, project: Path) -> None:
     assert files.list_places() == [str(project.parent / "workspace"), str(project)]
 
 
@@ -60,7 +60,7 @@ def test_places_are_the_owners_folders(files: ProjectFiles, project: Path) -> No
         "a.txt/b",
     ],
 )
-def test_nothing_else_is_read_or_written(files: ProjectFiles, project: Path, path: str) -> None:
+def test_other_files_are_not_read_or_written(files: ProjectFiles, project: Path, path: str) -> None:
     (project / "link.txt").symlink_to(project.parent / "secret.txt")
     (project / "linked").symlink_to(project.parent)
     (project / "own").mkdir()
@@ -100,7 +100,7 @@ def test_binary_or_oversized_file_is_rejected(files: ProjectFiles, project: Path
     assert files.read_file(str(project), "new") == {"text": "", "digest": "", "size": 0}
 
 
-def test_a_change_in_between_is_not_written_over(files: ProjectFiles, project: Path) -> None:
+def test_concurrent_change_is_not_overwritten(files: ProjectFiles, project: Path) -> None:
     shown = files.read_file(str(project), "a.txt")
     (project / "a.txt").write_text("pear\n")
     with pytest.raises(KoreError, match="changed meanwhile"):
@@ -110,7 +110,7 @@ def test_a_change_in_between_is_not_written_over(files: ProjectFiles, project: P
         files.write_file(files.call(str(project)), "a.txt", "plum\n", shown["digest"])
 
 
-def test_of_a_huge_folder_a_part_is_listed(files: ProjectFiles, project: Path) -> None:
+def test_huge_folder_is_listed_in_part(files: ProjectFiles, project: Path) -> None:
     (project / "many").mkdir()
     for n in range(2_100):
         (project / "many" / f"{n}").touch()

@@ -42,7 +42,7 @@ async def queue_file(parts: Parts, who: str) -> Path:
     return copy
 
 
-async def test_files_that_wait_to_be_sent_to_somebody_go_with_them(tmp_path: Path) -> None:
+async def test_outgoing_files_are_deleted_with_their_recipient(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         gone, result = await queue_file(parts, "71"), await queue_file(parts, "72")
         user_data = parts.app.user_data()
@@ -51,7 +51,7 @@ async def test_files_that_wait_to_be_sent_to_somebody_go_with_them(tmp_path: Pat
         assert result.exists()
 
 
-async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path) -> None:
+async def test_folders_of_a_person_are_deleted_with_their_content(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         await queue_file(parts, "71")
         theirs = [parts.workspace / top / "chat" / "71" for top in ("memory", "inbox")]
@@ -64,7 +64,7 @@ async def test_the_folders_of_somebody_go_with_what_lies_in_them(tmp_path: Path)
         assert (other / "older" / "a.txt").exists()
 
 
-async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
+async def test_interrupted_deletion_is_completed(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         await queue_file(parts, "71")
         theirs = parts.workspace / "memory" / "chat" / "71" / "MEMORY.md"
@@ -86,7 +86,7 @@ async def test_a_deletion_that_was_cut_off_is_finished(tmp_path: Path) -> None:
         await user_data.finish()
 
 
-async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) -> None:
+async def test_failed_export_leaves_no_partial_file(tmp_path: Path) -> None:
     async with opened(tmp_path, []) as parts:
         await queue_file(parts, "71")
         user_data, target = parts.app.user_data(), tmp_path / "all.zip"
@@ -104,7 +104,7 @@ async def test_an_export_that_finds_no_room_leaves_no_half_file(tmp_path: Path) 
         assert (await user_data.export("chat:71", target))["parts"]
 
 
-async def test_a_deep_tree_of_folders_is_exported_as_far_as_it_has_names_and_deleted_whole(
+async def test_deep_tree_is_exported_as_far_as_paths_reach_and_deleted_completely(
     tmp_path: Path,
 ) -> None:
     """The deepest folders are beyond the limits of paths and of recursion."""
@@ -128,7 +128,7 @@ async def test_a_deep_tree_of_folders_is_exported_as_far_as_it_has_names_and_del
             assert not theirs.exists()
 
 
-async def test_owner_s_files_are_deleted_but_not_channel_folders(
+async def test_files_of_the_owner_are_deleted_but_not_channel_folders(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, []) as parts:
@@ -147,7 +147,7 @@ async def test_owner_s_files_are_deleted_but_not_channel_folders(
         assert (inbox / "telegram" / "7" / "d.txt").exists()
 
 
-async def test_files_that_cannot_be_deleted_now_are_deleted_later(tmp_path: Path) -> None:
+async def test_undeletable_files_are_deleted_later(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     files = SharedFiles(FolderObjects(shared))

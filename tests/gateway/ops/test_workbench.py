@@ -11,7 +11,7 @@ from agent.types import assistant
 from tests.gateway.parts import console_message, running, tool_call
 
 
-async def test_a_turn_is_in_the_costs_of_its_day(tmp_path: Path) -> None:
+async def test_turn_is_counted_in_the_costs_of_its_day(tmp_path: Path) -> None:
     async with running(tmp_path, ["hello"]) as parts:
         message = console_message("hi")
         await parts.service.submit(message)
@@ -22,7 +22,7 @@ async def test_a_turn_is_in_the_costs_of_its_day(tmp_path: Path) -> None:
             await parts.service.list_costs(0)
 
 
-async def test_a_note_is_changed_only_from_what_was_read(tmp_path: Path) -> None:
+async def test_note_changes_only_from_its_current_text(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         first = await parts.service.read_note("memory/MEMORY.md")
         assert first["text"] == ""
@@ -47,7 +47,7 @@ async def test_line_added_to_a_note_keeps_its_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../kore.db", "/etc/passwd", "config.json", "", "USER.md/.."])
-async def test_other_files_are_no_notes(tmp_path: Path, name: str) -> None:
+async def test_other_files_are_not_notes(tmp_path: Path, name: str) -> None:
     async with running(tmp_path, []) as parts:
         with pytest.raises(KoreError, match="expected one of"):
             await parts.service.read_note(name)
@@ -55,7 +55,7 @@ async def test_other_files_are_no_notes(tmp_path: Path, name: str) -> None:
             await parts.service.write_note(name, "x", "")
 
 
-async def test_a_note_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:
+async def test_linked_note_is_not_followed(tmp_path: Path) -> None:
     async with running(tmp_path, []) as parts:
         (tmp_path / "secret").write_text("sk-1")
         (parts.workspace / "USER.md").symlink_to(tmp_path / "secret")
@@ -63,7 +63,7 @@ async def test_a_note_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:
             await parts.service.read_note("USER.md")
 
 
-async def test_decisions_and_logs_are_read_newest_and_whole(tmp_path: Path) -> None:
+async def test_decisions_and_logs_are_listed_newest_first(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command="true")
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
         message = console_message("go", options={"auto": True})

@@ -214,7 +214,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_loads_or_says_in_one_line_why_not(tmp_path: Path, name: str) -> None:
+def test_layout_loads_or_is_rejected_in_one_line(tmp_path: Path, name: str) -> None:
     expected, manifest, files, entry = LAYOUTS[name]
     folder = tmp_path / "p"
     folder.mkdir()
@@ -245,5 +245,5 @@ def test_a_layout_loads_or_says_in_one_line_why_not(tmp_path: Path, name: str) -
     assert list(installer.audit().values()) == [""]
 
 
-def test_there_are_sixty() -> None:
+def test_sixty_layouts_are_tested() -> None:
     assert len(LAYOUTS) >= 60

@@ -52,7 +52,7 @@ def test_market_entry_is_part_of_the_review(manager: PluginManager, tmp_path: Pa
     assert row["servers"] == ["s"]
 
 
-def test_a_plugin_from_elsewhere_is_not_installed_by_what_was_shown_of_another(
+def test_review_of_another_plugin_does_not_allow_installation(
     manager: PluginManager, tmp_path: Path
 ) -> None:
     result, other = plugin(tmp_path / "a" / "tools"), plugin(tmp_path / "b" / "tools")
@@ -77,7 +77,7 @@ def test_dependencies_are_installed_first(manager: PluginManager, tmp_path: Path
         manager.change("low", "remove")
 
 
-def test_an_update_is_shown_and_installed(manager: PluginManager, tmp_path: Path) -> None:
+def test_update_is_shown_and_installed(manager: PluginManager, tmp_path: Path) -> None:
     place = plugin(tmp_path / "tools")
     shown = manager.look_at(str(place), "", is_update=False)
     manager.install(str(place), shown["review"], {}, "", is_update=False)
@@ -90,7 +90,7 @@ def test_an_update_is_shown_and_installed(manager: PluginManager, tmp_path: Path
     assert manager.look_at("tools", "", is_update=True)["is_current"]
 
 
-def test_answers_are_checked(manager: PluginManager, tmp_path: Path) -> None:
+def test_answers_are_validated(manager: PluginManager, tmp_path: Path) -> None:
     result = {"COUNT": {"type": "number", "max": 9, "required": True}, "NAME": {"default": "Ann"}}
     place = plugin(tmp_path / "tools", userConfig=result)
     review = manager.look_at(str(place), "", is_update=False)["review"]
@@ -114,7 +114,7 @@ def test_answers_are_checked(manager: PluginManager, tmp_path: Path) -> None:
         *("file:///etc", "ext::sh -c evil", "-u/evil", "npm:../x", "/etc/passwd"),
     ],
 )
-def test_odd_sources_are_refused(
+def test_odd_sources_are_rejected(
     manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     """The name of an existing folder in the working directory is refused, too."""
@@ -128,7 +128,7 @@ def test_odd_sources_are_refused(
     assert not (tmp_path / "kore" / "plugins" / "installed.json").exists()
 
 
-def test_a_process_that_watches_nothing_says_so(tmp_path: Path) -> None:
+def test_unwatched_process_asks_for_a_restart(tmp_path: Path) -> None:
     place = plugin(tmp_path / "tools")
     manager = PluginManager(tmp_path / "kore", is_watched=False)
     review = manager.look_at(str(place), "", is_update=False)["review"]
@@ -136,7 +136,7 @@ def test_a_process_that_watches_nothing_says_so(tmp_path: Path) -> None:
     assert text == "installed tools 1. Restart Kore to use it."
 
 
-def test_a_password_in_an_address_is_not_shown(manager: PluginManager, tmp_path: Path) -> None:
+def test_password_in_an_address_is_not_shown(manager: PluginManager, tmp_path: Path) -> None:
     folder = market(tmp_path / "fair", {"name": "x", "source": "./x"})
     manager.add_market(str(folder), "")
     file = tmp_path / "kore" / "plugins" / "markets.json"

@@ -30,7 +30,7 @@ def archive(folder: Path, name: str, **plugin: Any) -> dict[str, str]:
     return {"source": "archive", "url": path}
 
 
-def test_no_market_takes_the_place_of_another(tmp_path: Path) -> None:
+def test_market_cannot_replace_another(tmp_path: Path) -> None:
     markets = Markets(tmp_path / "plugins")
     markets.add(archive(tmp_path / "good", "official", description="good"))
     with pytest.raises(PluginError, match="there is a market 'official' already"):
@@ -41,7 +41,7 @@ def test_no_market_takes_the_place_of_another(tmp_path: Path) -> None:
     assert [item.description for item in markets.search("")] == ["better"]
 
 
-def test_no_market_takes_another_name_at_an_update(tmp_path: Path) -> None:
+def test_market_cannot_take_another_name_at_an_update(tmp_path: Path) -> None:
     markets = Markets(tmp_path / "plugins")
     markets.add(archive(tmp_path / "good", "official", description="good"))
     markets.add(archive(tmp_path / "evil", "small"))
@@ -61,7 +61,7 @@ def plugin(folder: Path, name: str, text: str = "Go") -> Path:
     return folder
 
 
-def test_no_plugin_takes_the_place_of_one_from_elsewhere(tmp_path: Path) -> None:
+def test_plugin_cannot_replace_one_from_another_source(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     assert kore("plugin", "install", plugin(tmp_path / "a", "p"), "-y", home=home).returncode == 0
     before = PluginInstaller(home / "plugins").find("p")
@@ -72,7 +72,7 @@ def test_no_plugin_takes_the_place_of_one_from_elsewhere(tmp_path: Path) -> None
     assert PluginInstaller(home / "plugins").find("p") == before
 
 
-def test_no_plugin_takes_another_name_at_an_update(tmp_path: Path) -> None:
+def test_plugin_cannot_take_another_name_at_an_update(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     for folder, name in (("a", "good"), ("b", "small")):
         kore("plugin", "install", plugin(tmp_path / folder, name), "-y", home=home)
@@ -95,7 +95,7 @@ def test_installation_matches_the_review(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "ü" * 100])
-def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, name: str) -> None:
+def test_name_invalid_for_a_folder_is_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(PluginError, match="plugin name"):
         read_manifest(plugin(tmp_path / "a", name))
     with pytest.raises(PluginError, match="the market has no name"):

@@ -53,7 +53,7 @@ def official() -> list[dict[str, Any]]:
     return entries
 
 
-def test_the_official_market_is_read_whole(tmp_path: Path) -> None:
+def test_official_market_is_read_completely(tmp_path: Path) -> None:
     folder = write_index(
         tmp_path / "m",
         official(),
@@ -65,7 +65,7 @@ def test_the_official_market_is_read_whole(tmp_path: Path) -> None:
     assert sum(is_pinned(entry.source) for entry in market.entries) == 233
 
 
-def test_a_root_for_plugins_stands_before_their_names(tmp_path: Path) -> None:
+def test_plugin_root_is_prepended_to_bare_names(tmp_path: Path) -> None:
     plugins = [{"name": "a", "source": "a"}, {"name": "b", "source": "./b"}]
     folder = write_index(tmp_path, plugins, metadata={"pluginRoot": "./plugins"})
     paths = [entry.source["path"] for entry in read_market(folder, REMOTE).entries]
@@ -84,7 +84,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.mark.programs("git")
-def test_a_plugin_comes_by_every_kind_of_source(tmp_path: Path) -> None:
+def test_plugin_is_fetched_from_every_kind_of_source(tmp_path: Path) -> None:
     repository = write_plugin(tmp_path / "repository", "top")
     write_plugin(repository / "deep" / "one", "deep")
     git(repository, "init", "-q", "-b", "main")
@@ -128,7 +128,7 @@ def test_a_plugin_comes_by_every_kind_of_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_npm_packs_a_package_and_runs_none_of_its_scripts(
+def test_npm_package_is_fetched_without_running_its_scripts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry is local and has one package; npm is the real program."""

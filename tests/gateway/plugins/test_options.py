@@ -81,7 +81,7 @@ def test_answers_reach_servers_and_secrets_the_secret_store(tmp_path: Path) -> N
     assert shown["options"]["api_token"] == "***"
 
 
-def test_an_update_keeps_the_answers_and_a_removal_forgets_them(tmp_path: Path) -> None:
+def test_update_keeps_the_answers_and_removal_deletes_them(tmp_path: Path) -> None:
     home, place = tmp_path / "kore", asking(tmp_path)
     kore("plugin", "install", place, "--yes", home=home, environ=ANSWERS)
     (place / "commands" / "go.md").write_text("Go on")
@@ -103,7 +103,7 @@ def test_an_update_keeps_the_answers_and_a_removal_forgets_them(tmp_path: Path) 
         ({"a": {"type": "list"}}, "there is no type 'list'"),
     ],
 )
-def test_questions_that_cannot_be_asked_are_refused(value: Any, words: str) -> None:
+def test_unaskable_questions_are_rejected(value: Any, words: str) -> None:
     with pytest.raises(PluginError, match=words):
         read_options(value)
 
@@ -122,7 +122,7 @@ def test_questions_that_cannot_be_asked_are_refused(value: Any, words: str) -> N
         (PluginOption("a", "directory"), "/a/b", "/a/b"),
     ],
 )
-def test_an_answer_is_of_its_type(option: PluginOption, text: str, expected: object) -> None:
+def test_answer_has_its_declared_type(option: PluginOption, text: str, expected: object) -> None:
     if expected is None:
         with pytest.raises(PluginError):
             option.value_of(text)
@@ -130,7 +130,7 @@ def test_an_answer_is_of_its_type(option: PluginOption, text: str, expected: obj
         assert option.value_of(text) == expected
 
 
-def test_two_plugins_never_share_a_secret() -> None:
+def test_plugins_never_share_a_secret() -> None:
     names = {
         secret_name(*pair) for pair in (("a-b", "c"), ("a_b", "c"), ("a", "b_c"), ("a_b_c", ""))
     }

@@ -34,7 +34,7 @@ def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServer
 
 
 @pytest.mark.parametrize("word", ["${CLAUDE_PLUGIN_ROOT}", "~", "{folder}", "~/../{folder}"])
-def test_no_argument_of_a_plugin_gives_its_server_a_folder(tmp_path: Path, word: str) -> None:
+def test_plugin_argument_gives_its_server_no_folder(tmp_path: Path, word: str) -> None:
     """Its own copy may differ from the approved one, and it may not name other folders."""
     word = word.replace("{folder}", str(tmp_path))
     args = ["${CLAUDE_PLUGIN_ROOT}/server.py", word]
@@ -43,9 +43,7 @@ def test_no_argument_of_a_plugin_gives_its_server_a_folder(tmp_path: Path, word:
 
 
 @pytest.mark.parametrize("key", ["args", "command"])
-def test_no_argument_of_a_plugin_shows_its_server_a_file_of_the_person(
-    tmp_path: Path, key: str
-) -> None:
+def test_plugin_argument_shows_its_server_no_personal_file(tmp_path: Path, key: str) -> None:
     key_file = tmp_path / "keys" / "id"
     key_file.parent.mkdir()
     key_file.write_text("secret")
@@ -61,7 +59,7 @@ def test_no_argument_of_a_plugin_shows_its_server_a_file_of_the_person(
     assert key_file.parent not in folders
 
 
-def test_no_plugin_takes_the_name_of_anothers_server(tmp_path: Path) -> None:
+def test_plugin_cannot_take_the_server_name_of_another(tmp_path: Path) -> None:
     """A lasting consent and a login are stored by server name."""
     plugins = install(tmp_path, "a_b", {"c": {"command": "good"}})
     [name] = configured(tmp_path, plugins)
@@ -70,7 +68,7 @@ def test_no_plugin_takes_the_name_of_anothers_server(tmp_path: Path) -> None:
     assert len(both) == 2
 
 
-def test_a_folder_that_the_person_names_is_its_servers(tmp_path: Path) -> None:
+def test_folder_chosen_by_the_person_is_given_to_the_server(tmp_path: Path) -> None:
     args = ["${CLAUDE_PLUGIN_ROOT}", "${user_config.place}"]
     plugins = install(tmp_path, "p", {"s": {"command": "python3", "args": args}})
     with plugins.edited() as rows:
@@ -78,7 +76,7 @@ def test_a_folder_that_the_person_names_is_its_servers(tmp_path: Path) -> None:
     assert configured(tmp_path, plugins)["plugin_p_s"].work_folder == tmp_path
 
 
-def test_no_plugin_takes_the_name_of_the_persons_server(tmp_path: Path) -> None:
+def test_plugin_cannot_take_the_name_of_a_personal_server(tmp_path: Path) -> None:
     plugins = install(tmp_path, "p", {"s": {"command": "evil"}})
     settings = Settings().model_copy(
         update={"mcp_servers": {"plugin_p_s": McpServer(command="good")}}

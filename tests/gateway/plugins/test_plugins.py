@@ -64,7 +64,7 @@ def installed(tmp_path: Path, place: Path) -> PluginInstaller:
         ({"name": "p", "commands": ["./not-there"]}, {"commands": ()}),
     ],
 )
-def test_a_manifest_says_where_things_are(
+def test_manifest_names_locations(
     tmp_path: Path, values: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     place = plugin(tmp_path)
@@ -85,7 +85,7 @@ def test_a_manifest_says_where_things_are(
         ({"name": "p", "mcpServers": 3}, "mcpServers: expected an object"),
     ],
 )
-def test_a_wrong_manifest_is_one_sentence(
+def test_invalid_manifest_is_reported_in_one_sentence(
     tmp_path: Path, values: dict[str, Any], words: str
 ) -> None:
     place = plugin(tmp_path)
@@ -94,7 +94,7 @@ def test_a_wrong_manifest_is_one_sentence(
         read_manifest(place)
 
 
-def test_a_folder_without_a_manifest_goes_by_its_name(tmp_path: Path) -> None:
+def test_folder_without_a_manifest_has_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "plain" / "commands").mkdir(parents=True)
     manifest = read_manifest(tmp_path / "plain")
     assert (manifest.name, manifest.commands, manifest.hooks) == ("plain", ("commands",), {})
@@ -128,7 +128,7 @@ def test_installed_plugin_is_used(tmp_path: Path) -> None:
     assert not copy.exists()
 
 
-def test_links_that_lead_out_are_left_out_and_named(tmp_path: Path) -> None:
+def test_links_leading_out_are_skipped_and_named(tmp_path: Path) -> None:
     place = plugin(tmp_path)
     (place / "leak").symlink_to("/etc/passwd")
     (place / "inside").symlink_to("commands/fix.md")
@@ -139,7 +139,7 @@ def test_links_that_lead_out_are_left_out_and_named(tmp_path: Path) -> None:
         assert "leak" not in review.files
 
 
-def test_an_update_shows_what_has_changed_and_audit_what_was_touched(tmp_path: Path) -> None:
+def test_update_shows_its_changes_and_audit_lists_changed_files(tmp_path: Path) -> None:
     place = plugin(tmp_path)
     installer = installed(tmp_path, place)
     assert installer.audit() == {"tools": ""}
@@ -159,7 +159,7 @@ def test_an_update_shows_what_has_changed_and_audit_what_was_touched(tmp_path: P
 
 
 @pytest.mark.programs("git")
-def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
+def test_git_is_fetched_at_its_commit_without_running_programs(tmp_path: Path) -> None:
     place = plugin(tmp_path)
 
     def git(*words: str) -> str:
@@ -188,7 +188,7 @@ def test_git_is_fetched_at_its_commit_and_runs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs("git")
-def test_repository_chooses_no_filter_of_the_person(
+def test_repository_cannot_use_a_git_filter_of_the_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = plugin(tmp_path)
@@ -206,7 +206,7 @@ def test_repository_chooses_no_filter_of_the_person(
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_archive_must_be_the_announced_one(tmp_path: Path) -> None:
+def test_archive_must_match_its_digest(tmp_path: Path) -> None:
     place = plugin(tmp_path)
     archive = tmp_path / "tools.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -223,7 +223,7 @@ def test_an_archive_must_be_the_announced_one(tmp_path: Path) -> None:
         pass
 
 
-def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> None:
+def test_market_is_created_added_searched_and_installed_from(tmp_path: Path) -> None:
     folder = tmp_path / "market"
     plugin(folder, "writing", description="Writes release notes.")
     plugin(folder, "testing", description="Finds flaky tests.")
@@ -257,7 +257,7 @@ def test_a_market_is_made_added_searched_and_installed_from(tmp_path: Path) -> N
     assert "no plugins" in kore("plugin", "list", home=home).stdout
 
 
-def test_every_kind_of_entry_is_read_or_says_why_not(tmp_path: Path) -> None:
+def test_every_kind_of_entry_is_read_or_rejected(tmp_path: Path) -> None:
     pin = "a" * 40
     entries = [
         {"name": "relative", "source": "./plugins/a"},
@@ -296,11 +296,11 @@ def test_every_kind_of_entry_is_read_or_says_why_not(tmp_path: Path) -> None:
         ("npm:@a/b@1.2", "npm"),
     ],
 )
-def test_a_word_names_a_source(text: str, kind: str) -> None:
+def test_argument_is_parsed_as_a_source(text: str, kind: str) -> None:
     assert source_of(text)["source"] == kind
 
 
-def test_a_word_that_names_none_is_refused(tmp_path: Path) -> None:
+def test_argument_without_a_source_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match="no folder, git address"):
         source_of("a/b/c:d")
     assert Markets(tmp_path).load() == []

@@ -110,7 +110,7 @@ def settings(**plugins: dict[str, Any]) -> Settings:
     return Settings().model_copy(update={"python_plugins": plugins})
 
 
-def test_nothing_is_imported_that_is_not_named(on_path: None) -> None:
+def test_only_configured_packages_are_imported(on_path: None) -> None:
     sys.modules.pop("weather_of_kore", None)
     assert python_tools(Settings()) == ()
     assert "weather_of_kore" not in sys.modules
@@ -119,7 +119,7 @@ def test_nothing_is_imported_that_is_not_named(on_path: None) -> None:
     assert [tool.name for tool in python_tools(settings(single={}))] == ["umbrella"]
 
 
-def test_a_policy_file_names_tools_of_packages(on_path: None, tmp_path: Path) -> None:
+def test_policy_file_may_name_tools_of_packages(on_path: None, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("roles: {mine: {tools: {umbrella: {ask: true}, forecast: false}}}")
     with_package = settings(weather={"city": "Oslo"})
@@ -141,12 +141,12 @@ def test_a_policy_file_names_tools_of_packages(on_path: None, tmp_path: Path) ->
         ("text", "offers a str, expected a tool"),
     ],
 )
-def test_unusable_plugin_is_one_sentence(on_path: None, name: str, words: str) -> None:
+def test_unusable_plugin_is_reported_in_one_sentence(on_path: None, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         python_tools(settings(**{name: {}}))
 
 
-async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path) -> None:
+async def test_channel_is_opened_under_its_name(on_path: None, tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
     home, places = DataDir(tmp_path), ChatSettingsIndex({}, {})
     async with AsyncExitStack() as stack:
@@ -168,7 +168,7 @@ async def test_a_channel_is_opened_under_its_name(on_path: None, tmp_path: Path)
     assert allowed_senders(settings(weather={}), [way])[way] == ()
 
 
-def test_role_for_a_person_whose_id_has_a_colon(on_path: None, tmp_path: Path) -> None:
+def test_role_accepts_a_person_id_with_a_colon(on_path: None, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps(
             {
@@ -181,7 +181,7 @@ def test_role_for_a_person_whose_id_has_a_colon(on_path: None, tmp_path: Path) -
     assert loaded.access.roles == {"weather:@ann:example.org": "plan"}
 
 
-def test_people_of_a_package_change_at_once_and_other_keys_wait(on_path: None) -> None:
+def test_people_of_a_package_reload_and_other_keys_need_a_restart(on_path: None) -> None:
     running = settings(weather={"allow_from": ["7"], "city": "Oslo"}, cellar={"file": "a"})
     loaded = settings(weather={"allow_from": ["8"], "city": "Rome"}, attic={"file": "a"})
     diff = update(running, loaded)
@@ -198,7 +198,7 @@ def test_people_of_a_package_change_at_once_and_other_keys_wait(on_path: None) -
     assert update(diff.settings, loaded).restart_keys == diff.restart_keys
 
 
-def test_people_of_a_further_account_change_at_once(on_path: None) -> None:
+def test_people_of_a_second_account_reload(on_path: None) -> None:
     def account(person: str) -> Settings:
         return settings(weather={"accounts": [{"name": "b", "allow_from": [person]}]})
 
@@ -208,19 +208,19 @@ def test_people_of_a_further_account_change_at_once(on_path: None) -> None:
     assert allowed_senders(diff.settings, [way])[way] == ("8",)
 
 
-def test_removed_key_of_a_package_waits(on_path: None) -> None:
+def test_removed_key_of_a_package_needs_a_restart(on_path: None) -> None:
     diff = update(settings(weather={"city": "Oslo"}), settings(weather={}))
     assert diff.restart_keys == ("python_plugins.weather.city",)
     assert diff.settings.python_plugins == {"weather": {"city": "Oslo"}}
 
 
-def test_settings_of_a_tool_package_wait(on_path: None) -> None:
+def test_settings_of_a_tool_package_need_a_restart(on_path: None) -> None:
     diff = update(settings(single={"city": "Oslo"}), settings(single={}))
     assert (diff.changed_keys, diff.restart_keys) == ((), ("python_plugins.single",))
     assert diff.settings.python_plugins == {"single": {"city": "Oslo"}}
 
 
-def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:
+def test_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:
     home = tmp_path / "kore"
     home.mkdir()
     config = {
@@ -241,7 +241,7 @@ def test_the_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: 
     assert "no installed package offers 'weather'" in missing.stderr
 
 
-def test_the_program_keeps_everything_in_a_store_of_a_package(site: Path, tmp_path: Path) -> None:
+def test_program_uses_the_store_of_a_package(site: Path, tmp_path: Path) -> None:
     home, file = tmp_path / "kore", tmp_path / "cellar" / "all.db"
     home.mkdir()
     file.parent.mkdir()
@@ -270,7 +270,7 @@ def test_the_program_keeps_everything_in_a_store_of_a_package(site: Path, tmp_pa
         (["cellar", "attic"], "cellar, attic each offer a store; name one"),
     ],
 )
-async def test_invalid_store_is_one_sentence(
+async def test_invalid_store_is_reported_in_one_sentence(
     on_path: None, tmp_path: Path, names: list[str], words: str
 ) -> None:
     options = {"file": str(tmp_path / "x.db")}
@@ -278,7 +278,7 @@ async def test_invalid_store_is_one_sentence(
         python_store(settings(**dict.fromkeys(names, options)))
 
 
-def test_a_project_names_no_package(tmp_path: Path) -> None:
+def test_project_cannot_configure_packages(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     (project / ".kore").mkdir(parents=True)
     home.mkdir()

@@ -58,7 +58,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "repository")
 
 
-def test_one_blob_under_many_names_is_too_much(repository: Repository, tmp_path: Path) -> None:
+def test_blob_under_many_names_is_counted_each_time(repository: Repository, tmp_path: Path) -> None:
     blob = repository.blob(bytes(2**20))
     names = repository.tree([f"100644 blob {blob}\t{n}" for n in range(100)])
     repository.commit(repository.tree([f"040000 tree {names}\t{n}" for n in range(30)]))
@@ -68,7 +68,7 @@ def test_one_blob_under_many_names_is_too_much(repository: Repository, tmp_path:
     assert files_below(tmp_path / "target") == []
 
 
-def test_large_file_is_too_much(repository: Repository, tmp_path: Path) -> None:
+def test_too_large_file_is_rejected(repository: Repository, tmp_path: Path) -> None:
     blob = repository.blob(bytes(65 * 2**20))
     repository.commit(repository.tree([f"100644 blob {blob}\tlarge"]))
     with pytest.raises(PluginError, match="the repository is too large"):
@@ -76,7 +76,7 @@ def test_large_file_is_too_much(repository: Repository, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_files", [False, True])
-def test_trees_that_name_each_other_end(
+def test_exponential_trees_are_rejected(
     has_files: bool, repository: Repository, tmp_path: Path
 ) -> None:
     blob = repository.blob(b"")
@@ -88,7 +88,7 @@ def test_trees_that_name_each_other_end(
         fetched(repository, tmp_path / "target")
 
 
-def test_files_come_out_as_they_are_stored(repository: Repository, tmp_path: Path) -> None:
+def test_files_are_checked_out_as_stored(repository: Repository, tmp_path: Path) -> None:
     attributes = repository.blob(b"* text eol=crlf ident\n*.txt working-tree-encoding=UTF-32\n")
     words = repository.blob(b"$Id$\n")
     entries = [f"100644 blob {words}\ta.txt", f"100644 blob {attributes}\t.gitattributes"]

@@ -85,7 +85,7 @@ def archive(tmp_path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_download_follows_redirects_to_https_and_to_nothing_else(
+def test_download_follows_redirects_only_to_https(
     tmp_path: Path, serve: Any, archive: bytes
 ) -> None:
     plain = serve({"/p.zip": archive}, "http")
@@ -97,7 +97,7 @@ def test_a_download_follows_redirects_to_https_and_to_nothing_else(
             fetch({"source": "archive", "url": address}, tmp_path / "two")
 
 
-def test_an_archive_that_is_too_large_is_not_read(
+def test_too_large_archive_is_not_read(
     tmp_path: Path, serve: Any, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "MAX_ARCHIVE_BYTES", 100)
@@ -107,7 +107,7 @@ def test_an_archive_that_is_too_large_is_not_read(
             fetch({"source": "archive", "url": address}, tmp_path / "out")
 
 
-def test_a_file_is_hashed_without_being_held_in_memory(tmp_path: Path) -> None:
+def test_file_is_hashed_without_loading_it(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(200 * 2**20)
@@ -137,7 +137,7 @@ def test_a_file_is_hashed_without_being_held_in_memory(tmp_path: Path) -> None:
         ({"sha": 7}, False),
     ],
 )
-def test_only_a_whole_hash_pins(source: dict[str, Any], expected: bool) -> None:
+def test_only_a_full_hash_pins(source: dict[str, Any], expected: bool) -> None:
     assert is_pinned(source) is expected
 
 
@@ -153,7 +153,7 @@ def test_only_a_whole_hash_pins(source: dict[str, Any], expected: bool) -> None:
         {"source": "folder", "path": "/a/plain"},
     ],
 )
-def test_a_plugin_without_a_name_goes_by_its_address(source: dict[str, str]) -> None:
+def test_unnamed_plugin_is_named_after_its_address(source: dict[str, str]) -> None:
     assert name_in(source) == "plain"
 
 
@@ -177,7 +177,7 @@ def test_abbreviated_sha_is_rejected(tmp_path: Path, sha: Any) -> None:
         {"package": "--registry=http://x.org"},
     ],
 )
-def test_npm_is_asked_for_packages_only(tmp_path: Path, values: dict[str, str]) -> None:
+def test_npm_is_used_only_for_packages(tmp_path: Path, values: dict[str, str]) -> None:
     with pytest.raises(PluginError, match=r"not a package|https"):
         fetch({"source": "npm", **values}, tmp_path / "out")
 
@@ -201,9 +201,7 @@ LOCAL = (
 
 
 @pytest.mark.parametrize("source", LOCAL)
-def test_a_market_from_the_network_names_https_and_ssh_only(
-    tmp_path: Path, source: dict[str, Any]
-) -> None:
+def test_remote_market_may_only_name_https_and_ssh(tmp_path: Path, source: dict[str, Any]) -> None:
     folder = index(tmp_path / "m", {"name": "a", "source": source})
     remote = {"source": "github", "repo": "o/r"}
     (entry,) = read_market(folder, remote).entries
@@ -213,7 +211,7 @@ def test_a_market_from_the_network_names_https_and_ssh_only(
     assert bool(local.problem) is ("http://" in source["url"])
 
 
-def test_a_market_from_the_network_still_has_its_own_sources(tmp_path: Path) -> None:
+def test_remote_market_may_use_remote_sources(tmp_path: Path) -> None:
     good: tuple[Any, ...] = (
         {"source": "archive", "url": "https://x.org/p.zip"},
         {"source": "url", "url": "ssh://git@x.org/p"},
@@ -230,7 +228,7 @@ def test_a_market_from_the_network_still_has_its_own_sources(tmp_path: Path) -> 
     assert {entry.problem for entry in market.entries} == {""}
 
 
-def test_a_market_of_the_network_reads_no_link_out_of_it(tmp_path: Path) -> None:
+def test_links_out_of_a_remote_market_are_rejected(tmp_path: Path) -> None:
     folder = index(tmp_path / "m", {"name": "a", "source": "./a"})
     (tmp_path / "mine" / "commands").mkdir(parents=True)
     (folder / "a").symlink_to(tmp_path / "mine")
@@ -238,7 +236,7 @@ def test_a_market_of_the_network_reads_no_link_out_of_it(tmp_path: Path) -> None
         fetch({"source": "relative", "path": "./a"}, tmp_path / "out", folder)
 
 
-def test_two_processes_at_once_keep_each_others_entries(tmp_path: Path) -> None:
+def test_concurrent_processes_keep_entries_of_each_other(tmp_path: Path) -> None:
     """Many processes install a plugin and add a market at the same time: no entry is lost."""
     count = 6
     for n in range(count):
@@ -280,7 +278,7 @@ def test_two_processes_at_once_keep_each_others_entries(tmp_path: Path) -> None:
     assert len(Markets(tmp_path / "kore").load()) == count
 
 
-def test_a_list_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:
+def test_unreadable_list_is_not_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "p" / "commands"
     folder.mkdir(parents=True)
     installer = PluginInstaller(tmp_path / "kore")
@@ -312,7 +310,7 @@ def test_reinstallation_restores_the_reviewed_files(tmp_path: Path) -> None:
     assert installer.audit() == {"p": ""}
 
 
-def test_links_inside_are_copied_and_what_belongs_to_tools_is_not(tmp_path: Path) -> None:
+def test_inner_links_are_copied_and_tool_files_are_not(tmp_path: Path) -> None:
     place = tmp_path / "p"
     (place / "skills" / "hi").mkdir(parents=True)
     (place / "skills" / "hi" / "SKILL.md").write_text("---\ndescription: d\n---\nB")
@@ -338,6 +336,6 @@ def test_links_inside_are_copied_and_what_belongs_to_tools_is_not(tmp_path: Path
         }  # fmt: skip
 
 
-def test_hashes_are_those_of_the_content(tmp_path: Path) -> None:
+def test_hashes_depend_on_the_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     assert hash_file(tmp_path / "f") == hashlib.sha256(b"abc").hexdigest()

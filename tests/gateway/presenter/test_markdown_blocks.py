@@ -42,7 +42,7 @@ def test_blocks_do_not_depend_on_the_piece_size(text: str, size: int) -> None:
     assert feed_in_pieces(text, size) == feed_in_pieces(text, 1)
 
 
-def test_a_paragraph_is_finished_when_the_next_one_begins() -> None:
+def test_paragraph_is_finished_when_the_next_begins() -> None:
     blocks = MarkdownBlocks()
     assert blocks.feed("one\n\n") == []
     assert blocks.feed("t") == ["one"]
@@ -55,7 +55,7 @@ def test_fence_is_one_block() -> None:
     assert rest == "after"
 
 
-def test_an_indented_paragraph_stays_with_its_list() -> None:
+def test_indented_paragraph_belongs_to_its_list() -> None:
     finished, _ = feed_in_pieces("1. one\n\n   more\n\nafter", 4)
     assert finished == ["1. one\n\n   more"]
 

@@ -109,7 +109,7 @@ def test_diff_of_a_stored_change(tool_call: ToolCall, diff: str | None) -> None:
     assert result_block(tool_call, "refused", is_error=True)["diff"] is None
 
 
-def test_files_that_a_call_has_sent() -> None:
+def test_files_sent_by_a_call() -> None:
     sending = call("send_file", paths=["a.txt", "b.txt"])
     assert result_block(sending, "sent")["files"] == ["a.txt", "b.txt"]
     assert result_block(sending, "no such file", is_error=True)["files"] == []
@@ -117,7 +117,7 @@ def test_files_that_a_call_has_sent() -> None:
     assert result_block(drawing, "Made cat.png (1,234 bytes).")["files"] == ["cat.png"]
 
 
-def test_only_edits_that_keep_nothing_have_no_old_text() -> None:
+def test_edits_without_previous_content_have_no_old_text() -> None:
     arguments = {"path": "a", "content": "x"}
     assert text_changes("write_file", arguments) == (TextChange("a", None, "x"),)
     assert text_changes("append_file", arguments) == (TextChange("a", "", "x"),)

@@ -73,13 +73,13 @@ def test_threads_share_one_arena() -> None:
     assert int(_run_script(_ARENAS, "kept")) == 1
 
 
-def test_free_pages_between_used_ones_are_given_back() -> None:
+def test_free_pages_between_used_ones_are_released() -> None:
     result, kilobytes = _run_script(_TRIMMED).rsplit(maxsplit=1)
     assert result == "given back"
     assert int(kilobytes) > 20_000, "there was something to give back"
 
 
-def test_a_library_without_such_functions_is_left_alone() -> None:
+def test_missing_library_function_is_skipped() -> None:
     assert function("a_name_that_no_library_has") is None
 
 

@@ -39,13 +39,13 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("seconds", [-DAY_S, DAY_S])
-def test_a_steady_clock_does_not_jump(seconds: float, jump: Callable[[float], None]) -> None:
+def test_steady_clock_does_not_jump(seconds: float, jump: Callable[[float], None]) -> None:
     before, clock = time.time(), SteadyClock()
     jump(seconds)
     assert before <= clock() < before + DAY_S / 2
 
 
-async def test_a_clock_that_is_set_back_silences_no_chat(
+async def test_clock_set_back_silences_no_chat(
     tmp_path: Path, jump: Callable[[float], None]
 ) -> None:
     platform = Platform()
@@ -57,7 +57,7 @@ async def test_a_clock_that_is_set_back_silences_no_chat(
         assert await platform.answers("1", 1) == ["x"]
 
 
-async def test_a_clock_that_is_set_back_between_two_processes_silences_no_chat(
+async def test_clock_set_back_between_two_processes_silences_no_chat(
     tmp_path: Path, jump: Callable[[float], None]
 ) -> None:
     platform = Platform()
@@ -70,7 +70,7 @@ async def test_a_clock_that_is_set_back_between_two_processes_silences_no_chat(
         assert await platform.answers("1", 1) == ["x"]
 
 
-async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
+async def test_question_does_not_expire_by_a_clock_jump(
     tmp_path: Path, jump: Callable[[float], None]
 ) -> None:
     file = seed(tmp_path)
@@ -88,7 +88,7 @@ async def test_a_question_does_not_expire_by_a_jump_of_the_clock(
         assert file.read_text() == "new\n"
 
 
-async def test_a_question_is_open_no_longer_for_a_clock_that_was_set_back(
+async def test_clock_set_back_does_not_extend_a_question(
     tmp_path: Path, jump: Callable[[float], None]
 ) -> None:
     seed(tmp_path)

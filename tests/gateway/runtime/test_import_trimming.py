@@ -30,11 +30,11 @@ def last_line(program: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_only_the_sources_of_settings_that_are_used_are_loaded() -> None:
+def test_only_used_settings_sources_are_imported() -> None:
     assert last_line(LOADED) == "None True"
 
 
-def test_a_program_that_has_the_library_already_keeps_all_of_it() -> None:
+def test_library_imported_earlier_stays_complete() -> None:
     assert last_line(KEPT).endswith("cli.py")
 
 

@@ -23,7 +23,7 @@ def holder(path: Path) -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_the_second_is_told_who_owns_the_data(tmp_path: Path) -> None:
+def test_second_process_reports_the_owner(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
     process = holder(path)
     with process:
@@ -35,7 +35,7 @@ def test_the_second_is_told_who_owns_the_data(tmp_path: Path) -> None:
         assert not unclean
 
 
-def test_a_kill_lets_go_and_is_noticed(tmp_path: Path) -> None:
+def test_kill_releases_the_lock_and_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
     with holder(path) as process:
         process.send_signal(signal.SIGKILL)
@@ -45,7 +45,7 @@ def test_a_kill_lets_go_and_is_noticed(tmp_path: Path) -> None:
         assert not unclean
 
 
-def test_an_error_inside_is_an_unclean_end(tmp_path: Path) -> None:
+def test_error_while_locked_is_an_unclean_end(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
     with pytest.raises(ValueError, match="a bug"), acquire(path, "kore agent"):
         raise ValueError("a bug")
@@ -53,7 +53,7 @@ def test_an_error_inside_is_an_unclean_end(tmp_path: Path) -> None:
         assert unclean
 
 
-def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+def test_lock_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "kore.lock"
     with acquire(path, "kore agent"):
         assert path.stat().st_mode & 0o777 == 0o600

@@ -24,7 +24,7 @@ def _restore_logging() -> Iterator[None]:
     root.handlers[:], root.level = handlers, level
 
 
-def test_no_sink_gets_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_reach_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "logs" / "kore.log"
     settings = load(tmp_path, {"telegram": {"token": CANARY}})
     redactor = redactor_of(settings, {})
@@ -44,7 +44,7 @@ def test_no_sink_gets_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_level_is_ours_and_others_stay_quiet(tmp_path: Path) -> None:
+def test_level_applies_to_kore_and_other_libraries_are_quiet(tmp_path: Path) -> None:
     file = tmp_path / "k.log"
     settings = load(tmp_path, {"logging": {"level": "info", "file": str(file)}})
     open_logs(settings, Redactor(), terminal=False)
@@ -54,7 +54,7 @@ def test_the_level_is_ours_and_others_stay_quiet(tmp_path: Path) -> None:
     assert [json.loads(line)["text"] for line in file.read_text().splitlines()] == ["ours"]
 
 
-def test_files_that_take_over_are_private_too_and_only_so_many_are_kept(tmp_path: Path) -> None:
+def test_rotated_files_are_private_and_limited(tmp_path: Path) -> None:
     settings = load(tmp_path, {"logging": {"file_mb": 1, "files_kept": 2}})
     open_logs(settings, Redactor(), terminal=False, default_file=tmp_path / "k.log")
     for n in range(10):

@@ -9,7 +9,7 @@ from tests.gateway.config.loading import load
 TOKEN = "123456:AAcanary-token-of-the-bot-4f9Qx2z7"
 
 
-def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
+def test_secrets_from_every_source_are_redacted(tmp_path: Path) -> None:
     file = tmp_path / "home" / "secrets.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"NEVER_NAMED": "canary-of-secrets-json-4f9Qx2z7"}))
@@ -57,7 +57,7 @@ def test_every_place_that_holds_a_secret_is_known(tmp_path: Path) -> None:
     assert "/home/somebody/work" in shown
 
 
-def test_a_password_inside_any_text_is_known_in_both_spellings(tmp_path: Path) -> None:
+def test_password_inside_a_text_is_redacted_in_both_spellings(tmp_path: Path) -> None:
     server = {
         "command": "x",
         "args": [
@@ -70,13 +70,13 @@ def test_a_password_inside_any_text_is_known_in_both_spellings(tmp_path: Path) -
     assert {"first-4f9Qx2z7", "se%2F4f9Qx2z7", "se/4f9Qx2z7"} <= values
 
 
-def test_a_placeholder_for_a_key_is_an_ordinary_word(tmp_path: Path) -> None:
+def test_placeholder_key_is_not_redacted(tmp_path: Path) -> None:
     entry = {"model_name": "m", "model": "ollama/llama3.2", "api_key": "ollama"}
     settings = load(tmp_path, {"model_list": [entry]})
     assert redactor_of(settings, {}).clean("ollama/llama3.2") == "ollama/llama3.2"
 
 
-def test_settings_that_hold_a_word_are_named(tmp_path: Path) -> None:
+def test_settings_with_a_common_word_as_secret_are_named(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
         {

@@ -72,7 +72,7 @@ async def test_edit_quotes_the_word(tmp_path: Path) -> None:
     assert file.read_text() == "image: postgres:16\n"
 
 
-async def test_person_reads_the_words(tmp_path: Path) -> None:
+async def test_person_reads_words_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     seen = await _run(tmp_path, f"We go to {WORDS} now.")
     done = seen[-1]

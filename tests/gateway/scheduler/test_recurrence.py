@@ -76,7 +76,7 @@ def of_night(line: str, day: str, count: int) -> list[str]:
     return results
 
 
-def test_hour_skipped_by_the_clocks_comes_right_after_the_gap() -> None:
+def test_skipped_hour_runs_right_after_the_gap() -> None:
     assert of_night("30 2 * * *", "2026-03-29", 2) == [
         "2026-03-29 03:00 CEST",
         "2026-03-30 02:30 CEST",
@@ -89,7 +89,7 @@ def test_hour_skipped_by_the_clocks_comes_right_after_the_gap() -> None:
     ]
 
 
-def test_repeated_hour_comes_once_for_a_time_of_day() -> None:
+def test_daily_time_in_a_repeated_hour_runs_once() -> None:
     assert of_night("30 2 * * *", "2026-10-25", 2) == [
         "2026-10-25 02:30 CEST",
         "2026-10-26 02:30 CET",
@@ -99,7 +99,7 @@ def test_repeated_hour_comes_once_for_a_time_of_day() -> None:
     assert local(rule.after(again.timestamp(), 0)) == "2026-10-26 02:30 CET"
 
 
-def test_hourly_rule_comes_in_both_repeated_hours() -> None:
+def test_hourly_rule_runs_in_both_repeated_hours() -> None:
     assert of_night("30 * * * *", "2026-10-25", 5)[2:] == [
         "2026-10-25 02:30 CEST",
         "2026-10-25 02:30 CET",

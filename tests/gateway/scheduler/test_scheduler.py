@@ -27,7 +27,7 @@ from tests.gateway.scheduler.clock import Clock, with_timer
 from tests.gateway.stored import below
 
 
-async def test_reminder_comes_when_it_is_due_and_not_before(tmp_path: Path) -> None:
+async def test_reminder_is_sent_when_due(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         assert "Job 1: tea" in await place.answer_to("/cron add in 20m tea")
         place.clock.ahead += 19 * 60
@@ -118,7 +118,7 @@ async def test_stop_ends_the_running_job_of_its_chat_and_keeps_queued_messages(
         assert await place.states(1) == await place.states(2) == [("ran",)]
 
 
-async def test_running_job_asks_nobody_and_reports_what_was_denied(tmp_path: Path) -> None:
+async def test_running_job_asks_no_person_and_reports_denials(tmp_path: Path) -> None:
     import json
 
     from agent.types import ToolCall, assistant
@@ -294,7 +294,7 @@ async def test_silent_word_is_not_read_aloud(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["resume", "run"])
-async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told(
+async def test_task_of_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_notified(
     tmp_path: Path, action: str
 ) -> None:
     model = ScriptedProvider(["hello", "hello", "one", "two", "three"])
@@ -326,7 +326,7 @@ async def test_task_for_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_told
         await wait_until(lambda: place.texts()[-1:] == ["three"])
 
 
-async def test_slot_is_delivered_when_the_platform_has_accepted_it(tmp_path: Path) -> None:
+async def test_slot_is_delivered_after_the_platform_accepts_it(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add every 1h stretch")
         place.parts.platform.fail("1", Fault(MessageRefused("no")))
@@ -424,7 +424,7 @@ async def test_deleting_a_person_deletes_their_jobs(tmp_path: Path) -> None:
             assert await place.parts.stored(table) == []
 
 
-async def test_job_that_would_be_refused_asks_nobody(tmp_path: Path) -> None:
+async def test_job_that_would_be_rejected_asks_no_person(tmp_path: Path) -> None:
     """A job belongs to one person, but a turn may answer several people."""
     from agent.security.taint.taint import BOTH
     from agent.types import assistant

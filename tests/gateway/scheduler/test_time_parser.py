@@ -184,7 +184,7 @@ def test_ambiguous_time_is_explained(text: str, note: str) -> None:
 @pytest.mark.parametrize(
     "text", ["today x", "three times a day", "9 x", "tomorrow25", "at 25:00", "25点", "明", "mayor"]
 )
-def test_words_that_are_not_a_time_are_refused_or_left_in_the_text(text: str) -> None:
+def test_words_that_are_not_a_time_are_rejected_or_part_of_the_text(text: str) -> None:
     with pytest.raises(KoreError, match="when: found"):
         parse(text)
 
@@ -266,7 +266,7 @@ def test_every_other_day_keeps_its_time_across_a_clock_change() -> None:
     assert rule.slots(first, first + 5 * 86_400, 0, 10) == [first + n * 172_800 for n in range(3)]
 
 
-def test_nonexistent_day_is_refused() -> None:
+def test_nonexistent_day_is_rejected() -> None:
     with pytest.raises(KoreError, match="is not a valid date and time"):
         parse("february 30 9:00 x")
 

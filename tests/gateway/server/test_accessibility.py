@@ -231,7 +231,7 @@ async def tab_to(page: Any, name: str, key: str = "Tab") -> list[str]:
     raise AssertionError(f"{name} is not among {names}")
 
 
-async def test_the_keyboard_is_enough(tmp_path: Path) -> None:
+async def test_keyboard_suffices(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command="touch done.txt")
     script = [assistant("", (call,)), "It is done."]
     async with served(tmp_path, script) as server, browser_page() as page:

@@ -82,7 +82,7 @@ async def answers_shown(window: Tmux, last: str) -> list[str]:
     return [line for line in lines if line.startswith("echo: ")]
 
 
-async def test_an_answer_that_was_sent_into_a_dying_line_is_shown_once(
+async def test_answer_sent_into_a_lost_connection_is_shown_once(
     machine: Machine, token: str
 ) -> None:
     port = free_port()
@@ -108,9 +108,7 @@ async def test_an_answer_that_was_sent_into_a_dying_line_is_shown_once(
     assert "possible duplicate" not in shown
 
 
-async def test_an_owner_that_is_killed_behind_a_server_costs_no_answer(
-    machine: Machine, token: str
-) -> None:
+async def test_killed_owner_behind_a_server_costs_no_answer(machine: Machine, token: str) -> None:
     """The gateway owns the data; the server behind the console takes over."""
     port, rounds = free_port(), 3
     async with (

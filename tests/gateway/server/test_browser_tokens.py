@@ -24,7 +24,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 @pytest.mark.parametrize("way", ["token", "code"])
-async def test_browsers_end_with_the_token_that_let_them_in(server: Served, way: str) -> None:
+async def test_browser_logins_end_with_their_token(server: Served, way: str) -> None:
     secret = server.tokens.add("lent", ("admin",))
     if way == "code":
         server.secrets["admin"] = secret
@@ -41,7 +41,7 @@ async def test_browsers_end_with_the_token_that_let_them_in(server: Served, way:
     assert not any(token.name.startswith("browser-") for token in server.tokens.list())
 
 
-async def test_a_code_of_a_revoked_token_lets_nobody_in(server: Served) -> None:
+async def test_code_of_a_revoked_token_is_rejected(server: Served) -> None:
     server.secrets["admin"] = server.tokens.add("lent", ("admin",))
     async with server.session() as session:
         code = await login_code(session)
@@ -50,7 +50,7 @@ async def test_a_code_of_a_revoked_token_lets_nobody_in(server: Served) -> None:
         await log_in(server.address, code)
 
 
-async def test_a_browser_has_the_scopes_of_its_token_and_makes_no_other(server: Served) -> None:
+async def test_browser_has_the_scopes_of_its_token_and_creates_no_other(server: Served) -> None:
     key = await log_in(server.address, server.secrets["read"])
     (browser,) = (token for token in server.tokens.list() if token.parent is not None)
     assert browser.scopes == {"read"}
@@ -60,7 +60,7 @@ async def test_a_browser_has_the_scopes_of_its_token_and_makes_no_other(server: 
     assert value["error"]["code"] == "denied"
 
 
-def test_a_browser_ends_after_30_days(tmp_path: Path) -> None:
+def test_browser_login_expires_after_30_days(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     key = key_of("x")
     browser = tokens.add_browser(key, None, HOST)
@@ -75,7 +75,7 @@ def test_a_browser_ends_after_30_days(tmp_path: Path) -> None:
     assert file.read_text().count("browser-") == 1
 
 
-async def test_logins_of_one_token_take_no_place_of_another(server: Served) -> None:
+async def test_logins_of_one_token_do_not_displace_another(server: Served) -> None:
     own = await log_in(server.address, server.secrets["admin"])
     refused = 0
     for _ in range(MAX_BROWSERS + 15):
@@ -90,7 +90,7 @@ async def test_logins_of_one_token_take_no_place_of_another(server: Served) -> N
     assert len(readers) <= MAX_BROWSERS
 
 
-def test_the_owner_is_never_locked_out(tmp_path: Path) -> None:
+def test_owner_is_never_locked_out(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     secrets = [tokens.add(f"t{n}", ("read",)) for n in range(30)]
     for secret in secrets:
@@ -103,13 +103,13 @@ def test_the_owner_is_never_locked_out(tmp_path: Path) -> None:
     assert tokens.add_browser(key_of("owner"), None, HOST).parent == OWNER
 
 
-def test_the_oldest_browser_of_a_parent_leaves(tmp_path: Path) -> None:
+def test_oldest_browser_of_a_token_is_removed(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     names = [tokens.add_browser(key_of(f"{n}"), None, HOST).name for n in range(MAX_BROWSERS + 2)]
     assert [token.name for token in tokens.list()] == names[2:]
 
 
-def test_names_of_browsers_are_reserved_and_old_ones_count_no_longer(tmp_path: Path) -> None:
+def test_browser_names_are_reserved_and_expired_browsers_do_not_count(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     with pytest.raises(KoreError, match="are for browsers"):
         tokens.add("browser-x", ("chat",))

@@ -19,7 +19,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         yield server
 
 
-async def test_a_conversation_by_calls(server: Served) -> None:
+async def test_conversation_by_calls(server: Served) -> None:
     status, session = await server.call("send_message", "chat", session=None, text="hi")
     assert status == 200
     async with server.parts.service.follow_session(session) as events:
@@ -33,7 +33,7 @@ async def test_a_conversation_by_calls(server: Served) -> None:
 
 
 @pytest.mark.parametrize("scope", ["read", "chat", "approve"])
-async def test_a_token_may_call_what_its_scope_is_for(server: Served, scope: CallScope) -> None:
+async def test_token_may_call_within_its_scope(server: Served, scope: CallScope) -> None:
     """A permitted call is rejected for its arguments, any other call for its scope."""
     for name in call_names():
         call = find_call(name)
@@ -59,7 +59,7 @@ async def test_admin_arguments_need_an_admin(
     assert (await server.call(call, "admin", **arguments))[0] == 400
 
 
-async def test_an_unknown_call_and_wrong_arguments_are_told(server: Served) -> None:
+async def test_unknown_call_and_invalid_arguments_are_reported(server: Served) -> None:
     assert await server.call("no_such_call") == (404, "unknown-call")
     assert (await server.call("search_messages", words=3))[0] == 400
     assert (await server.call("watch", lane="x"))[0] == 400
@@ -88,7 +88,7 @@ async def test_chat_scope_cannot_grant_permissions(
     assert answer == (403, "denied")
 
 
-async def test_an_admin_speaks_as_the_owner_and_as_nobody_else(server: Served) -> None:
+async def test_admin_submits_only_as_the_owner(server: Served) -> None:
     submit = find_call("submit")
     assert submit is not None
     mine = console_message("hi", "attached", sender=Sender("4711"))

@@ -39,7 +39,7 @@ async def messages_until(client: Client, session: str, count: int) -> list[tuple
     return results
 
 
-async def test_a_conversation_with_the_server_that_runs_here(machine: Machine) -> None:
+async def test_conversation_with_the_local_server(machine: Machine) -> None:
     async with machine.serving("--listen-addr", "auto"), Client.local(machine.home) as kore:
         session = await kore.send(None, "hi")
         results = await messages_until(kore, session, 2)
@@ -55,14 +55,14 @@ async def test_a_conversation_with_the_server_that_runs_here(machine: Machine) -
         Client("http://kore.example.org:8790", "kore_x")
 
 
-async def test_a_unix_socket_needs_no_token(machine: Machine) -> None:
+async def test_unix_socket_needs_no_token(machine: Machine) -> None:
     path = machine.home / "own.sock"
     async with machine.serving("--listen-addr", f"unix:{path}"), Client(f"unix:{path}") as kore:
         assert path.stat().st_mode & 0o777 == 0o600
         assert (await kore.call("status"))["model"]
 
 
-async def test_a_wrong_token_is_told_at_once(machine: Machine) -> None:
+async def test_wrong_token_is_reported_at_once(machine: Machine) -> None:
     async with machine.serving("--listen-addr", "auto"):
         address = json.loads((machine.home / "server.json").read_text())["web"]
         async with Client(address, "kore_wrong") as stranger:
@@ -71,7 +71,7 @@ async def test_a_wrong_token_is_told_at_once(machine: Machine) -> None:
     assert refused.value.code == "denied"
 
 
-async def test_killed_under_three_clients_nothing_is_lost_or_doubled(machine: Machine) -> None:
+async def test_kills_under_three_clients_lose_and_repeat_nothing(machine: Machine) -> None:
     port, chance = free_port(), random.Random(7)
     token = TokenFile(machine.home / "tokens.json").add("three", ("chat",))
     address = f"http://127.0.0.1:{port}"
@@ -106,7 +106,7 @@ async def test_killed_under_three_clients_nothing_is_lost_or_doubled(machine: Ma
         assert texts == [f"client{n} {k}" for k in range(MESSAGES)]
 
 
-async def test_a_gateway_takes_over_under_a_server_and_gives_back(machine: Machine) -> None:
+async def test_gateway_takes_over_from_a_server_and_returns(machine: Machine) -> None:
     async with machine.serving("--listen-addr", "auto"), Client.local(machine.home) as kore:
         own = (await kore.call("status"))["pid"]
         session = await kore.send(None, "one")
@@ -134,7 +134,7 @@ async def pid_of_owner(kore: Client) -> int | None:
         raise
 
 
-async def test_a_gateway_serves_by_itself_where_it_is_told_to(machine: Machine) -> None:
+async def test_gateway_serves_if_configured(machine: Machine) -> None:
     file = machine.home / "config.json"
     config = json.loads(file.read_text("utf-8")) | {"server": {"listen": "auto"}}
     file.write_text(json.dumps(config))

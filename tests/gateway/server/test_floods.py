@@ -65,20 +65,20 @@ async def slowest_call(server: Served, flood: "asyncio.Future[Any]") -> float:
     ids=["10,000 words", "1.9 million words", "a long phrase", "quotes", "a long word", "33 words"],
 )
 @pytest.mark.parametrize("scope", ["read", "chat", "admin"])
-async def test_a_search_has_few_words(server: Served, words: str, scope: CallScope) -> None:
+async def test_search_words_are_limited(server: Served, words: str, scope: CallScope) -> None:
     began_at = time.process_time()
     status, code = await server.call("search_messages", scope, words=words)
     assert (status, code) in ((400, "error"), (413, "too-large"))
     assert time.process_time() - began_at < PATIENCE_CPU_S
 
 
-async def test_a_search_of_a_whole_question_is_answered(server: Served) -> None:
+async def test_search_with_a_whole_question_is_answered(server: Served) -> None:
     words = "what did we say about the roof of the house on the hill last summer"
     assert await server.call("search_messages", "read", words=words) == (200, [])
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-async def test_large_bodies_of_a_reader_are_not_read(server: Served, is_chunked: bool) -> None:
+async def test_large_bodies_of_a_read_token_are_not_read(server: Served, is_chunked: bool) -> None:
     async def parts() -> AsyncIterator[bytes]:
         yield b"[" * 4 * MB
 
@@ -96,7 +96,7 @@ async def test_large_bodies_of_a_reader_are_not_read(server: Served, is_chunked:
     assert set(await flood) <= {413, None}
 
 
-async def test_bytes_of_a_chatter_are_counted_over_its_requests(server: Served) -> None:
+async def test_bytes_of_a_chat_token_are_counted_over_its_requests(server: Served) -> None:
     async def send() -> int:
         body = io.BytesIO(b'{"x": "' + b"y" * (4 * MB - 10) + b'"}')
         async with server.session("chat") as session:
@@ -111,7 +111,7 @@ async def test_bytes_of_a_chatter_are_counted_over_its_requests(server: Served) 
 @pytest.mark.parametrize(
     "frame", ['{"call": "status"}', '{"id": 1, "ack": 1}', '{"id": 9, "cancel": true}', "[]", "x"]
 )
-async def test_frames_that_are_no_calls_are_counted_too(server: Served, frame: str) -> None:
+async def test_invalid_frames_are_counted(server: Served, frame: str) -> None:
     """Frames above the rate limit are not read."""
     async with server.session("read") as session, AsyncExitStack() as stack:
         sockets = [
@@ -141,7 +141,7 @@ async def test_frames_that_are_no_calls_are_counted_too(server: Served, frame: s
     assert answers <= FRAMES.burst + 10 * FRAMES.per_s
 
 
-async def test_idle_connections_keep_no_admin_out(tmp_path: Path) -> None:
+async def test_idle_connections_do_not_block_an_admin(tmp_path: Path) -> None:
     async with served(tmp_path, max_connections=24) as server, AsyncExitStack() as stack:
         sockets = []
         for scope in ("read", "chat", "approve"):
@@ -162,7 +162,7 @@ async def test_idle_connections_keep_no_admin_out(tmp_path: Path) -> None:
         assert "value" in await own.receive_json()
 
 
-async def test_one_token_has_a_share_of_the_connections(tmp_path: Path) -> None:
+async def test_connections_per_token_are_limited(tmp_path: Path) -> None:
     """Another token with few rights is served as well."""
     async with served(tmp_path, max_connections=24) as server, AsyncExitStack() as stack:
         chatter = await stack.enter_async_context(server.session("chat"))
@@ -195,7 +195,7 @@ def test_debt_decreases_with_time() -> None:
     assert limiter.take("a")
 
 
-async def test_seconds_of_calls_are_counted() -> None:
+async def test_call_duration_is_counted() -> None:
     budgets = TokenBudgets()
     budgets._seconds.charge(READER.identity, SECONDS.burst + 1)
     with pytest.raises(BudgetExceeded):
@@ -206,7 +206,7 @@ async def test_seconds_of_calls_are_counted() -> None:
             pass
 
 
-async def test_few_calls_of_a_token_run_at_the_same_time() -> None:
+async def test_concurrent_calls_of_a_token_are_limited() -> None:
     budgets, running, most = TokenBudgets(), 0, 0
 
     async def work() -> None:
@@ -221,7 +221,7 @@ async def test_few_calls_of_a_token_run_at_the_same_time() -> None:
     assert most == MAX_PARALLEL_CALLS
 
 
-def test_an_admin_may_send_what_it_likes() -> None:
+def test_admin_is_not_limited() -> None:
     budgets = TokenBudgets()
     for _ in range(100):
         budgets.check_body(ADMIN, 4 * MB)

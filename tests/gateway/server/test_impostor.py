@@ -38,7 +38,7 @@ _KEY = """async () => {
 }"""
 
 
-async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
+async def test_open_page_reveals_nothing_to_an_impostor(tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model, browser_page() as page:
         machine, port = Machine(tmp_path, model), free_port()
         words = ("--listen-addr", f"127.0.0.1:{port}")
@@ -72,7 +72,7 @@ async def test_an_open_page_tells_an_impostor_nothing(tmp_path: Path) -> None:
             await page.wait_for_selector("article.kore:has-text('private words')")
 
 
-async def test_scripts_of_the_page_cannot_read_its_key(tmp_path: Path) -> None:
+async def test_page_scripts_cannot_read_the_key(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         stored = server.tokens.list()[-1]
@@ -93,7 +93,7 @@ async def test_scripts_of_the_page_cannot_read_its_key(tmp_path: Path) -> None:
         await page.wait_for_selector(".login")
 
 
-async def test_two_servers_of_one_host_have_keys_of_their_own(tmp_path: Path) -> None:
+async def test_servers_of_one_host_have_separate_keys(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -105,7 +105,7 @@ async def test_two_servers_of_one_host_have_keys_of_their_own(tmp_path: Path) ->
         assert await context.cookies() == []
 
 
-async def test_the_link_of_kore_web_is_in_no_process_list(tmp_path: Path) -> None:
+async def test_web_link_is_not_in_the_process_list(tmp_path: Path) -> None:
     """The browser is started with the name of a private file, which leads to the link."""
     browser = PrivateBrowser(tmp_path)
     async with ModelServer(api_key=KEY) as model, browser_page() as page:

@@ -44,7 +44,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 @pytest.mark.parametrize(
     "proof", ["", "0" * 64, "server", "replayed", None, 7, [], {"proof": "x"}, "\ud800"]
 )
-async def test_a_wrong_proof_lets_nobody_in(server: Served, proof: object) -> None:
+async def test_wrong_proof_is_rejected(server: Served, proof: object) -> None:
     key, host = key_of(server.secrets["admin"]), host_of(server.address)
     async with opened(server.address, "/v1/connect", key) as earlier:
         replayed = answer(key, host, earlier.claim, earlier.opening)["proof"]
@@ -57,14 +57,14 @@ async def test_a_wrong_proof_lets_nobody_in(server: Served, proof: object) -> No
         assert client.socket.close_code == 4401
 
 
-async def test_a_call_before_the_proof_is_not_answered(server: Served) -> None:
+async def test_call_before_the_proof_is_not_answered(server: Served) -> None:
     key = key_of(server.secrets["admin"])
     async with opened(server.address, "/v1/connect", key) as client:
         await client.socket.send_json({"id": 1, "call": "status"})
         assert await frame_of(client.socket) is None
 
 
-async def test_connections_without_a_proof_keep_no_owner_out(tmp_path: Path) -> None:
+async def test_connections_without_a_proof_do_not_block_the_owner(tmp_path: Path) -> None:
     """Key ids are public: 40 connections send an id without a proof, and 20 is the limit."""
     async with served(tmp_path, max_connections=20) as server, AsyncExitStack() as stack:
         key = key_of(server.secrets["admin"])
@@ -77,7 +77,9 @@ async def test_connections_without_a_proof_keep_no_owner_out(tmp_path: Path) -> 
             await owner.call("list_sessions")
 
 
-async def test_flood_of_connections_without_a_proof_keeps_no_owner_out(server: Served) -> None:
+async def test_flood_of_connections_without_a_proof_does_not_block_the_owner(
+    server: Served,
+) -> None:
     key = key_of(server.secrets["admin"])
 
     async def flood() -> None:
@@ -109,7 +111,7 @@ async def test_wrong_proofs_count_as_wrong_tokens(server: Served) -> None:
     assert await is_let_in(server.address, key)
 
 
-async def test_nonces_of_the_server_are_new_each_time(server: Served) -> None:
+async def test_server_nonces_are_unique(server: Served) -> None:
     nonces = set()
     for _ in range(5):
         async with opened(server.address, "/v1/connect", key_of(server.secrets["read"])) as client:
@@ -118,9 +120,7 @@ async def test_nonces_of_the_server_are_new_each_time(server: Served) -> None:
 
 
 @pytest.mark.parametrize("forges_host", [False, True])
-async def test_a_relay_at_another_port_gets_no_connection(
-    server: Served, forges_host: bool
-) -> None:
+async def test_relay_at_another_port_gets_no_connection(server: Served, forges_host: bool) -> None:
     """The relay forwards a client's words from its own port and answers as Kore would."""
     key, dialled = key_of(server.secrets["admin"]), f"127.0.0.1:{free_port()}"
     claimed = host_of(server.address) if forges_host else dialled
@@ -134,7 +134,7 @@ async def test_a_relay_at_another_port_gets_no_connection(
             answer(key, dialled, client.claim, client.opening)
 
 
-async def test_a_tunnel_that_the_owner_has_named_may_use_another_port(tmp_path: Path) -> None:
+async def test_configured_tunnel_may_use_another_port(tmp_path: Path) -> None:
     port = free_port()
     async with (
         served(tmp_path, hosts=[f"127.0.0.1:{port}"]) as server,
@@ -148,7 +148,7 @@ async def test_a_tunnel_that_the_owner_has_named_may_use_another_port(tmp_path: 
             assert "proof" in client.opening
 
 
-async def test_python_clients_tell_an_impostor_nothing() -> None:
+async def test_python_clients_reveal_nothing_to_an_impostor() -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     async with Impostor(port) as impostor:
@@ -162,7 +162,7 @@ async def test_python_clients_tell_an_impostor_nothing() -> None:
     assert not any("private words" in record for record in impostor.records)
 
 
-async def test_a_node_program_tells_an_impostor_nothing() -> None:
+async def test_node_program_reveals_nothing_to_an_impostor() -> None:
     port = free_port()
     async with Impostor(port) as impostor:
         words = (node(), *FLAGS, "-e", PROGRAM)
@@ -198,7 +198,7 @@ async def test_recorded_proof_cannot_be_replayed(server: Served) -> None:
         assert await frame_of(socket) is None
 
 
-async def test_a_browser_key_is_sent_by_nobody(server: Served) -> None:
+async def test_browser_key_is_never_transmitted(server: Served) -> None:
     """Both sides derive it from the code or the token, and HTTP does not accept it as a token."""
     secret = server.secrets["chat"]
     key = await log_in(server.address, secret)
@@ -212,7 +212,7 @@ async def test_a_browser_key_is_sent_by_nobody(server: Served) -> None:
         assert response.status == 401
 
 
-async def test_a_proof_is_bound_to_everything_that_was_said() -> None:
+async def test_proof_depends_on_every_exchanged_value() -> None:
     claim = KeyClaim("0" * 32, "1" * 32)
     proof = KeyProof(b"k", "h", claim, "2" * 32)
     others = [
@@ -233,7 +233,7 @@ async def test_a_proof_is_bound_to_everything_that_was_said() -> None:
     "address",
     ["http://kore.example.org", "http://192.168.1.5:8790", "http://127.0.0.1.example.org:8790"],
 )
-def test_other_machines_are_reached_over_https_only(address: str) -> None:
+def test_other_machines_require_https(address: str) -> None:
     with pytest.raises(ConfigError, match="needs https"):
         check_client_address(address)
     with pytest.raises(ValueError, match="needs https"):

@@ -69,7 +69,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-def test_addresses_that_lead_to_the_server() -> None:
+def test_addresses_of_the_server() -> None:
     hosts = HostNames("127.0.0.1", ["kore.example.org", "10.0.0.7:9000", "fd00::1"])
     local = ("127.0.0.1", 8790)
     assert hosts.leads_here("127.0.0.1:8790", "http", local)
@@ -97,7 +97,7 @@ def test_addresses_that_lead_to_the_server() -> None:
         ("127.0.0.2:8790", "127.0.0.1"),
     ],
 )
-def test_addresses_at_which_others_may_listen(host: str, address: str) -> None:
+def test_addresses_possibly_used_by_others(host: str, address: str) -> None:
     assert not HostNames("127.0.0.1", ["10.0.0.7:9000"]).leads_here(host, "http", (address, 8790))
 
 
@@ -107,7 +107,7 @@ def test_tls_proves_the_name() -> None:
     assert not hosts.leads_here("localhost:8791", "https", ("127.0.0.1", 8790))
 
 
-def test_entry_for_localhost_is_one_for_its_address() -> None:
+def test_entry_for_localhost_applies_to_its_address() -> None:
     hosts = HostNames("127.0.0.1", ["localhost:9000"])
     assert hosts.leads_here("127.0.0.1:9000", "http", ("127.0.0.1", 8790))
     assert not hosts.leads_here("localhost:9000", "http", ("127.0.0.1", 8790))

@@ -66,7 +66,7 @@ async def served(folder: Path, tls: TlsFiles) -> AsyncIterator[tuple[str, str]]:
 
 
 @needs_openssl
-async def test_a_client_that_knows_the_ca_is_served_and_others_are_not(tmp_path: Path) -> None:
+async def test_only_clients_that_trust_the_ca_connect(tmp_path: Path) -> None:
     own = Certificates(tmp_path / "tls")
     files = TlsFiles(own.file("server"), own.key("server"))
     async with served(tmp_path, files) as (address, token):
@@ -95,7 +95,7 @@ async def _handshake_error(address: str, context: ssl.SSLContext) -> Exception |
 
 
 @needs_openssl
-async def test_a_client_must_show_a_certificate_where_that_is_asked(tmp_path: Path) -> None:
+async def test_client_certificate_is_required_if_configured(tmp_path: Path) -> None:
     own = Certificates(tmp_path / "tls")
     files = TlsFiles(own.file("server"), own.key("server"), own.file("ca"))
     async with served(tmp_path, files) as (address, token):
@@ -108,7 +108,7 @@ async def test_a_client_must_show_a_certificate_where_that_is_asked(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:8790", "[::]:8790", "192.0.2.1:1", "example.org:1"])
-def test_others_reach_an_address_only_with_tls(text: str) -> None:
+def test_remote_clients_need_tls(text: str) -> None:
     address = ListenAddress.parse(text)
     with pytest.raises(ConfigError, match="needs TLS"):
         ServerOptions(address).check()
@@ -119,12 +119,12 @@ def test_others_reach_an_address_only_with_tls(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["127.0.0.1:0", "localhost:1", "[::1]:8790", "127.9.9.9:1", "auto"]
 )
-def test_this_machine_reaches_a_loopback_address_without(text: str) -> None:
+def test_loopback_clients_need_no_tls(text: str) -> None:
     ServerOptions(ListenAddress.parse(text)).check()
 
 
 @pytest.mark.parametrize("text", ["", "8790", ":8790", "127.0.0.1", "a:70000", "unix:x", "a:-1"])
-def test_an_address_that_is_none_is_told(text: str) -> None:
+def test_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="expected"):
         ListenAddress.parse(text)
 
@@ -137,7 +137,7 @@ def test_unusable_certificate_is_reported(tmp_path: Path) -> None:
 
 
 @needs_openssl
-async def test_handshakes_that_never_end_keep_nobody_out(tmp_path: Path) -> None:
+async def test_unfinished_handshakes_do_not_block_others(tmp_path: Path) -> None:
     own = Certificates(tmp_path / "tls")
     files = TlsFiles(own.file("server"), own.key("server"))
     async with served(tmp_path, files) as (address, token):
@@ -152,7 +152,7 @@ async def test_handshakes_that_never_end_keep_nobody_out(tmp_path: Path) -> None
 
 
 @needs_openssl
-async def test_handshakes_that_do_not_go_on_are_ended_and_count_for_the_limit(
+async def test_stalled_handshakes_are_ended_and_count_for_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.5)

@@ -87,7 +87,7 @@ def end(program: asyncio.subprocess.Process) -> None:
         program.kill()
 
 
-async def test_a_node_program_goes_on_over_a_killed_server(machine: Machine) -> None:
+async def test_node_program_survives_a_killed_server(machine: Machine) -> None:
     port = free_port()
     token = TokenFile(machine.home / "tokens.json").add("program", ("chat",))
     listen = ("--listen-addr", f"127.0.0.1:{port}")
@@ -118,7 +118,7 @@ async def test_a_node_program_goes_on_over_a_killed_server(machine: Machine) -> 
 
 
 @pytest.mark.skipif(TSC is None, reason="tsc is not installed")
-def test_the_types_are_right_and_refuse_what_is_wrong(tmp_path: Path) -> None:
+def test_types_accept_valid_programs_and_reject_invalid_ones(tmp_path: Path) -> None:
     for file in (FILE, CLIENT):
         shutil.copy(file, tmp_path)
     (tmp_path / "program.mts").write_text(TYPED)

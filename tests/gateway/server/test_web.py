@@ -38,7 +38,7 @@ PNG = base64.b64decode(
 pytestmark = NEEDS_CHROMIUM
 
 
-async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None:
+async def test_link_logs_in_and_a_question_is_answered(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "hello **you**")
@@ -52,7 +52,7 @@ async def test_a_link_lets_in_and_a_question_is_answered(tmp_path: Path) -> None
         assert await page.locator("article").count() == 2
 
 
-async def test_the_list_of_sessions_is_live(tmp_path: Path) -> None:
+async def test_session_list_is_live(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.wait_for_selector(".sidebar .none")
@@ -64,7 +64,7 @@ async def test_the_list_of_sessions_is_live(tmp_path: Path) -> None:
         assert await page.locator(".sidebar li").count() == 1
 
 
-async def test_without_a_token_nothing_is_shown(tmp_path: Path) -> None:
+async def test_page_without_a_token_is_empty(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await page.goto(server.address)
         await page.wait_for_selector(".login")
@@ -78,7 +78,7 @@ async def test_without_a_token_nothing_is_shown(tmp_path: Path) -> None:
         await page.wait_for_selector(".login")
 
 
-async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
+async def test_approval_is_answered_by_its_key(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command="touch done.txt")
     script = [assistant("", (call,)), "It is done."]
     async with served(tmp_path, script) as server, browser_page() as page:
@@ -95,7 +95,7 @@ async def test_an_approval_is_answered_by_its_key(tmp_path: Path) -> None:
         assert "✓" in await page.inner_text(".call summary")
 
 
-async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path: Path) -> None:
+async def test_question_is_shown_completely_and_allowed_only_at_its_end(tmp_path: Path) -> None:
     lines = [f"echo {n} \u202e{n}" for n in range(80)]
     command = "\n".join([*lines, "\u2066touch done.txt\u2069" + " " * 300 + "; touch more.txt"])
     call = tool_call("1", "exec", command=command, background=True)
@@ -129,7 +129,7 @@ async def test_a_question_is_shown_whole_and_allowed_only_after_its_end(tmp_path
         assert await server.parts.service.list_approvals() == []
 
 
-async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
+async def test_untrusted_text_is_escaped(tmp_path: Path) -> None:
     printing = "\n".join(attack for attack in ATTACKS if "\x00" not in attack)
     call = tool_call(
         "1", "exec", command=f"cat > '<b>.txt' <<'END'\n{printing}\nEND\ncat '<b>.txt'"
@@ -166,7 +166,7 @@ async def test_words_of_strangers_stay_words(tmp_path: Path) -> None:
         assert [url for url in requests if not url.startswith(server.address)] == []
 
 
-async def test_a_killed_server_comes_back_under_the_page(tmp_path: Path) -> None:
+async def test_page_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model, browser_page() as page:
         machine, port = Machine(tmp_path, model), free_port()
         words = ("--listen-addr", f"127.0.0.1:{port}")
@@ -201,7 +201,7 @@ def _path() -> str:
     return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
-async def test_a_change_stays_beside_its_call(tmp_path: Path) -> None:
+async def test_diff_stays_next_to_its_call(tmp_path: Path) -> None:
     write = tool_call("1", "write_file", path="a.sql", content="-- one\nselect 1;\n")
     edit = tool_call("2", "edit_file", path="a.sql", old_string="-- one", new_string="++ two")
     script = [assistant("", (write,)), assistant("", (edit,)), "Done."]
@@ -221,7 +221,7 @@ async def assert_shows_the_edit(page: Any) -> None:
     await api.expect(sides).to_have_text(["-- one", "++ two"])
 
 
-async def test_code_stays_without_colors_when_the_server_is_away(tmp_path: Path) -> None:
+async def test_code_is_shown_without_colours_if_highlighting_fails(tmp_path: Path) -> None:
     async with served(tmp_path, ["```python\nx = 1\n```"]) as server, browser_page() as page:
         await page.route("**/vendor/highlight.mjs", lambda route: route.abort())
         await log_in(page, server)
@@ -230,7 +230,7 @@ async def test_code_stays_without_colors_when_the_server_is_away(tmp_path: Path)
         assert await page.inner_text(".code code") == "x = 1\n"
 
 
-async def test_a_phone_and_the_dark(tmp_path: Path) -> None:
+async def test_phone_and_dark_mode(tmp_path: Path) -> None:
     options = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "locale": "zh-CN"}
     async with served(tmp_path) as server, browser_page(**options) as page:
         await log_in(page, server)
@@ -245,7 +245,7 @@ async def test_a_phone_and_the_dark(tmp_path: Path) -> None:
         assert not await page.is_visible(".sidebar")
 
 
-def test_the_first_screen_is_small() -> None:
+def test_first_screen_is_small() -> None:
     """Count the files that the page imports at startup."""
     names = {"index.html", "app.css", "icon.svg", "app/main.mjs"}
     waiting = ["app/main.mjs"]
@@ -274,7 +274,7 @@ def test_vendored_files_match_their_digests() -> None:
     assert digests == facts["sha256"]
 
 
-async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Path) -> None:
+async def test_panels_show_and_change_their_data(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "hello")
@@ -316,7 +316,7 @@ async def test_panels_show_and_change_what_is_beside_conversations(tmp_path: Pat
             await page.wait_for_selector(".panel :is(textarea:enabled, code, .tree li)")
 
 
-async def test_a_picture_goes_along(tmp_path: Path) -> None:
+async def test_picture_is_attached(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         picture = {"name": "a.png", "mimeType": "image/png", "buffer": PNG}
@@ -350,7 +350,7 @@ def a_fair(folder: Path) -> Path:
     return folder
 
 
-async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Path) -> None:
+async def test_reviewed_plugin_is_installed(tmp_path: Path) -> None:
     fair = a_fair(tmp_path / "fair")
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
@@ -390,7 +390,7 @@ async def test_a_plugin_is_looked_at_and_exactly_that_is_installed(tmp_path: Pat
         await page.wait_for_selector("text=No plugins are installed.")
 
 
-async def test_the_policy_is_asked_and_nothing_runs(tmp_path: Path) -> None:
+async def test_policy_is_explained_without_running_anything(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.click(".panels >> text=Policy check")
@@ -409,7 +409,7 @@ async def test_the_policy_is_asked_and_nothing_runs(tmp_path: Path) -> None:
         assert list(server.parts.workspace.iterdir()) == []
 
 
-async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -> None:
+async def test_setting_is_changed_after_both_values_are_shown(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"agent": {"model": "offline/echo"}}')
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
@@ -461,7 +461,7 @@ async def test_a_setting_is_changed_once_both_values_were_seen(tmp_path: Path) -
         }
 
 
-async def test_a_person_gets_another_role(tmp_path: Path) -> None:
+async def test_person_gets_another_role(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.click(".panels >> text=People and roles")

@@ -29,7 +29,7 @@ LINKS = """async texts => {
 }"""
 
 
-async def test_a_change_stays_to_be_seen(tmp_path: Path) -> None:
+async def test_diff_stays_visible(tmp_path: Path) -> None:
     read = tool_call("1", "read_file", path="a.py")
     edit = tool_call(
         "2", "edit_file", path="a.py", old_string="old line", new_string="<b>new</b> line"
@@ -51,7 +51,7 @@ async def test_a_change_stays_to_be_seen(tmp_path: Path) -> None:
         assert await page.text_content(".diff .change .new") == "<b>new</b> line"
 
 
-async def test_an_error_of_the_model_is_told_once_and_has_a_way_out(tmp_path: Path) -> None:
+async def test_model_error_is_shown_once_with_a_way_out(tmp_path: Path) -> None:
     script = [KeyRefused("the key was refused", hint="Check the key."), "now it works"]
     async with served(tmp_path, script) as server, browser_page() as page:
         await log_in(page, server)
@@ -64,7 +64,7 @@ async def test_an_error_of_the_model_is_told_once_and_has_a_way_out(tmp_path: Pa
         assert await page.locator(".user .bubble").all_inner_texts() == ["hello", "hello"]
 
 
-async def test_a_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
+async def test_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
     table = "| lines | what is wrong with it | how it is changed | who |\n|---|---|---|---|\n"
     table += "| 4,711 | everything-that-can-be | unbelievably | Ann |"
     call = tool_call("1", "exec", command="true")
@@ -85,7 +85,7 @@ async def test_a_table_and_all_buttons_fit_on_a_phone(tmp_path: Path) -> None:
             assert await page.locator(f".composer {button}").evaluate(right) <= 390
 
 
-async def test_a_link_shows_its_address(tmp_path: Path) -> None:
+async def test_link_shows_its_address(tmp_path: Path) -> None:
     answer = (
         "[the page](https://docs.example/page), [https://ok.example](https://docs.example/x), "
         "https://docs.example/y and ![a picture](https://docs.example/z.png)"
@@ -100,7 +100,7 @@ async def test_a_link_shows_its_address(tmp_path: Path) -> None:
         )
 
 
-async def test_links_with_a_secret_are_no_links(tmp_path: Path) -> None:
+async def test_links_with_a_secret_are_not_clickable(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, HOSTILE, tainted=True)
     async with (
         served(tmp_path, scenario.replies, **scenario.parts()) as server,
@@ -113,7 +113,7 @@ async def test_links_with_a_secret_are_no_links(tmp_path: Path) -> None:
         assert await page.locator(".feed a").count() == 0
 
 
-async def test_no_spelling_of_a_link_is_one_on_the_page(tmp_path: Path) -> None:
+async def test_generated_links_are_not_clickable(tmp_path: Path) -> None:
     texts = [defuse_links(text, lambda link: link == OFFERED) for text in spelled_texts(9, 1_000)]
     async with served(tmp_path, []) as server, browser_page() as page:
         await log_in(page, server)

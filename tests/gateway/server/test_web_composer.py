@@ -71,7 +71,7 @@ async def test_message_sent_during_a_turn_is_shown_as_queued(tmp_path: Path) -> 
         assert bubbles == ["one", "long", "<b>next</b>", "after that"]
 
 
-async def test_a_new_session_is_begun_by_its_word(tmp_path: Path) -> None:
+async def test_new_command_starts_a_session(tmp_path: Path) -> None:
     calls = f"!tool read_file {json.dumps({'path': 'absent.txt'})}"
     async with served(tmp_path, EchoProvider()) as server, browser_page() as page:
         await log_in(page, server)

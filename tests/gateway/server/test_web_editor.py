@@ -32,7 +32,7 @@ async def replace_text(page: Any, text: str) -> None:
     await page.wait_for_selector(CHANGED)
 
 
-async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
+async def test_files_are_viewed_and_changed(tmp_path: Path) -> None:
     # The folder's long name must not push the tree below the editor.
     home = tmp_path / ("long-name-" * 12)
     home.mkdir()
@@ -73,7 +73,7 @@ async def test_files_are_looked_at_and_changed(tmp_path: Path) -> None:
         assert (server.parts.workspace / "notes" / "new.txt").read_text() == "new words"
 
 
-async def test_files_are_made_moved_deleted_and_taken_back_by_keyboard(tmp_path: Path) -> None:
+async def test_files_are_created_moved_deleted_and_restored_by_keyboard(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         workspace = server.parts.workspace
         (workspace / "a.txt").write_text("one")
@@ -125,7 +125,7 @@ async def test_files_are_made_moved_deleted_and_taken_back_by_keyboard(tmp_path:
         assert '"operation":"delete"' in text
 
 
-async def test_the_editor_colors_searches_undoes_and_lets_go(tmp_path: Path) -> None:
+async def test_editor_highlights_searches_undoes_and_releases_the_focus(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         (server.parts.workspace / "a.py").write_text("def first():\n    return (1)\n")
         problems: list[str] = []
@@ -155,7 +155,7 @@ async def test_the_editor_colors_searches_undoes_and_lets_go(tmp_path: Path) -> 
         assert problems == [], "the policy of the page refuses nothing"
 
 
-async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
+async def test_unsaved_changes_need_confirmation(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         (server.parts.workspace / "a.txt").write_text("one")
         page.remove_listener("dialog", page.on_dialog)
@@ -184,7 +184,7 @@ async def test_changes_are_not_lost_without_a_question(tmp_path: Path) -> None:
         await api.expect(page.locator(TEXT)).to_have_text("one")
 
 
-async def test_line_ends_of_several_kinds_stay(tmp_path: Path) -> None:
+async def test_mixed_line_endings_are_kept(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         file = server.parts.workspace / "mixed.txt"
         file.write_bytes(b"a\r\nb\nc\rd")
@@ -216,7 +216,7 @@ async def test_binary_file_is_shown_or_named(tmp_path: Path) -> None:
         assert not await page.is_visible(".code-editor")
 
 
-async def test_a_large_file_and_a_phone(tmp_path: Path) -> None:
+async def test_large_file_on_a_phone(tmp_path: Path) -> None:
     options = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark"}
     async with served(tmp_path) as server, browser_page(**options) as page:
         lines = "".join(f'{{"number": {n}, "text": "line {n}"}},\n' for n in range(22_000))

@@ -32,7 +32,7 @@ DROP = """([name, size]) => {
 DROPPED = DROP.replace("dragover", "drop")
 
 
-async def test_files_are_chosen_and_dropped_and_the_agent_reads_them(tmp_path: Path) -> None:
+async def test_files_are_chosen_dropped_and_read_by_the_agent(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         large = os.urandom(2_500_000)
@@ -64,7 +64,7 @@ async def test_files_are_chosen_and_dropped_and_the_agent_reads_them(tmp_path: P
         assert all(f"inbox/{path.name}" in str(message) for path in inbox.glob("data-*"))
 
 
-async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path) -> None:
+async def test_too_large_file_is_rejected_in_a_sentence(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         large = tmp_path / "film.mkv"
@@ -79,7 +79,7 @@ async def test_a_file_that_is_too_large_is_refused_in_a_sentence(tmp_path: Path)
         assert not (server.parts.workspace / "inbox").exists()
 
 
-async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
+async def test_sent_files_are_saved(tmp_path: Path) -> None:
     paths = [f"out/{HOSTILE}", "report.html"]
     call = tool_call("1", "send_file", paths=paths, caption="both <b>here</b>")
     failing = tool_call("2", "send_file", paths=["../secret.txt"])
@@ -106,7 +106,7 @@ async def test_files_that_the_agent_sends_are_saved(tmp_path: Path) -> None:
         await page.wait_for_selector("text=it is not there any more")
 
 
-async def test_files_that_the_agent_makes_are_saved(tmp_path: Path) -> None:
+async def test_created_files_are_saved(tmp_path: Path) -> None:
     pack = ToolCall("1", "asset_export", {"paths": ["out"], "name": "all"}, "")
     script = [assistant("", (pack,)), "Packed."]
     tools = (AssetExport(ToolSettings()),)
@@ -129,7 +129,7 @@ async def test_files_that_the_agent_makes_are_saved(tmp_path: Path) -> None:
             assert archive.read("out/a.txt") == b"words"
 
 
-async def test_a_kill_in_the_middle_of_a_file_costs_nothing(tmp_path: Path) -> None:
+async def test_kill_during_an_upload_loses_nothing(tmp_path: Path) -> None:
     async with ModelServer(api_key=KEY) as model, browser_page() as page:
         machine, words = Machine(tmp_path, model), ("--listen-addr", f"127.0.0.1:{free_port()}")
         data = os.urandom(15 * 2**20)

@@ -15,7 +15,7 @@ from tests.gateway.server.served import served
 pytestmark = NEEDS_CHROMIUM
 
 
-async def test_a_used_link_says_so(tmp_path: Path) -> None:
+async def test_used_link_is_reported(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         async with server.session() as session:
             code = await login_code(session)
@@ -26,7 +26,7 @@ async def test_a_used_link_says_so(tmp_path: Path) -> None:
         assert code not in page.url
 
 
-async def test_a_panel_that_is_refused_says_why(tmp_path: Path) -> None:
+async def test_forbidden_panel_is_explained(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await page.goto(server.address)
         await page.fill(".login input", server.secrets["read"])
@@ -41,7 +41,7 @@ async def test_a_panel_that_is_refused_says_why(tmp_path: Path) -> None:
         assert not await page.is_visible(".panel [role=alert]")
 
 
-async def test_a_wrong_time_keeps_what_was_typed(tmp_path: Path) -> None:
+async def test_invalid_time_keeps_the_input(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.click("text=Schedule")
@@ -63,7 +63,7 @@ async def test_a_wrong_time_keeps_what_was_typed(tmp_path: Path) -> None:
         await page.wait_for_selector(".toast", state="detached", timeout=2_000)
 
 
-async def test_a_search_without_hits_says_so(tmp_path: Path) -> None:
+async def test_search_without_hits_is_reported(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "hello")

@@ -10,7 +10,7 @@ from tests.gateway.server.served import served
 pytestmark = NEEDS_CHROMIUM
 
 
-async def test_a_session_is_branched_in_the_middle_and_shown_as_a_tree(tmp_path: Path) -> None:
+async def test_session_is_branched_and_shown_as_a_tree(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         for text in ("one", "two", "three"):
@@ -66,7 +66,7 @@ async def test_draft_stays_with_its_session(tmp_path: Path) -> None:
         assert await page.input_value(".composer textarea") == "half a sentence"
 
 
-async def test_no_branch_parts_a_call_from_its_result(tmp_path: Path) -> None:
+async def test_branch_does_not_separate_a_call_from_its_result(tmp_path: Path) -> None:
     call = tool_call("1", "read_file", path="a.txt")
     async with served(tmp_path, [assistant("", (call,)), "read"]) as server:
         session = await server.parts.service.send_message(None, "go")

@@ -17,7 +17,7 @@ def tool(name: str, **arguments: object) -> str:
     return f"!tool {name} {json.dumps(arguments)}"
 
 
-async def test_a_command_and_a_sub_agent_are_seen_and_stopped(tmp_path: Path) -> None:
+async def test_command_and_subagent_are_shown_and_stopped(tmp_path: Path) -> None:
     working = tool("exec", command="exec sleep 4714.5")
     sending = {"description": "look <i>around</i>", "prompt": working, "background": True}
     async with served(tmp_path, EchoProvider()) as server, browser_page() as page:

@@ -31,7 +31,7 @@ async def expect_row(page: Any, words: str) -> None:
     await api.expect(page.locator(ROWS)).to_contain_text(words)
 
 
-async def test_a_shell_runs_in_the_page_and_outlives_a_reload(tmp_path: Path) -> None:
+async def test_shell_runs_in_the_page_and_survives_a_reload(tmp_path: Path) -> None:
     async with served(tmp_path, settings=FULL) as server, browser_page() as page:
         problems: list[str] = []
         page.on("console", lambda message: problems.append(message.text))
@@ -99,7 +99,7 @@ async def test_terminal_output_can_only_draw(tmp_path: Path) -> None:
         assert len(page.context.pages) == 1
 
 
-async def test_a_paste_runs_nothing_unasked(tmp_path: Path) -> None:
+async def test_pasted_text_runs_only_after_confirmation(tmp_path: Path) -> None:
     async with served(tmp_path, settings=FULL) as server, browser_page() as page:
         texts: list[str] = []
         page.remove_listener("dialog", page.on_dialog)
@@ -129,7 +129,7 @@ async def test_a_paste_runs_nothing_unasked(tmp_path: Path) -> None:
         assert len(texts) == 1
 
 
-async def test_a_terminal_that_is_off_says_how_to_have_one(tmp_path: Path) -> None:
+async def test_disabled_terminal_explains_how_to_enable_it(tmp_path: Path) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.click(".panels >> text=Terminal")

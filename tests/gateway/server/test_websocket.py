@@ -64,7 +64,9 @@ async def test_calls_and_streams_share_a_connection(server: Served) -> None:
         ('{"id": 1, "call": "backup", "arguments": {"target": "/tmp/x"}}', "denied"),
     ],
 )
-async def test_bad_frames_are_told_and_end_nothing(server: Served, frame: str, code: str) -> None:
+async def test_invalid_frames_are_reported_and_end_nothing(
+    server: Served, frame: str, code: str
+) -> None:
     async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
         await socket.send_str(frame)
         assert (await socket.receive_json())["error"]["code"] == code
@@ -72,7 +74,7 @@ async def test_bad_frames_are_told_and_end_nothing(server: Served, frame: str, c
         assert "value" in await answer(socket, 9)
 
 
-async def test_a_stream_that_is_not_acknowledged_holds_up_no_other(server: Served) -> None:
+async def test_unacknowledged_stream_delays_no_other(server: Served) -> None:
     message = console_message("hi")
     lane = message.session_key
     async with server.session() as session, session.ws_connect("/v1/connect") as socket:
@@ -92,7 +94,7 @@ async def test_a_stream_that_is_not_acknowledged_holds_up_no_other(server: Serve
         assert "value" in await answer(socket, 3)
 
 
-async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
+async def test_concurrent_calls_of_a_client_are_limited(server: Served) -> None:
     async with server.session() as session, session.ws_connect("/v1/connect") as socket:
         for n in range(MAX_CALLS + 1):
             await socket.send_json({"id": n, "call": "watch", "arguments": {"lane": f"x{n}"}})
@@ -101,7 +103,7 @@ async def test_a_client_has_so_many_calls_at_a_time(server: Served) -> None:
         assert "error" in await answer(socket, 0)
 
 
-async def test_a_broken_file_of_tokens_ends_what_is_open(
+async def test_invalid_token_file_closes_open_connections(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A revocation after the file is restored closes connections, too."""
@@ -118,7 +120,7 @@ async def test_a_broken_file_of_tokens_ends_what_is_open(
                 assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
-async def test_a_revoked_token_ends_what_it_has_opened(server: Served) -> None:
+async def test_revoked_token_closes_its_connections(server: Served) -> None:
     async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
         server.tokens.revoke("read")
         async with asyncio.timeout(30):
@@ -127,7 +129,7 @@ async def test_a_revoked_token_ends_what_it_has_opened(server: Served) -> None:
             assert response.status == 401
 
 
-async def test_an_approval_is_asked_and_answered(tmp_path: Path) -> None:
+async def test_approval_is_requested_and_answered(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command="touch done.txt")
     async with (
         served(tmp_path, [assistant("", (call,)), "done"]) as server,

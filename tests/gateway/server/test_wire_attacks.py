@@ -55,7 +55,7 @@ def bearer(server: Served) -> str:
     return f"Bearer {server.secrets['admin']}"
 
 
-async def test_a_compressed_frame_is_not_unpacked(server: Served) -> None:
+async def test_compressed_frame_is_not_unpacked(server: Served) -> None:
     async with (
         server.session() as session,
         session.ws_connect("/v1/connect", compress=15) as socket,
@@ -77,7 +77,7 @@ async def test_a_compressed_frame_is_not_unpacked(server: Served) -> None:
     assert (await server.call("status"))[0] == 200
 
 
-async def test_a_compressed_body_is_not_unpacked_beyond_the_limit(server: Served) -> None:
+async def test_compressed_body_is_not_unpacked_beyond_the_limit(server: Served) -> None:
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     packed = gzip.compress(b'{"a": "' + BOMB + b'"}')
     async with (
@@ -102,7 +102,7 @@ async def test_a_compressed_body_is_not_unpacked_beyond_the_limit(server: Served
     ],
     ids=["value", "name", "many", "both lengths", "two lengths", "negative", "null", "folded"],
 )
-async def test_a_head_that_is_wrong_or_too_large_is_refused(
+async def test_invalid_or_too_large_head_is_rejected(
     server: Served, lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     request = head(server, "POST /v1/calls/status HTTP/1.1", *lines, "Connection: close")
@@ -151,7 +151,7 @@ def errors_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
+async def test_connections_without_a_token_do_not_block_others(tmp_path: Path) -> None:
     """Neither silent connections nor connections that use a public route."""
     async with (
         served(tmp_path, max_connections=8) as server,
@@ -174,7 +174,7 @@ async def test_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> No
             writer.close()
 
 
-async def test_a_role_keeps_the_owner_out_neither(tmp_path: Path) -> None:
+async def test_connections_with_a_role_do_not_block_the_owner(tmp_path: Path) -> None:
     async with served(tmp_path, max_connections=8) as server, AsyncExitStack() as stack:
         headers = {"Authorization": f"Bearer {server.tokens.add('kiosk', ['chat'], 'guest')}"}
         for _ in range(20):
@@ -217,7 +217,7 @@ async def test_new_connection_is_rejected_at_the_connection_limit(
         "//attacker.example/%2e%2e",
     ],
 )
-async def test_a_path_in_disguise_is_no_file(server: Served, path: str) -> None:
+async def test_disguised_path_is_not_served(server: Served, path: str) -> None:
     answer = await raw_answer(server, head(server, f"GET {path} HTTP/1.1", "Connection: close"))
     assert answer.split(b" ")[1] in (b"400", b"404", b"405")
     assert b"root:" not in answer
@@ -225,7 +225,7 @@ async def test_a_path_in_disguise_is_no_file(server: Served, path: str) -> None:
     assert b"Location:" not in answer
 
 
-async def test_files_are_what_their_type_says_and_private_answers_are_kept_nowhere(
+async def test_static_files_have_their_type_and_private_answers_are_not_cached(
     server: Served,
 ) -> None:
     async with server.session() as session:
@@ -254,7 +254,7 @@ async def test_files_are_what_their_type_says_and_private_answers_are_kept_nowhe
         assert response.headers["Cache-Control"] == "no-store"
 
 
-async def test_a_link_that_is_opened_at_once_by_many_lets_one_in(server: Served) -> None:
+async def test_link_opened_concurrently_admits_one_client(server: Served) -> None:
     async with server.session() as session:
         code = await login_code(session)
 
@@ -267,7 +267,7 @@ async def test_a_link_that_is_opened_at_once_by_many_lets_one_in(server: Served)
     assert Counter(await asyncio.gather(*(enter() for _ in range(8)))) == {True: 1, False: 7}
 
 
-async def test_codes_cannot_be_guessed_and_end(
+async def test_codes_cannot_be_guessed_and_expire(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(login, "CODE_S", 0.0)
@@ -282,7 +282,7 @@ async def test_codes_cannot_be_guessed_and_end(
     assert set(refusals[11:]) == {"too-many-tries"}
 
 
-def test_a_body_that_cannot_be_decoded_is_no_error_of_ours(
+def test_undecodable_body_is_a_client_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Newer Python versions read the body after the answer, where aiohttp reports the error."""

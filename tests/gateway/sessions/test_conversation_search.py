@@ -45,14 +45,14 @@ async def canaries(database: SqliteStore) -> SqliteStore:
     return database
 
 
-async def test_the_owner_in_private_finds_this_chat_and_the_terminal(canaries: SqliteStore) -> None:
+async def test_owner_in_private_finds_this_chat_and_the_terminal(canaries: SqliteStore) -> None:
     assert await recall_texts(canaries, "canary", chat_message("x", sender=OWNER)) == [
         "canary at the terminal",
         "canary of the owner",
     ]
 
 
-async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
+async def test_owner_at_the_terminal_finds_only_their_own(
     canaries: SqliteStore,
 ) -> None:
     assert await recall_texts(canaries, "canary", console_message("x", sender=Sender("0"))) == [
@@ -63,21 +63,21 @@ async def test_the_owner_at_the_terminal_finds_their_own_and_nobody_elses(
     ]
 
 
-async def test_somebody_else_finds_their_own_of_this_chat(canaries: SqliteStore) -> None:
+async def test_other_person_finds_only_their_own_of_this_chat(canaries: SqliteStore) -> None:
     assert await recall_texts(canaries, "canary", chat_message("x", "2", sender=EIGHT)) == [
         "canary of eight"
     ]
 
 
 @pytest.mark.parametrize(("sender", "whose"), [(OWNER, "the owner"), (EIGHT, "eight")])
-async def test_in_a_group_nothing_is_found_that_was_said_elsewhere(
+async def test_group_search_finds_only_this_group(
     canaries: SqliteStore, sender: Sender, whose: str
 ) -> None:
     message = chat_message("x", "-5", sender=sender, private=False)
     assert await recall_texts(canaries, "canary", message) == [f"canary of {whose} in a group"]
 
 
-async def test_nothing_is_searched_any_more_once_somebody_else_has_joined_the_turn(
+async def test_search_is_rejected_after_another_person_joins_the_turn(
     canaries: SqliteStore,
 ) -> None:
     find = recall(canaries, chat_message("x", "-5", sender=OWNER, private=False))
@@ -101,14 +101,14 @@ async def test_person_joining_during_indexing_is_considered(database: SqliteStor
         await under_way
 
 
-async def test_one_word_will_do_when_no_message_holds_all(database: SqliteStore) -> None:
+async def test_single_word_matches_if_no_message_has_all(database: SqliteStore) -> None:
     await database.transact(talk, "the castle on the hill", "a boat")
     message = chat_message("x", sender=OWNER)
     assert await recall_texts(database, "castle in Lisbon?", message) == ["the castle on the hill"]
     assert await recall_texts(database, "zebra crossing", message) == []
 
 
-async def test_the_question_is_no_answer_to_itself(database: SqliteStore) -> None:
+async def test_question_does_not_find_itself(database: SqliteStore) -> None:
     def store(tx: Transaction) -> tuple[str, int]:
         session = talk(tx, "canary before")
         turn = 1
@@ -144,7 +144,7 @@ async def test_hit_carries_the_taint_of_its_session(database: SqliteStore) -> No
     assert (hit.text, hit.taint) == ("canary", stranger)
 
 
-async def test_the_rare_word_of_a_question_counts_and_other_forms_of_it_do(
+async def test_rare_word_of_a_question_and_its_forms_match(
     database: SqliteStore,
 ) -> None:
     await database.transact(
@@ -158,7 +158,7 @@ async def test_the_rare_word_of_a_question_counts_and_other_forms_of_it_do(
     assert await recall_texts(database, "我们在北京什么时候开会", message) == ["北京的会议"]
 
 
-async def test_a_hit_is_read_around(database: SqliteStore) -> None:
+async def test_context_of_a_hit_is_returned(database: SqliteStore) -> None:
     session = await database.transact(talk, *(f"part {n} of it" for n in range(1, 21)))
     find = recall(database, chat_message("x", sender=OWNER))
     (hit,) = await find("part 12", 1)
@@ -172,14 +172,14 @@ async def test_a_hit_is_read_around(database: SqliteStore) -> None:
     assert list(await find.around(session, 21)) == []
 
 
-async def test_a_long_message_is_read_to_the_end_of_what_fits(database: SqliteStore) -> None:
+async def test_long_messages_around_a_hit_are_shortened(database: SqliteStore) -> None:
     session = await database.transact(talk, "a" * 9000, "b" * 9000)
     first, second = await recall(database, chat_message("x", sender=OWNER)).around(session, 2)
     assert first.text == "a" * 1500 + "… (7,500 more characters)"
     assert second.text == "b" * 6000 + "… (3,000 more characters)"
 
 
-async def test_calls_and_results_are_left_out_and_taint_comes_along(database: SqliteStore) -> None:
+async def test_calls_and_results_are_omitted_with_their_taint_kept(database: SqliteStore) -> None:
     call = ToolCall("c", "exec", {}, "{}")
     stranger: frozenset[Taint] = frozenset({"untrusted"})
 
@@ -196,7 +196,7 @@ async def test_calls_and_results_are_left_out_and_taint_comes_along(database: Sq
     assert hits[1].place.endswith(", you")
 
 
-async def test_nobody_reads_around_what_they_could_not_find(canaries: SqliteStore) -> None:
+async def test_context_requires_access_to_the_hit(canaries: SqliteStore) -> None:
     def ids(tx: Transaction) -> list[str]:
         return [id_ for (id_,) in stored.read(tx, "session", "id")]
 

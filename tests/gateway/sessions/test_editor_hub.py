@@ -14,7 +14,7 @@ LANE = "cli:local:editor-1"
 FILE = Path("/project/a.py")
 
 
-async def test_a_read_and_a_write_are_answered() -> None:
+async def test_read_and_write_are_answered() -> None:
     hub = EditorHub(NO_SERVERS)
     files = hub.files_of(LANE)
     assert await files.read_text(FILE) is None
@@ -35,7 +35,7 @@ async def test_a_read_and_a_write_are_answered() -> None:
     assert await files.read_text(FILE) is None
 
 
-async def test_only_what_is_offered_is_asked_for_and_only_of_the_lane() -> None:
+async def test_only_supported_requests_reach_the_editor_of_the_lane() -> None:
     hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, False, True):
         assert await hub.files_of(LANE).read_text(FILE) is None
@@ -43,7 +43,7 @@ async def test_only_what_is_offered_is_asked_for_and_only_of_the_lane() -> None:
         assert not await hub.files_of(LANE).write_text(FILE, "x" * 1_000_001)
 
 
-async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> None:
+async def test_silent_editor_is_not_asked_again() -> None:
     hub = EditorHub(NO_SERVERS, read_s=0.01)
     files = hub.files_of(LANE)
     async with hub.serve(LANE, True, True) as requests:
@@ -61,7 +61,7 @@ async def test_an_editor_that_let_one_request_wait_is_not_waited_for_again() -> 
 
 
 @pytest.mark.parametrize("text", [None, "nul \0", "\ud800", "é" * 500_001])
-async def test_an_answer_of_no_use_is_none(text: str | None) -> None:
+async def test_invalid_answer_counts_as_silence(text: str | None) -> None:
     hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
         reading = group.create_task(_error_of(hub))
@@ -69,7 +69,7 @@ async def test_an_answer_of_no_use_is_none(text: str | None) -> None:
         assert isinstance(await reading, EditorSilent)
 
 
-async def test_an_editor_that_leaves_ends_the_wait() -> None:
+async def test_disconnected_editor_ends_the_wait() -> None:
     hub = EditorHub(NO_SERVERS)
     async with asyncio.TaskGroup() as group:
         async with hub.serve(LANE, True, True) as requests:
@@ -79,7 +79,7 @@ async def test_an_editor_that_leaves_ends_the_wait() -> None:
         assert isinstance(await reading, EditorSilent)
 
 
-async def test_a_flood_of_requests_is_bounded() -> None:
+async def test_number_of_pending_requests_is_limited() -> None:
     hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, True, True), asyncio.TaskGroup() as group:
         waiting = [group.create_task(_error_of(hub)) for _ in range(17)]

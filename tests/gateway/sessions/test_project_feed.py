@@ -43,7 +43,7 @@ async def test_changes_are_reported_to_another_process(
             assert await anext(events) == FileChanged(str(project / "a.txt"), "user")
 
 
-async def test_a_name_that_is_no_text_reaches_the_screen_too(
+async def test_undecodable_name_reaches_the_screen(
     parts: Parts, project: Path, tmp_path: Path
 ) -> None:
     name = os.fsdecode(b"caf\xe9\n.txt")
@@ -62,7 +62,7 @@ async def test_change_by_a_tool_is_attributed_to_the_agent(parts: Parts, project
         assert await anext(events) == FileChanged(str(project / "a.txt"), "agent")
 
 
-async def test_a_turn_that_runs_tells_of_changes_itself(parts: Parts, project: Path) -> None:
+async def test_running_turn_reports_its_own_changes(parts: Parts, project: Path) -> None:
     async with parts.service.watch(LANE, str(project)) as events:
         with parts.agent.watches.follow(project) as subscription, parts.events.turn(LANE, "s"):
             (project / "a.txt").write_text("a")
@@ -72,15 +72,13 @@ async def test_a_turn_that_runs_tells_of_changes_itself(parts: Parts, project: P
         assert await anext(events) == FileChanged(str(project / "b.txt"), "user")
 
 
-async def test_the_workspace_and_folders_that_are_not_there_are_not_watched(
-    parts: Parts, tmp_path: Path
-) -> None:
+async def test_workspace_and_missing_folders_are_not_watched(parts: Parts, tmp_path: Path) -> None:
     for folder in (parts.workspace, tmp_path / "nothing"):
         async with parts.service.watch(LANE, str(folder)):
             assert parts.agent.watches.watched() == {}
 
 
-async def test_without_the_setting_nothing_is_watched(parts: Parts, tmp_path: Path) -> None:
+async def test_nothing_is_watched_without_the_setting(parts: Parts, tmp_path: Path) -> None:
     parts.agent.settings = replace(parts.agent.settings, watch=False)
     async with parts.service.watch(LANE, str(tmp_path)):
         assert parts.agent.watches.watched() == {}

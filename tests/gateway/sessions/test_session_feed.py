@@ -35,7 +35,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
         yield parts
 
 
-async def test_a_follower_hears_what_is_said_and_what_is_stored(parts: Parts) -> None:
+async def test_follower_gets_streamed_and_stored_events(parts: Parts) -> None:
     session = await parts.service.send_message(None, "hi")
     async with parts.service.follow_session(session) as events:
         result = await until_turn_end(events)
@@ -63,7 +63,7 @@ async def _some(events: AsyncIterator[SessionEvent], count: int) -> list[Session
         return [await anext(events) for _ in range(count)]
 
 
-async def test_a_message_that_was_sent_twice_is_taken_once(parts: Parts) -> None:
+async def test_message_sent_twice_is_accepted_once(parts: Parts) -> None:
     session = await parts.service.create_session()
     for _ in range(2):
         await parts.service.send_message(session, "hi", event_id="e1")
@@ -83,7 +83,7 @@ async def test_turns_of_another_chat_in_the_session_are_followed(parts: Parts) -
     assert texts(result)[-1] == (2, "re: from a terminal")
 
 
-async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> None:
+async def test_running_turn_can_be_joined_and_stopped(tmp_path: Path) -> None:
     call = tool_call("1", "exec", command="sleep 60")
     async with running(tmp_path, [assistant("", (call,)), "done"]) as parts:
         session = await parts.service.create_session()
@@ -99,7 +99,7 @@ async def test_the_turn_that_runs_can_be_joined_and_stopped(tmp_path: Path) -> N
             await until_turn_end(first)
 
 
-async def test_messages_that_were_taken_back_are_told_of(parts: Parts) -> None:
+async def test_rewound_messages_are_reported(parts: Parts) -> None:
     session = await parts.service.send_message(None, "hi")
     async with parts.service.follow_session(session) as events:
         await until_turn_end(events)

@@ -11,7 +11,7 @@ from gateway.core.records import SessionServer
 from gateway.sessions.editor_hub import SessionServers
 
 
-async def test_another_kore_that_starts_leaves_their_homes_alone(
+async def test_homes_of_servers_survive_the_start_of_another_kore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

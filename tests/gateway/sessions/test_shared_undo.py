@@ -50,7 +50,7 @@ def test_only_earlier_contents_of_changes_are_shared(logs: list[ChangeLog], tmp_
     assert len([item for item in (tmp_path / "shared").rglob("*") if item.is_file()]) == 1
 
 
-def test_a_store_that_is_away_is_told_and_the_change_is_made(
+def test_unavailable_store_is_reported_and_the_change_is_made(
     logs: list[ChangeLog], tmp_path: Path
 ) -> None:
     first, second = logs
@@ -67,7 +67,7 @@ def test_a_store_that_is_away_is_told_and_the_change_is_made(
         second.blobs.has(before.value)
 
 
-def test_a_store_that_failed_is_left_alone_for_a_while(tmp_path: Path) -> None:
+def test_failed_store_is_not_retried_for_a_while(tmp_path: Path) -> None:
     shared, clock = tmp_path / "shared", [0.0]
     files = UndoFiles(SharedFiles(FolderObjects(shared)).undo, lambda: clock[0])
     name = BlobStore(tmp_path / "blobs").name(b"content")

@@ -58,7 +58,7 @@ def recall(database: SqliteStore, similarity: StoredSimilarity) -> ConversationS
     return ConversationSearch(database, AccessControl("chat:7", {}, {}), claim, similarity)
 
 
-async def test_each_text_is_asked_about_once(
+async def test_each_text_is_embedded_once(
     database: SqliteStore, model_server: ModelServer, similarity: StoredSimilarity
 ) -> None:
     first = await similarity("a pet", ["my cat", "my car", "my cat"])
@@ -68,7 +68,7 @@ async def test_each_text_is_asked_about_once(
     assert model_server.embedded[1:] == [["a drink"]]
 
 
-async def test_too_many_new_texts_take_turns(
+async def test_new_texts_per_search_are_limited(
     model_server: ModelServer, similarity: StoredSimilarity
 ) -> None:
     texts = [f"cat {n}" for n in range(NEW_TEXTS + 10)]
@@ -78,7 +78,7 @@ async def test_too_many_new_texts_take_turns(
     assert sum(map(len, model_server.embedded)) == NEW_TEXTS + 11
 
 
-async def test_a_line_of_memory_is_found_by_another_word_for_it(
+async def test_memory_line_is_found_by_a_synonym(
     tmp_path: Path, similarity: StoredSimilarity
 ) -> None:
     memory = call(tmp_path, similarity).memory
@@ -108,7 +108,7 @@ async def test_hit_of_both_rankings_comes_first(
     assert len(rest) == 2
 
 
-async def test_a_message_is_found_by_another_word_for_it_in_its_own_scope(
+async def test_message_is_found_by_a_synonym_within_its_scope(
     database: SqliteStore, similarity: StoredSimilarity
 ) -> None:
     def store(tx: Transaction) -> None:
@@ -137,7 +137,7 @@ async def test_person_joining_during_the_search_is_considered(
         await replace(find, similarity=slow)("the pet", 5)
 
 
-async def test_without_the_model_words_decide(
+async def test_words_are_used_without_the_model(
     database: SqliteStore,
     model_server: ModelServer,
     similarity: StoredSimilarity,
@@ -160,7 +160,7 @@ async def test_without_the_model_words_decide(
         await similarity("x", ["y"])
 
 
-async def test_the_oldest_vectors_make_room(
+async def test_oldest_vectors_are_evicted(
     database: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MAX_EMBEDDINGS", 3)
@@ -176,7 +176,7 @@ async def test_the_oldest_vectors_make_room(
     assert await database.transact(store) == {b"\0", b"\2", b"\3"}
 
 
-async def test_no_vector_outlives_a_persons_data(
+async def test_vectors_are_deleted_with_data_of_a_person(
     database: SqliteStore, similarity: StoredSimilarity
 ) -> None:
     await similarity("pet", ["cat"])

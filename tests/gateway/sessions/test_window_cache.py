@@ -18,7 +18,7 @@ async def texts(histories: SessionWindowCache, session: str, asked: str) -> list
     return [message.text for message in window.messages]
 
 
-async def test_a_session_is_read_once_and_then_grows_in_memory(database: SqliteStore) -> None:
+async def test_session_is_read_once_and_then_grows_in_memory(database: SqliteStore) -> None:
     histories = SessionWindowCache(database)
     session = await database.transact(begin, "a")
     assert await texts(histories, session, "a") == ["a"]
@@ -35,7 +35,7 @@ async def test_evicted_window_is_reloaded(database: SqliteStore) -> None:
     assert await texts(histories, session, "b") == ["a", "b"]
 
 
-async def test_the_sessions_used_longest_ago_leave_the_memory(database: SqliteStore) -> None:
+async def test_least_recently_used_sessions_are_evicted(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=bytes_of([user("a")] * 5))
     result, two, three = [await database.transact(begin, "a", "b") for _ in range(3)]
     for session in (result, two, three):
@@ -45,7 +45,7 @@ async def test_the_sessions_used_longest_ago_leave_the_memory(database: SqliteSt
     assert await texts(histories, three, "in memory") == ["a", "b", "in memory"]
 
 
-async def test_a_session_larger_than_the_limit_is_kept_while_it_is_used(
+async def test_session_larger_than_the_limit_is_kept_while_in_use(
     tmp_path: Path, database: SqliteStore
 ) -> None:
     histories = SessionWindowCache(database, limit_bytes=1)
@@ -67,7 +67,7 @@ async def test_added_messages_count_towards_the_byte_limit(database: SqliteStore
     assert await texts(histories, two, "a") == ["a"]
 
 
-async def test_a_window_that_was_shortened_counts_anew(database: SqliteStore) -> None:
+async def test_shortened_window_is_measured_again(database: SqliteStore) -> None:
     histories = SessionWindowCache(database, limit_bytes=100_000)
     result, two = [await database.transact(begin, "a") for _ in range(2)]
     window = await histories.open(result, user("x" * 40_000))

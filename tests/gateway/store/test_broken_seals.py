@@ -34,7 +34,7 @@ async def opened(folder: Path) -> AsyncIterator[OpenStore]:
 
 
 @pytest.mark.usefixtures("engine")
-async def test_a_row_that_is_passed_over_is_audited_once(tmp_path: Path) -> None:
+async def test_skipped_row_is_audited_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         person = Person("telegram", "main", "2", "Eve")
         await store.transact(members.add_member, person, owner=False, approved_by="cli:0", now=1.0)
@@ -49,7 +49,7 @@ async def test_a_row_that_is_passed_over_is_audited_once(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("engine")
-async def test_work_that_is_refused_leaves_an_audit_entry_all_the_same(tmp_path: Path) -> None:
+async def test_rejected_work_leaves_an_audit_entry(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         reply = OutgoingReply("t1", MESSAGE.route, [OutboundPart("the answer")])
         await store.transact(outbox.put, None, [reply], 1.0)

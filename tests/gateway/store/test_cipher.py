@@ -56,7 +56,7 @@ def _raw(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
 
 
-def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path: Path) -> None:
+def test_everything_is_sealed_and_opens_again(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     with open_transaction(path, cipher=_cipher()) as tx:
         claim, lane = _fill(tx)
@@ -79,7 +79,7 @@ def test_everything_that_was_said_comes_back_and_nothing_lies_readable(tmp_path:
         assert resumed.messages[0].content == f"ask {CANARY}"
 
 
-def test_an_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> None:
+def test_edit_of_a_waiting_message_is_sealed_for_its_row(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db", cipher=_cipher()) as tx:
         first = chat_message("before", event_id="1:1", message_id="1")
         edit = chat_message(CANARY, event_id="1:1:7", message_id="1", edited=True)
@@ -108,7 +108,7 @@ def _sent_text(tx: Transaction) -> str:
     return message.content.text
 
 
-def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> None:
+def test_pairing_reply_loses_its_text_and_stays_readable(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     with open_transaction(path, cipher=_cipher()) as tx:
         reply = OutgoingReply(
@@ -124,7 +124,7 @@ def test_a_pairing_letter_is_forgotten_and_stays_no_obstacle(tmp_path: Path) -> 
         assert _sent_text(tx) == ""
 
 
-async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
+async def test_changed_row_is_reported_in_a_clear_sentence(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db", cipher=_cipher())
     try:
         claim, _ = await database.transact(_fill)
@@ -135,7 +135,7 @@ async def test_a_changed_row_is_a_clear_sentence(tmp_path: Path) -> None:
         await database.close()
 
 
-def test_the_same_text_is_never_sealed_the_same_way() -> None:
+def test_same_text_is_never_sealed_identically() -> None:
     cipher = _cipher()
     sealed = {cipher.seal(CANARY, "message.content", "s", 1) for _ in range(50)}
     assert len(sealed) == 50
@@ -154,7 +154,7 @@ def test_the_same_text_is_never_sealed_the_same_way() -> None:
     # Explicit ids, since the keys differ between the processes of a test run.
     ids=["another key", "no key", "a key too many"],
 )
-def test_a_wrong_key_changes_not_one_byte(
+def test_wrong_key_changes_not_one_byte(
     tmp_path: Path, made: bytes | None, opened: bytes | None, sentence: str
 ) -> None:
     path = tmp_path / "kore.db"
@@ -168,7 +168,7 @@ def test_a_wrong_key_changes_not_one_byte(
         assert _raw(tmp_path) == before
 
 
-def test_a_database_without_messages_takes_a_key(tmp_path: Path) -> None:
+def test_database_without_messages_accepts_a_key(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()
     connect(path, cipher=_cipher()).close()
@@ -190,7 +190,7 @@ def test_keys_are_read_in_hexadecimal_and_base64() -> None:
 @pytest.mark.parametrize(
     "text", ["", "short", "x" * 64, base64.b64encode(b"x" * 31).decode(), "ab" * 31, "ö" * 44]
 )
-def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
+def test_invalid_key_is_reported_in_one_sentence_without_its_value(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         cipher_of("K", {"K": text})
     output = f"{caught.value} {caught.value.hint}"
@@ -199,14 +199,14 @@ def test_anything_else_is_one_sentence_without_the_value(text: str) -> None:
     assert not text or text not in output
 
 
-def test_every_column_that_is_sealed_exists(tmp_path: Path) -> None:
+def test_every_sealed_column_exists(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
         for item in SEALED:
             names = {row[1] for row in tx.all(f"PRAGMA table_info({item.table})")}
             assert {*item.key, *item.bound, *item.columns} <= names
 
 
-def test_nothing_is_sealed_that_the_list_of_sealed_columns_does_not_name(tmp_path: Path) -> None:
+def test_only_listed_columns_are_sealed(tmp_path: Path) -> None:
     with (
         open_transaction(tmp_path / "kore.db") as tx,
         pytest.raises(LookupError, match="no column of"),

@@ -67,7 +67,7 @@ def change_key(engine: str, folder: Path, old: Cipher | None, new: Cipher | None
 
 
 @pytest.mark.parametrize(("old", "new"), [(None, NEW), (OLD, NEW), (OLD, None)])
-def test_a_change_of_keys_keeps_what_is_bound(
+def test_rekeying_keeps_bound_rows_valid(
     engine: str, tmp_path: Path, old: Cipher | None, new: Cipher | None
 ) -> None:
     whole = database(engine, tmp_path, "a.db")
@@ -78,7 +78,7 @@ def test_a_change_of_keys_keeps_what_is_bound(
         check(tx)
 
 
-def test_a_change_of_keys_makes_no_forged_row_valid(engine: str, tmp_path: Path) -> None:
+def test_rekeying_makes_no_forged_row_valid(engine: str, tmp_path: Path) -> None:
     whole = database(engine, tmp_path, "a.db")
     with whole.opened(OLD) as tx:
         fill(tx, OLD)
@@ -89,7 +89,7 @@ def test_a_change_of_keys_makes_no_forged_row_valid(engine: str, tmp_path: Path)
         assert members.members(tx) == []
 
 
-def test_a_move_to_the_other_engine_keeps_what_is_bound(engine: str, tmp_path: Path) -> None:
+def test_copy_to_the_other_engine_keeps_bound_rows_valid(engine: str, tmp_path: Path) -> None:
     other = "sqlite" if engine == "postgres" else "postgres"
     source, target = database(engine, tmp_path, "a.db"), database(other, tmp_path, "b.db")
     with source.opened(OLD) as tx:

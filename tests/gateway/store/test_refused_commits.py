@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: SqliteStore) -> None:
+async def test_unstored_approval_admits_nobody(store: SqliteStore) -> None:
     access = AccessControl(None, {("chat", "bot"): ()})
     pairing = PairingCodes(access)
     message = chat_message("hi", "8", sender=Sender("8", "Eve"))
@@ -51,7 +51,7 @@ async def test_nobody_is_let_in_by_an_approval_that_was_not_stored(store: Sqlite
     assert access.members.owner == message.principal
 
 
-async def test_a_language_that_was_not_stored_is_stored_the_next_time(store: SqliteStore) -> None:
+async def test_unstored_language_is_stored_the_next_time(store: SqliteStore) -> None:
     languages, message = UserLanguages(), chat_message("你好", language="zh-Hans")
 
     def refused(tx: Transaction) -> None:

@@ -165,7 +165,7 @@ def test_every_sealed_text_of_version_83_opens(tmp_path: Path) -> None:
         assert opened_columns(tx) == set(SEALED_COLUMNS) - {"audit_outbox.entry"}
 
 
-def test_sealed_database_of_version_83_refuses_another_key(tmp_path: Path) -> None:
+def test_sealed_database_of_version_83_rejects_another_key(tmp_path: Path) -> None:
     whole = whole_database(live_database("sqlite", tmp_path, version_83.SEALED))
     with (
         pytest.raises(StoreError, match="encrypted with a different key"),
@@ -244,7 +244,7 @@ def test_live_data_of_version_83_continues(engine: str, tmp_path: Path) -> None:
     assert "hello there, a kestrel" in result.stdout, result.stderr
 
 
-def test_older_database_is_refused_with_the_way_to_upgrade_it(engine: str, tmp_path: Path) -> None:
+def test_older_database_is_rejected_with_an_upgrade_hint(engine: str, tmp_path: Path) -> None:
     url = live_database(engine, tmp_path)
     set_numbers(url, 77, 78, 82)
     early = pytest.raises(StoreError, match=r"early version of Kore \(schema 82;")
@@ -254,7 +254,7 @@ def test_older_database_is_refused_with_the_way_to_upgrade_it(engine: str, tmp_p
     assert numbers(url) == [77, 78, 82]
 
 
-def test_doctor_says_that_a_database_is_too_old(engine: str, tmp_path: Path) -> None:
+def test_doctor_reports_a_database_that_is_too_old(engine: str, tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     url = live_database(engine, home)
@@ -266,7 +266,7 @@ def test_doctor_says_that_a_database_is_too_old(engine: str, tmp_path: Path) -> 
     assert "commit 40c09bfc" in check["fix"]
 
 
-def test_older_backup_is_refused_before_anything_is_replaced(tmp_path: Path) -> None:
+def test_older_backup_is_rejected_before_anything_is_replaced(tmp_path: Path) -> None:
     home, old = tmp_path / "h", tmp_path / "old"
     assert kore("agent", "-m", "mine", home=home, environ=OFFLINE).returncode == 0
     before = (home / "kore.db").read_bytes()
@@ -310,7 +310,7 @@ def test_migration_with_a_lower_number_may_come_later(engine: str, tmp_path: Pat
     assert numbers(url) == sorted(schema.numbers)
 
 
-def test_failed_migration_leaves_the_database_as_it_was(engine: str, tmp_path: Path) -> None:
+def test_failed_migration_leaves_the_database_unchanged(engine: str, tmp_path: Path) -> None:
     url = live_database(engine, tmp_path)
     later = later_schema(SCHEMAS[engine], tmp_path / "later")
     add_migration(later.folder, later.newest, "CREATE TABLE half (id int); SELECT broken;")
@@ -321,7 +321,7 @@ def test_failed_migration_leaves_the_database_as_it_was(engine: str, tmp_path: P
     assert catalog_of(engine, url) == tables
 
 
-def test_newer_database_is_refused(engine: str, tmp_path: Path) -> None:
+def test_newer_database_is_rejected(engine: str, tmp_path: Path) -> None:
     url = live_database(engine, tmp_path)
     upgrade(engine, url, later_schema(SCHEMAS[engine], tmp_path / "later"))
     newer = pytest.raises(StoreError, match="was created by a newer Kore")

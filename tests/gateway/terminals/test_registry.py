@@ -70,7 +70,7 @@ async def read_until(items: AsyncIterator[Any], words: str) -> str:
 
 
 @pytest.mark.parametrize("mode", BOTH)
-async def test_a_shell_has_a_terminal_of_its_size(tmp_path: Path, mode: TerminalMode) -> None:
+async def test_shell_has_a_terminal_of_its_size(tmp_path: Path, mode: TerminalMode) -> None:
     async with open_registry(tmp_path, mode) as terminals:
         id = await terminals.open(None, TerminalSize(100, 30))
         async with terminals.follow(id) as items:
@@ -102,7 +102,7 @@ async def test_a_shell_has_a_terminal_of_its_size(tmp_path: Path, mode: Terminal
 
 
 @needs_bwrap
-async def test_the_sandbox_hides_the_machine(tmp_path: Path) -> None:
+async def test_sandbox_hides_files_of_the_machine(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("canary-7")
     async with open_registry(tmp_path, "sandbox") as terminals:
         id = await terminals.open(None, TerminalSize())
@@ -111,7 +111,7 @@ async def test_the_sandbox_hides_the_machine(tmp_path: Path) -> None:
             assert "canary-7" not in await read_until(items, "done2")
 
 
-async def test_no_secret_of_the_environment_reaches_the_shell(
+async def test_secrets_of_the_environment_do_not_reach_the_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "canary-8")
@@ -123,7 +123,7 @@ async def test_no_secret_of_the_environment_reaches_the_shell(
             assert "canary" not in await read_until(items, "done2")
 
 
-async def test_no_terminal_opens_in_mode_off(tmp_path: Path) -> None:
+async def test_mode_off_opens_no_terminal(tmp_path: Path) -> None:
     async with open_registry(tmp_path, "off") as terminals:
         with pytest.raises(KoreError, match="switched off"):
             await terminals.open(None, TerminalSize())
@@ -220,7 +220,7 @@ async def test_output_buffer_is_bounded_and_a_slow_follower_catches_up(tmp_path:
             assert len(again["screen"]) < BUFFER_CHARS + 20_000
 
 
-async def test_a_program_waits_for_its_only_follower(tmp_path: Path) -> None:
+async def test_program_waits_for_its_only_follower(tmp_path: Path) -> None:
     """Every character reaches the follower in order."""
     async with open_registry(tmp_path, "full") as terminals:
         id = await terminals.open(None, TerminalSize())

@@ -77,7 +77,7 @@ async def settle(parts: Parts) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_an_end_begins_a_turn_that_is_told_how_it_came(tmp_path: Path) -> None:
+async def test_end_of_a_command_starts_a_turn_with_its_result(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     model = ScriptedProvider([start(gate.command), "it runs", "It failed.", "as I said"])
     async with at_work(tmp_path, model) as parts:
@@ -96,7 +96,7 @@ async def test_an_end_begins_a_turn_that_is_told_how_it_came(tmp_path: Path) -> 
         assert "background" not in str(model.requests[-1].messages[-1].content).lower()
 
 
-async def test_a_turn_that_runs_is_told_with_its_next_request(tmp_path: Path) -> None:
+async def test_running_turn_sees_the_end_in_its_next_request(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     model = Paced(start(gate.command), list_dir_reply(), "It failed.", "else")
     async with at_work(tmp_path, model) as parts:
@@ -131,7 +131,7 @@ async def test_output_read_by_the_model_is_not_reported(tmp_path: Path) -> None:
         assert "background" not in str(model.requests[-1].messages[-1].content).lower()
 
 
-async def test_ends_that_come_together_are_one_message(tmp_path: Path) -> None:
+async def test_simultaneous_ends_are_one_message(tmp_path: Path) -> None:
     gates = [Gate(tmp_path, name) for name in ("one", "two")]
     model = ScriptedProvider([start(*(gate.command for gate in gates)), "they run", "Both failed."])
     async with running(tmp_path, model, timing=Timing(report_after_s=1)) as parts:
@@ -146,7 +146,7 @@ async def test_ends_that_come_together_are_one_message(tmp_path: Path) -> None:
         assert len(model.requests) == 3
 
 
-async def test_commands_do_not_keep_a_conversation_busy_for_ever(
+async def test_consecutive_reports_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_reports, "MAX_IN_A_ROW", 1)
@@ -184,7 +184,7 @@ async def test_commands_do_not_keep_a_conversation_busy_for_ever(
         assert "Background command 3" in note_of(model.requests[-1].messages[-1])
 
 
-async def test_nobody_is_told_when_a_one_shot_run_is_over(tmp_path: Path) -> None:
+async def test_ended_one_shot_run_gets_no_report(tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     model = Paced(start(gate.command), "It runs.")
     async with at_work(tmp_path, model) as parts:

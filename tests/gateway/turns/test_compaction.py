@@ -71,7 +71,7 @@ async def session_of(parts: Parts) -> str:
     return str(session)
 
 
-async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path: Path) -> None:
+async def test_nearly_full_window_is_summarised_after_the_answer(tmp_path: Path) -> None:
     model = Speaks(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
         with parts.events.watch(LANE) as seen:
@@ -97,7 +97,7 @@ async def test_a_nearly_full_window_becomes_a_summary_after_the_answer(tmp_path:
         assert model.requests[-1].messages[-1].text == "and now?"
 
 
-async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
+async def test_chat_is_notified_only_of_the_first_summary(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["One."] * 50))) as parts:
         for n in range(20):
             await ask(parts, f"question {n} {BIG}")
@@ -108,7 +108,9 @@ async def test_a_chat_is_not_told_of_every_summary(tmp_path: Path) -> None:
         assert notices == 1
 
 
-async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_path: Path) -> None:
+async def test_message_during_a_summary_is_answered_and_the_summary_still_fits(
+    tmp_path: Path,
+) -> None:
     """The summary names the last message that it covers, and later messages stay."""
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 28_000)) as parts:
@@ -129,7 +131,7 @@ async def test_a_message_meanwhile_is_answered_and_the_summary_still_fits(tmp_pa
         assert "They asked a lot." in str(model.requests[-1].messages[0].content[0])
 
 
-async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Path) -> None:
+async def test_turn_without_room_waits_for_the_running_summary(tmp_path: Path) -> None:
     model = Gated(["They asked a lot."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         with parts.events.watch(LANE) as seen:
@@ -165,7 +167,7 @@ async def test_a_turn_without_room_waits_for_the_summary_under_way(tmp_path: Pat
         assert not window.trimmed
 
 
-async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_path: Path) -> None:
+async def test_compact_returns_the_summary_already_running(tmp_path: Path) -> None:
     model = Gated(["They asked a lot.", "Again."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         while not model.was_called.is_set():
@@ -194,7 +196,7 @@ async def test_compact_answers_with_the_summary_that_is_under_way_already(tmp_pa
         )
 
 
-async def test_a_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path: Path) -> None:
+async def test_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path: Path) -> None:
     model = Gated(["They asked a lot.", "Again."])
     async with running(tmp_path, small(model, 20_000)) as parts:
         await fill(parts, 4)
@@ -230,7 +232,7 @@ class Gated(Speaks):
             yield event
 
 
-async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_new_one(
+async def test_kill_leaves_the_state_before_or_after_the_summary(
     tmp_path: Path,
 ) -> None:
     model = Gated(["They asked a lot."])
@@ -254,7 +256,7 @@ async def test_a_kill_before_the_summary_leaves_the_old_state_and_after_it_the_n
         await ask(parts, "still there?")
 
 
-async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
+async def test_failed_summary_costs_no_answer_and_is_retried_a_few_times(
     tmp_path: Path,
 ) -> None:
     model = Speaks([RateLimited("later")] * 100)
@@ -274,7 +276,7 @@ async def test_a_summary_that_fails_costs_no_answer_and_is_not_tried_for_ever(
         assert head > 0
 
 
-async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
+async def test_compact_focus_is_part_of_the_prompt(tmp_path: Path) -> None:
     model = Speaks(["The colours are green and blue."])
     async with running(tmp_path, small(model, 100_000)) as parts:
         await fill(parts, 4)
@@ -290,7 +292,7 @@ async def test_compact_asks_for_what_is_to_be_kept(tmp_path: Path) -> None:
         assert await parts.count("outbox", kind="notice") == 0
 
 
-async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> None:
+async def test_compact_without_gain_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks([]))) as parts:
         await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "nothing" in " ".join(parts.platform.texts("1")))
@@ -306,7 +308,7 @@ async def test_compact_says_so_when_there_is_nothing_to_gain(tmp_path: Path) -> 
         (None, "The model did not answer. Try again later"),
     ],
 )
-async def test_compact_that_fails_says_that_nothing_was_changed(
+async def test_failed_compact_reports_that_nothing_changed(
     tmp_path: Path, owner: str | None, reason: str
 ) -> None:
     async with running(tmp_path, small(Speaks(["", ""]), 100_000), owner=owner) as parts:
@@ -319,7 +321,7 @@ async def test_compact_that_fails_says_that_nothing_was_changed(
         assert (await window_of(parts, await session_of(parts))).messages == before
 
 
-async def test_context_shows_what_fills_the_window(tmp_path: Path) -> None:
+async def test_context_shows_the_content_of_the_window(tmp_path: Path) -> None:
     async with running(tmp_path, small(Speaks(["Summary."]), 100_000)) as parts:
         await fill(parts, 4)
         await parts.bus.submit(chat_message("/context"))
@@ -357,7 +359,7 @@ def work(steps: int) -> list[Message]:
     return messages
 
 
-async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Path) -> None:
+async def test_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
@@ -388,7 +390,7 @@ async def test_a_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: P
         assert window.summary == summary
 
 
-async def test_a_fork_has_the_summary_of_what_it_was_made_of(tmp_path: Path) -> None:
+async def test_fork_has_the_summary_of_its_parent(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
@@ -408,7 +410,7 @@ def _set_head(tx, session: str, head: int) -> None:  # type: ignore[no-untyped-d
     stored.change(tx, "session", {"head": head}, id=session)
 
 
-async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) -> None:
+async def test_only_the_newest_of_very_many_messages_are_read(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
@@ -422,7 +424,7 @@ async def test_of_very_many_messages_the_newest_are_looked_at(tmp_path: Path) ->
         assert len(await run(sessions.load_all, session)) == 3_000
 
 
-async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) -> None:
+async def test_window_changed_meanwhile_rejects_the_summary(tmp_path: Path) -> None:
     async with opened(tmp_path, Speaks([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
@@ -434,7 +436,7 @@ async def test_a_window_that_changed_meanwhile_takes_no_summary(tmp_path: Path) 
         assert await run(turns.last_of, session) is None
 
 
-async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path) -> None:
+async def test_turn_without_room_is_shortened_while_it_runs(tmp_path: Path) -> None:
     looks = [
         assistant("", (ToolCall(f"c{n}", "list_dir", {"path": "."}, '{"path": "."}'),))
         for n in range(3)
@@ -465,7 +467,7 @@ async def test_a_turn_without_room_is_made_shorter_while_it_runs(tmp_path: Path)
         assert [m.role for m in stored[24:]][:4] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_the_same_claim_pays_for_the_summary(tmp_path: Path) -> None:
+async def test_summary_is_charged_to_the_same_claim(tmp_path: Path) -> None:
     model = Speaks(["Short."])
     async with running(tmp_path, small(model)) as parts:
         await fill(parts, 7)

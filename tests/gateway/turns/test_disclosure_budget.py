@@ -11,7 +11,7 @@ from tests.gateway.parts import chat_message, console_message, running
 from tests.gateway.turns.agents.test_subagents import task, wait_for_answers
 
 
-async def test_only_what_a_person_says_renews_it(tmp_path: Path) -> None:
+async def test_only_messages_of_a_person_renew_the_budget(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("hello"))
         await wait_for_answers(parts)

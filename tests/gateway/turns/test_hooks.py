@@ -19,7 +19,7 @@ from tests.agent.props import call, calls
 from tests.gateway.parts import console_message, running
 
 
-async def test_a_hook_blocks_a_call_of_a_conversation(tmp_path: Path) -> None:
+async def test_hook_blocks_a_call_of_a_conversation(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("list_dir", path=".")), "done"])
     async with running(tmp_path, model) as parts:
         hook = CommandHook("PreToolUse", "echo not on Sundays >&2; exit 2", "LS")
@@ -66,7 +66,7 @@ def test_python_hooks_are_loaded_by_name_only(
         (None, "no installed package offers"),
     ],
 )
-def test_python_hooks_that_cannot_be_used_are_one_sentence(
+def test_unusable_python_hooks_are_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None, words: str
 ) -> None:
     if target is not None:
@@ -98,7 +98,7 @@ async def test_hook_text_is_stored_in_order(tmp_path: Path) -> None:
     assert fourth.messages[: len(third.messages)] == third.messages
 
 
-async def test_a_blocked_message_is_answered_and_taken_out(tmp_path: Path) -> None:
+async def test_blocked_message_is_answered_and_removed(tmp_path: Path) -> None:
     model = ScriptedProvider(["fine"])
     async with running(tmp_path, model) as parts:
         hook = CommandHook("UserPromptSubmit", "grep -q hunter2 && echo no passwords >&2 && exit 2")

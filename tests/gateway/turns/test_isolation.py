@@ -22,7 +22,7 @@ async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts
         await wait_until(lambda: len(model.texts) >= asked)
 
 
-async def test_kills_in_a_row_give_up_none_of_several_turns(tmp_path: Path) -> None:
+async def test_consecutive_kills_abandon_none_of_several_turns(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
         await accept_messages(parts, *(chat_message(f"job {chat}", chat) for chat in CHATS))
     for _ in range(6):
@@ -33,7 +33,7 @@ async def test_kills_in_a_row_give_up_none_of_several_turns(tmp_path: Path) -> N
             assert await parts.platform.answers(chat, 1) == [f"re: job {chat}"]
 
 
-async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answered(
+async def test_turn_that_crashes_the_process_is_isolated(
     tmp_path: Path,
 ) -> None:
     async with life(tmp_path, Gated(), asked=12) as parts:
@@ -56,7 +56,7 @@ async def test_the_turn_that_ends_the_process_is_found_and_the_others_are_answer
     assert answers["5"].startswith("⚠️ I gave up on this message")
 
 
-async def test_two_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path: Path) -> None:
+async def test_suspects_continue_one_at_a_time_before_new_turns(tmp_path: Path) -> None:
     async with life(tmp_path, Gated(), asked=2) as parts:
         await accept_messages(parts, chat_message("one"), chat_message("two", "2"))
     async with life(tmp_path, Gated(), asked=2):
@@ -75,7 +75,7 @@ async def test_two_suspects_go_on_one_at_a_time_and_before_anything_new(tmp_path
             await parts.platform.answers(chat, 1)
 
 
-async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
+async def test_new_chat_is_answered_next_to_suspects(tmp_path: Path) -> None:
     """After two kills, half of 20 turns with a slow model continue at once."""
     chats = [str(n) for n in range(20)]
     async with life(tmp_path, Gated(), asked=20) as parts:
@@ -94,7 +94,7 @@ async def test_new_chat_is_answered_beside_suspects(tmp_path: Path) -> None:
             assert await parts.platform.answers(chat, 1) == [f"re: slow {chat}"]
 
 
-async def test_turn_that_ends_a_busy_process_is_found(tmp_path: Path) -> None:
+async def test_turn_that_crashes_a_busy_process_is_isolated(tmp_path: Path) -> None:
     """Each process ends only once a new chat is being answered in parallel with the suspects."""
     async with life(tmp_path, Gated(), asked=12) as parts:
         await accept_messages(

@@ -34,7 +34,7 @@ def context_texts(message: Message) -> str:
         ("/s:nothing", "has no prompt nothing; there are: greet."),
     ],
 )
-async def test_a_message_brings_what_it_names_of_a_server(
+async def test_message_may_mention_resources_of_a_server(
     tmp_path: Path, line: str, words: str
 ) -> None:
     model = ScriptedProvider(["answer"])
@@ -77,7 +77,7 @@ async def test_line_without_a_server_name_is_plain_text(tmp_path: Path, line: st
     ],
 )
 @pytest.mark.parametrize("line", ["What does @s:memo://one say?", "/s:greet Ann"])
-async def test_role_decides_what_a_message_brings_unasked(
+async def test_role_decides_which_mentions_are_read_unasked(
     tmp_path: Path, line: str, tools: str, is_read: bool
 ) -> None:
     policy = tmp_path / "policy.yaml"

@@ -29,7 +29,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("said", [*OPEN, *WHOLE])
-def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
+def test_trace_follows_unclosed_code(said: str) -> None:
     result = Result(True, said, "s", (assistant(said),))
     (part,) = render(answer(TurnOutcome(result=result, trace=TRACE)))
     assert part.text.endswith(f"\n\n{SHOWN}")
@@ -42,7 +42,7 @@ def test_a_trace_stands_outside_of_code_that_was_not_closed(said: str) -> None:
 
 
 @pytest.mark.parametrize("said", OPEN)
-def test_so_does_what_is_said_of_a_turn_that_was_stopped(said: str) -> None:
+def test_stop_notice_follows_unclosed_code(said: str) -> None:
     result = Result(False, "", "s", (assistant(said),), stopped="cancelled")
     (part,) = render(answer(TurnOutcome(result=result)))
     assert part.text.endswith("\n\n⏹ Stopped.")

@@ -61,7 +61,7 @@ def other_message(**more: Any) -> InboundMessage:
     return chat_message("x", sender=Sender("8"), **more)
 
 
-def test_the_console_is_asked_and_commands_of_chats_are_refused() -> None:
+def test_console_is_asked_and_commands_of_chats_are_denied() -> None:
     assert verdict(console_message("x")) == "ask"
     assert verdict(chat_message("x")) == "deny"
     assert rules().permissions([console_message("x")], "s", turn=1).approver is not None
@@ -75,7 +75,7 @@ def role(*messages: InboundMessage) -> str:
     return named if isinstance(named, str) else named()
 
 
-def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
+def test_sandboxed_chat_follows_role_and_mode() -> None:
     permissions = rules(confined=True)
     assert verdict(chat_message("x"), by=permissions) == "allow"
     assert verdict(chat_message("x"), asked=request(command="make"), by=permissions) == "ask"
@@ -85,7 +85,7 @@ def test_with_a_sandbox_a_chat_follows_role_and_mode() -> None:
     assert verdict(other_message(), by=permissions) == "deny"
 
 
-def test_only_a_real_yes_allows_everything() -> None:
+def test_only_boolean_true_enables_auto() -> None:
     assert verdict(console_message("x", options={"auto": True})) == "allow"
     assert verdict(console_message("x", options={"auto": "true"})) == "ask"
     rm = request(command="rm -rf x")
@@ -97,7 +97,7 @@ def test_only_a_real_yes_allows_everything() -> None:
     assert verdict(console_message("x", options={"mode": "everything"})) == "ask"
 
 
-def test_a_remote_sender_cannot_choose_permissions_or_folder() -> None:
+def test_remote_sender_cannot_choose_permissions_or_folder() -> None:
     options = {"auto": True, "mode": "auto", "cwd": "/etc", "allowed_tools": ["exec"]}
     assert verdict(chat_message("x", options=options)) == "deny"
     assert verdict(chat_message("x", options=options), asked=request("write_file")) == "ask"
@@ -108,7 +108,7 @@ def test_a_remote_sender_cannot_choose_permissions_or_folder() -> None:
     assert rules().working_dir(console_message("x")) == HERE
 
 
-def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:
+def test_tools_of_a_run_are_chosen_at_the_console() -> None:
     only = console_message("x", options={"auto": True, "allowed_tools": ["read_file"]})
     assert verdict(only) == "deny"
     without = console_message("x", options={"auto": True, "disallowed_tools": ["exec"]})
@@ -118,7 +118,7 @@ def test_the_tools_of_a_run_are_chosen_at_the_console() -> None:
     assert verdict(broken) == "deny"
 
 
-def test_people_have_the_role_that_the_settings_give_them() -> None:
+def test_people_have_their_configured_role() -> None:
     change = request("write_file")
     assert verdict(chat_message("x"), asked=change) == "ask"
     assert verdict(other_message(), asked=change) == "deny"
@@ -140,21 +140,21 @@ def test_subagent_report_has_the_permissions_of_all_requesters() -> None:
     assert verdict(chat_message("x", options=shared), asked=change) == "ask"
 
 
-def test_a_role_that_nobody_defined_allows_nothing() -> None:
+def test_undefined_role_allows_nothing() -> None:
     unknown = rules({"chat:8": "no-such"})
     read = ToolRequest("read_file", "read", {}, HERE)
     decision = unknown.permissions([other_message()], "s", turn=1).policy.decide(read)
     assert (decision.verdict, decision.rule) == ("deny", "unknown-role")
 
 
-def test_a_turn_for_several_people_may_do_what_each_of_them_may() -> None:
+def test_turn_of_several_people_has_their_common_permissions() -> None:
     change = request("write_file")
     assert verdict(other_message(), chat_message("x"), asked=change) == "deny"
     assert verdict(chat_message("x"), other_message(), asked=change) == "deny"
     assert role(other_message(), chat_message("x")) == "general+build"
 
 
-def test_a_conversation_has_its_mode_and_a_channel_its_first_one() -> None:
+def test_conversation_mode_overrides_the_channel_mode() -> None:
     change = request("write_file")
     assert verdict(chat_message("x"), asked=change, mode="accept-edits") == "allow"
     assert verdict(chat_message("x"), asked=change, mode="plan") == "deny"
@@ -171,7 +171,7 @@ def test_looser_owner_mode_does_not_apply_to_others() -> None:
     assert verdict(other_message(**group), asked=change, mode="plan", by=shared) == "deny"
 
 
-def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
+def test_changed_policy_file_applies_to_the_next_call(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("roles: {build: {tools: {read_file: {}}}}")
     policies = RoleRegistry(PolicySettings(file))
@@ -185,7 +185,7 @@ def test_a_changed_policy_file_holds_at_the_next_call(tmp_path: Path) -> None:
     assert policy.decide(request()).verdict == "allow"
 
 
-def test_memory_is_that_of_whoever_speaks() -> None:
+def test_memory_is_that_of_the_speaker() -> None:
     assert rules().memory(chat_message("x")) == HERE / "memory" / "MEMORY.md"
     assert (
         rules().memory(chat_message("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
@@ -225,7 +225,7 @@ def with_full_access() -> TurnPermissions:
     return replace(rules({"chat:8": "build"}), full_access=OWN)
 
 
-def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
+def test_full_access_applies_only_to_messages_of_this_process() -> None:
     by, removal = with_full_access(), request(command="rm -rf build; sudo x; echo ${x@P}")
     result = {"options": {"full_access": OWN}}
     assert verdict(console_message("x", **result), asked=removal, by=by) == "allow"
@@ -245,7 +245,7 @@ def test_full_access_is_for_the_messages_of_this_process_alone() -> None:
     assert verdict(*joined, asked=removal, by=by) == "deny"
 
 
-def test_commands_may_write_where_everybody_who_speaks_may(tmp_path: Path) -> None:
+def test_commands_may_write_if_every_speaker_may(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "roles:\n"
@@ -269,7 +269,7 @@ def test_commands_may_write_where_everybody_who_speaks_may(tmp_path: Path) -> No
     assert not may_write("8", "9")
 
 
-def test_beside_full_access_everything_else_asks() -> None:
+def test_other_messages_ask_next_to_full_access() -> None:
     by = with_full_access()
     auto = console_message("x", options={"auto": True})
     assert verdict(auto, by=by) == "ask"
@@ -277,7 +277,7 @@ def test_beside_full_access_everything_else_asks() -> None:
     assert by.mode(console_message("x", options={"mode": "plan"}), None) == "plan"
 
 
-def test_full_access_sets_no_limit_to_paths_and_hosts() -> None:
+def test_full_access_does_not_limit_paths_and_hosts() -> None:
     by = with_full_access()
     message = console_message("x", options={"full_access": OWN})
     policy = by.permissions([message], "s", turn=1).policy
@@ -287,6 +287,6 @@ def test_full_access_sets_no_limit_to_paths_and_hosts() -> None:
     assert policy.hosts("exec") is None
 
 
-def test_a_token_that_is_no_text_is_left_out() -> None:
+def test_token_that_is_not_text_is_dropped() -> None:
     for value in (True, 1, None, [OWN]):
         assert MessageOptions.from_json({"full_access": value}).full_access is None

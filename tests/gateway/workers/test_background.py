@@ -56,7 +56,7 @@ async def begin(group: WorkerGroup, command: str) -> int:
     return number
 
 
-async def test_the_next_turn_reads_what_a_command_prints_and_is_told_of_its_end(
+async def test_next_turn_reads_command_output_and_sees_its_end(
     group: WorkerGroup,
 ) -> None:
     end = group.workspace / "end"
@@ -76,7 +76,7 @@ async def test_the_next_turn_reads_what_a_command_prints_and_is_told_of_its_end(
     assert await group.rows("session", "id", worker=number) == []
 
 
-async def test_a_command_that_died_with_its_worker_is_told_of_once(group: WorkerGroup) -> None:
+async def test_command_that_died_with_its_worker_is_reported_once(group: WorkerGroup) -> None:
     command = lasting_command()
     number = await begin(group, command)
     worker = group.worker_with(number)
@@ -91,7 +91,7 @@ async def test_a_command_that_died_with_its_worker_is_told_of_once(group: Worker
     assert group.api.answers(OWNER).count("That is a pity.") == 1
 
 
-async def test_a_worker_that_is_stopped_tells_whose_commands_end_with_it(
+async def test_stopped_worker_reports_its_ended_commands(
     group: WorkerGroup,
 ) -> None:
     command = lasting_command()
@@ -136,7 +136,7 @@ async def let_all_work(group: WorkerGroup, count: int) -> None:
         await group.front.until(lambda: group.model.waiting < MAX_PARALLEL)
 
 
-async def test_sub_agents_work_in_turns_and_wake_who_waits_for_them(group: WorkerGroup) -> None:
+async def test_subagents_take_turns_and_wake_their_waiting_caller(group: WorkerGroup) -> None:
     group.model.mind = sharing
     await group.api.user_says(OWNER, "wait for 4")
     await let_all_work(group, 4)
@@ -145,7 +145,7 @@ async def test_sub_agents_work_in_turns_and_wake_who_waits_for_them(group: Worke
     assert "did part 3 of wait for 4" in str(group.model.requests[-1].body["messages"])
 
 
-async def test_no_more_sub_agents_of_a_conversation_work_than_may_over_all_workers(
+async def test_subagents_of_a_conversation_are_limited_across_workers(
     group: WorkerGroup,
 ) -> None:
     group.model.mind = sharing

@@ -30,7 +30,7 @@ LANE, SESSION = "telegram:1:7", "20261126_200000"
         EventsHint(2, ({"lane": LANE, "begins": SESSION},)),
     ],
 )
-def test_a_hint_is_read_as_it_was_sent(hint: Hint) -> None:
+def test_hint_survives_round_trip(hint: Hint) -> None:
     assert decode(encode(hint)) == hint
 
 
@@ -59,7 +59,7 @@ def test_invalid_hint_is_ignored(message: bytes) -> None:
     assert decode(message) is None
 
 
-async def test_an_event_that_cannot_be_read_hides_no_other() -> None:
+async def test_unreadable_event_hides_no_other() -> None:
     events = EventHub()
     receiver = EventReceiver(events)
     good = {"lane": LANE, "event": {"type": "text_delta", "text": "hello"}}
@@ -107,11 +107,11 @@ def text(worker: int) -> EventsHint:
     return EventsHint(worker, ({"lane": LANE, "event": {"type": "text_delta", "text": "on"}},))
 
 
-async def test_the_late_end_of_one_worker_hides_nothing_of_the_next() -> None:
+async def test_late_end_of_a_worker_hides_no_event_of_the_next() -> None:
     late = EventsHint(1, ({"lane": LANE, "ends": SESSION},))
     assert await shown_after(begins(1), begins(2), late, text(2)) == [TextDelta("on")]
     assert await shown_after(begins(1), begins(2), text(2), alive={2}) == [TextDelta("on")]
 
 
-async def test_the_turn_of_a_worker_that_is_gone_is_over() -> None:
+async def test_turn_of_a_dead_worker_is_over() -> None:
     assert await shown_after(begins(1), text(1), alive={2}) == []

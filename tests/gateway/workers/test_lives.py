@@ -23,7 +23,7 @@ def children(gateway: GatewayProcess) -> list[int]:
     return processes(f" worker --home {gateway.home}")
 
 
-async def test_a_gateway_keeps_its_workers_and_they_end_with_it(
+async def test_gateway_restarts_its_workers_and_ends_them(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     model_server.api_key = KEY
@@ -76,7 +76,7 @@ async def test_a_gateway_keeps_its_workers_and_they_end_with_it(
     front.check_clean()
 
 
-async def test_a_front_that_runs_its_turns_itself_fences_workers_and_gives_way_again(
+async def test_gateway_without_workers_fences_them_and_hands_back(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     model_server.api_key = KEY

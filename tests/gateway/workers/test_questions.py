@@ -48,7 +48,7 @@ async def released(group: WorkerGroup) -> None:
     await group.until(is_free)
 
 
-async def test_another_worker_goes_on_with_what_is_allowed(group: WorkerGroup) -> None:
+async def test_other_worker_continues_after_approval(group: WorkerGroup) -> None:
     seed(group.front)
     group.model.script(ReplyScript(tool_calls=write("new\n"), waits_at=0), "Changed.")
     await group.api.user_says(OWNER, "change it")
@@ -68,7 +68,7 @@ async def test_another_worker_goes_on_with_what_is_allowed(group: WorkerGroup) -
     await group.start_workers(worker)
 
 
-async def test_deny_with_words_tells_the_model_why(group: WorkerGroup) -> None:
+async def test_deny_with_a_text_gives_the_model_the_reason(group: WorkerGroup) -> None:
     seed(group.front)
     group.model.script(ReplyScript(tool_calls=write("new\n")), "Well.")
     await group.api.user_says(OWNER, "change it")
@@ -81,7 +81,7 @@ async def test_deny_with_words_tells_the_model_why(group: WorkerGroup) -> None:
     assert notes(group.front) == "old\n"
 
 
-async def test_a_stop_withdraws_the_question_of_a_worker(group: WorkerGroup) -> None:
+async def test_stop_withdraws_the_question_of_a_worker(group: WorkerGroup) -> None:
     seed(group.front)
     group.model.script(ReplyScript(tool_calls=write("new\n")))
     await group.api.user_says(OWNER, "change it")

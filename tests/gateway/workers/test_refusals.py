@@ -37,7 +37,7 @@ async def refused(
     return ran.err
 
 
-async def test_sqlite_has_no_workers(process: GatewayProcess) -> None:
+async def test_sqlite_rejects_workers(process: GatewayProcess) -> None:
     store = {"url": f"sqlite:///{process.database}"}
     for words, subject in (
         (["worker"], "workers need"),
@@ -48,7 +48,7 @@ async def test_sqlite_has_no_workers(process: GatewayProcess) -> None:
         assert "set store.url to a PostgreSQL database" in text
 
 
-async def test_a_worker_makes_no_tables(process: GatewayProcess) -> None:
+async def test_worker_creates_no_tables(process: GatewayProcess) -> None:
     # The server's default database, which has none of Kore's tables.
     url = postgres_server.server().address("postgres")
     text = await refused(process, "worker", store={"url": url})
@@ -65,7 +65,7 @@ def pretend(url: str, number: int, oldest: int) -> None:
         stored.change(tx, "owner", {"oldest_schema": oldest})
 
 
-async def test_a_worker_of_another_version_waits_for_the_gateway(
+async def test_worker_of_another_version_waits_for_the_gateway(
     process: GatewayProcess, tmp_path: Path
 ) -> None:
     upgrade = "Upgrade the gateway first, then its workers."
@@ -82,7 +82,7 @@ async def test_a_worker_of_another_version_waits_for_the_gateway(
     assert upgrade in text
 
 
-async def test_a_worker_of_the_version_before_works_on_newer_tables(
+async def test_worker_of_the_previous_version_accepts_newer_tables(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     url = postgres_server.create_database()
@@ -99,7 +99,7 @@ async def test_a_worker_of_the_version_before_works_on_newer_tables(
     worker.check_clean()
 
 
-async def test_a_worker_needs_the_key_of_the_data(process: GatewayProcess) -> None:
+async def test_worker_needs_the_key_of_the_data(process: GatewayProcess) -> None:
     url = postgres_server.create_database()
     process.configure({"store": {"url": url, "encryption_key_env": "ONE_KEY"}})
     async with process:

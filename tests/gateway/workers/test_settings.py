@@ -40,7 +40,7 @@ async def test_workers_answer_an_approved_person_until_revoked(
     assert len(group.model.requests) == before
 
 
-async def test_a_question_without_an_answer_expires_at_the_front(group: WorkerGroup) -> None:
+async def test_unanswered_question_expires_at_the_front(group: WorkerGroup) -> None:
     seed(group.front)
     group.model.script(ReplyScript(tool_calls=write("new\n")), "Too late.")
     await group.api.user_says(OWNER, "change it")
@@ -49,7 +49,7 @@ async def test_a_question_without_an_answer_expires_at_the_front(group: WorkerGr
     assert not questions(group.front)
 
 
-async def test_a_reminder_of_a_workers_turn_fires_and_a_task_runs_in_a_worker(
+async def test_reminder_and_task_created_in_a_worker_run(
     group: WorkerGroup,
 ) -> None:
     add = Call("schedule", {"action": "add", "when": "in 1s", "text": "tea"})
@@ -63,7 +63,7 @@ async def test_a_reminder_of_a_workers_turn_fires_and_a_task_runs_in_a_worker(
     assert turns[-1][0] is not None
 
 
-async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
+async def test_each_process_reloads_its_own_file(group: WorkerGroup) -> None:
     first, second = group.workers
     for item in (first, second):
         change_section(item, "agent", model="other")
@@ -83,7 +83,7 @@ async def test_each_process_takes_in_its_own_file(group: WorkerGroup) -> None:
     await second.until(lambda: "configuration fixed and reloaded" in second.output())
 
 
-async def test_a_limit_on_spending_is_one_over_all_workers(group: WorkerGroup) -> None:
+async def test_cost_limit_is_shared_by_all_workers(group: WorkerGroup) -> None:
     prices = {"price_input_usd": 1000, "price_output_usd": 1000}
     for worker in (group.front, *group.workers):
         config = json.loads(worker.config.read_text())

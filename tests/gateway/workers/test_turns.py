@@ -32,7 +32,7 @@ def last_request(group: WorkerGroup) -> list[tuple[str, str]]:
     return [(message["role"], str(message["content"])) for message in messages]
 
 
-async def test_an_answer_grows_in_one_message_and_who_follows_the_session_sees_it_live(
+async def test_answer_grows_in_one_message_and_is_followed_live(
     group: WorkerGroup, chat: int
 ) -> None:
     assert await group.answers_to(chat, "hi") == ["echo: hi"]
@@ -75,7 +75,7 @@ async def test_an_answer_grows_in_one_message_and_who_follows_the_session_sees_i
     assert len(numbers) == 6
 
 
-async def test_stop_cuts_the_stream_of_a_worker(group: WorkerGroup, chat: int) -> None:
+async def test_stop_ends_the_stream_of_a_worker(group: WorkerGroup, chat: int) -> None:
     abandoned = group.model.abandoned
     group.model.script(ENDLESS)
     await group.api.user_says(chat, "go")
@@ -90,7 +90,7 @@ async def test_stop_cuts_the_stream_of_a_worker(group: WorkerGroup, chat: int) -
     assert await group.answers_to(chat, "/stop") == [answer, "echo: next", "Nothing is running."]
 
 
-async def test_a_message_joins_the_turn_of_a_worker_and_a_command_waits_behind_it(
+async def test_message_joins_the_turn_of_a_worker_and_a_command_waits(
     group: WorkerGroup, chat: int
 ) -> None:
     await group.answers_to(chat, "/queue steer")
@@ -155,7 +155,7 @@ async def test_command_changes_apply_to_the_next_turn_of_each_worker(
     await group.start_workers(*(item for item in group.workers if not item.runs))
 
 
-async def test_turns_of_many_chats_are_spread_and_the_front_runs_none(
+async def test_turns_are_distributed_over_workers_only(
     group: WorkerGroup,
 ) -> None:
     numbers = {group.number(worker) for worker in group.workers}

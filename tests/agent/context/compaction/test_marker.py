@@ -65,7 +65,7 @@ async def test_history_without_marker_support_works(tmp_path: Path) -> None:
     assert (await agent.run("and now?", session="s")).text == "fine"
 
 
-async def test_failed_summary_is_no_error(history: History, tmp_path: Path) -> None:
+async def test_failed_summary_is_not_an_error(history: History, tmp_path: Path) -> None:
     await history.append("s", talk(300))
     replies = [Rejected("no"), "fine"]
     agent, _ = scripted(replies, tmp_path, history=history, summaries=True)

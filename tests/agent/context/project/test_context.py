@@ -137,7 +137,7 @@ def test_secrets_are_redacted(tmp_path: Path) -> None:
     assert "hunter2" not in news.text
 
 
-def test_deleted_file_is_no_error(tmp_path: Path) -> None:
+def test_deleted_file_is_not_an_error(tmp_path: Path) -> None:
     assert ProjectContext(None, [tmp_path / "gone"]).news() is not None
     assert ProjectContext(None).news() is None
 

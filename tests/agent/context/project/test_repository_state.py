@@ -92,7 +92,7 @@ def test_branch_names_are_shown_only_if_plain(repository: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("head", ["", "garbage", "ref: refs/tags/x", "0123456789abcdef"])
-def test_invalid_head_is_no_repository(repository: Path, head: str) -> None:
+def test_invalid_head_is_not_a_repository(repository: Path, head: str) -> None:
     (repository / ".git" / "HEAD").write_text(head)
     assert describe(repository, None) == ""
 

@@ -198,5 +198,5 @@ def test_error_in_a_stream_maps_like_a_status(error: object, kind: type[Provider
     assert type(from_payload(PLACE, "m", {"choices": [{"error": error}]})) is kind
 
 
-def test_ordinary_chunk_is_no_error() -> None:
+def test_ordinary_chunk_is_not_an_error() -> None:
     assert from_payload(PLACE, "m", {"error": None, "choices": [{"delta": {}}]}) is None

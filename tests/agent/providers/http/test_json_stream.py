@@ -97,7 +97,7 @@ def test_invalid_utf8_does_not_stop_the_stream() -> None:
 @pytest.mark.parametrize(
     "raw", [b"data: nonsense\n\n", b"data: 1\n\n", b'{"a": ', b"data: " + b"[" * 200_000 + b"\n\n"]
 )
-def test_reply_that_is_no_json_object_is_rejected(raw: bytes) -> None:
+def test_reply_that_is_not_a_json_object_is_rejected(raw: bytes) -> None:
     with pytest.raises(BadReply):
         read(raw)
 

@@ -248,7 +248,7 @@ def test_closing_tag_is_text_if_the_server_separates_thinking() -> None:
     assert not reply.voids_text
 
 
-def test_refusal_is_no_success() -> None:
+def test_refusal_is_not_success() -> None:
     reply = built(
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot help."},
         {"type": "response.completed", "response": {"status": "completed"}},

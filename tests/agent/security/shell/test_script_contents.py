@@ -105,7 +105,7 @@ def test_line_that_writes_its_script_is_unbound(workspace: Path, line: str) -> N
     assert script_contents(line, workspace, workspace).unbound is not None
 
 
-def test_make_target_is_no_script(workspace: Path) -> None:
+def test_make_target_is_not_a_script(workspace: Path) -> None:
     before = script_contents("make -j4 app", workspace, workspace)
     (workspace / "app").write_text("built")
     assert script_contents("make -j4 app", workspace, workspace) == before

@@ -43,14 +43,14 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
 
 @pytest.mark.parametrize("target", ["page.md", "mine.md"])
 @pytest.mark.parametrize("name", ["AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md"])
-def test_link_is_no_prompt_file(hostile: Run, name: str, target: str) -> None:
+def test_link_is_not_a_prompt_file(hostile: Run, name: str, target: str) -> None:
     # `mine.md` receives the text only after the link was made.
     result = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
     assert "OBEY ME" not in result["prompt"]
     assert any(Path(name).name in notice for notice in result["notices"])
 
 
-def test_folder_of_prompt_files_is_no_link(hostile: Run) -> None:
+def test_folder_of_prompt_files_is_not_a_link(hostile: Run) -> None:
     result = hostile("mkdir other; cp page.md other/MEMORY.md; rmdir memory; ln -s other memory")
     assert "OBEY ME" not in result["prompt"]
     assert any("MEMORY.md" in notice for notice in result["notices"])

@@ -67,7 +67,7 @@ def test_failed_or_invalid_list_is_ignored() -> None:
     assert current([good, odd, failed, refused]) == SHOWN
 
 
-def test_emptied_list_is_no_list() -> None:
+def test_emptied_list_is_not_a_list() -> None:
     full = assistant("", (tool_call("todo", "1", items=ITEMS),))
     empty = assistant("", (tool_call("todo", "2", items=[]),))
     assert current([full, empty]) is None

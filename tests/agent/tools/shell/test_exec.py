@@ -52,7 +52,7 @@ async def test_stdout_and_stderr_are_in_order_with_the_exit_code(call: CallConte
     assert result.is_error
 
 
-async def test_success_without_output_is_no_error(call: CallContext) -> None:
+async def test_success_without_output_is_not_an_error(call: CallContext) -> None:
     result = await run(call, "true")
     assert (result.for_model, result.is_error) == ("[exit code 0]", False)
 

@@ -119,7 +119,7 @@ async def test_refusal_names_a_program_in_a_hidden_folder(
     assert "security.sandbox_read" in result.for_model
 
 
-async def test_hidden_program_under_landlock_is_no_refused_write(
+async def test_hidden_program_under_landlock_is_not_a_refused_write(
     call: CallContext, hidden_python: Path
 ) -> None:
     programs = Landlock(abi=1).readable_programs

@@ -85,7 +85,7 @@ async def test_damaged_mark_is_a_fault(tmp_path: Path) -> None:
     assert "damaged" in kore("audit", "verify", home=home).stdout
 
 
-def test_missing_log_is_no_error(tmp_path: Path) -> None:
+def test_missing_log_is_not_an_error(tmp_path: Path) -> None:
     ran = kore("audit", "verify", home=tmp_path / "h")
     assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "0 entries in 0 files: intact")
     assert kore("audit", "search", "--since", "soon", home=tmp_path / "h").returncode == 2

@@ -78,7 +78,7 @@ def test_intact_database_is_ok(tmp_path: Path) -> None:
 
 
 @only_sqlite
-def test_database_in_use_is_no_finding(tmp_path: Path) -> None:
+def test_database_in_use_is_not_a_finding(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
     owner = connect(home / "kore.db")

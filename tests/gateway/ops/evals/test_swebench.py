@@ -146,7 +146,9 @@ async def test_changes_before_the_timeout_are_in_the_patch(
 
 
 @pytest.mark.programs("git")
-async def test_unstartable_turn_is_no_prediction(tmp_path: Path, model_server: ModelServer) -> None:
+async def test_unstartable_turn_is_not_a_prediction(
+    tmp_path: Path, model_server: ModelServer
+) -> None:
     benchmark = Benchmark(tmp_path, model_server)
     instance = benchmark.instance("a", "HEAD", "x")
     out = await benchmark.run([instance], "--model", "nobody/x", code=1)

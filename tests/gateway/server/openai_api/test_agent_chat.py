@@ -42,7 +42,7 @@ async def test_models_are_agents_and_profiles(server: Served) -> None:
             await client.models.retrieve("kore/nobody")
 
 
-async def test_an_answer(server: Served) -> None:
+async def test_answer(server: Served) -> None:
     async with client_of(server) as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="kore", messages=says("hi")
@@ -54,7 +54,7 @@ async def test_an_answer(server: Served) -> None:
     assert await stored_roles(server, raw.headers["X-Kore-Session"]) == ["user", "assistant"]
 
 
-async def test_a_streamed_answer_with_usage(server: Served) -> None:
+async def test_streamed_answer_with_usage(server: Served) -> None:
     chunks = await streamed_chunks(server, "kore/plan", "hi")
     words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
     assert "".join(word or "" for word in words) == "re: hi"
@@ -63,7 +63,7 @@ async def test_a_streamed_answer_with_usage(server: Served) -> None:
     assert not chunks[-1].choices
 
 
-async def test_a_session_by_header_by_user_and_by_what_was_said(server: Served) -> None:
+async def test_session_is_found_by_header_user_and_history(server: Served) -> None:
     async with client_of(server) as client:
         create = client.chat.completions.with_raw_response.create
 
@@ -90,7 +90,7 @@ async def test_a_session_by_header_by_user_and_by_what_was_said(server: Served) 
     assert len(await stored_roles(server, third)) == 4
 
 
-async def test_the_same_key_runs_one_turn(server: Served) -> None:
+async def test_same_key_runs_one_turn(server: Served) -> None:
     async with client_of(server) as client:
         answers = [
             await client.chat.completions.with_raw_response.create(
@@ -107,7 +107,7 @@ async def test_the_same_key_runs_one_turn(server: Served) -> None:
     assert await stored_roles(server, session) == ["user", "assistant"]
 
 
-async def test_a_client_that_tries_again_by_itself_runs_one_turn(server: Served) -> None:
+async def test_automatic_client_retry_runs_one_turn(server: Served) -> None:
     async with client_of(server) as client:
         create = client.chat.completions.with_raw_response.create
         first = await create(model="kore", messages=says("hi"))
@@ -119,7 +119,7 @@ async def test_a_client_that_tries_again_by_itself_runs_one_turn(server: Served)
     assert first.headers["X-Kore-Session"] != other.headers["X-Kore-Session"]
 
 
-async def test_a_client_that_leaves_stops_its_turn(server: Served) -> None:
+async def test_disconnected_client_stops_its_turn(server: Served) -> None:
     async with client_of(server) as client:
         stream = await client.chat.completions.create(
             model="kore", messages=says("long"), stream=True
@@ -134,7 +134,7 @@ async def test_a_client_that_leaves_stops_its_turn(server: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
-async def test_a_client_that_waits_no_longer_stops_its_turn(tmp_path: Path, path: str) -> None:
+async def test_client_timeout_stops_its_turn(tmp_path: Path, path: str) -> None:
     provider = Gated()
     body = {"model": "kore", "messages": says("long"), "input": "long"}
     async with served(tmp_path, provider) as server:
@@ -162,7 +162,7 @@ def test_unsent_text_is_computed(sent: str, has_gap: bool, unsent: str) -> None:
     assert end.unsent(sent, "t") == unsent
 
 
-async def test_a_picture_reaches_the_agent(server: Served) -> None:
+async def test_picture_reaches_the_agent(server: Served) -> None:
     content = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -208,7 +208,7 @@ async def test_invalid_request_is_an_error(server: Served, body: Any, status: in
     assert {"message", "type", "param", "code"} <= error.keys()
 
 
-async def test_a_body_that_is_none(server: Served) -> None:
+async def test_invalid_body_is_rejected(server: Served) -> None:
     async with server.session("chat") as session:
         for data, kind, status in (
             (b"{", "application/json", 400),
@@ -224,7 +224,7 @@ async def test_a_body_that_is_none(server: Served) -> None:
                 assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
-async def test_a_session_that_there_is_not(server: Served) -> None:
+async def test_unknown_session_is_not_found(server: Served) -> None:
     async with client_of(server) as client:
         with pytest.raises(openai.NotFoundError):
             await client.chat.completions.create(
@@ -239,7 +239,7 @@ async def test_read_scope_cannot_chat(server: Served) -> None:
     assert (await server.call("list_sessions"))[1] == []
 
 
-async def test_a_session_is_called_by_the_persons_first_words(server: Served) -> None:
+async def test_session_is_named_after_the_first_user_message(server: Served) -> None:
     system: Any = {"role": "system", "content": "You are brief."}
     names = []
     async with client_of(server) as client:
@@ -254,7 +254,7 @@ async def test_a_session_is_called_by_the_persons_first_words(server: Served) ->
     assert names == ["a long question", "earlier", "plain"]
 
 
-async def test_a_system_message_that_comes_once_belongs_to_the_whole_conversation(
+async def test_system_message_sent_once_belongs_to_the_conversation(
     server: Served,
 ) -> None:
     """Gradio 5's `load_chat` sends it with the first request only."""

@@ -34,7 +34,7 @@ async def ask(server: Served, fields: str) -> tuple[int, dict[str, Any]]:
         return response.status, await response.json()
 
 
-async def test_tools_with_hostile_schemas_are_called_as_the_model_says(
+async def test_tools_with_hostile_schemas_are_called(
     both: tuple[Served, ModelServer],
 ) -> None:
     server, model = both
@@ -51,7 +51,7 @@ async def test_tools_with_hostile_schemas_are_called_as_the_model_says(
             assert status == 400
 
 
-async def test_shape_of_the_answer_is_only_passed_on(both: tuple[Served, ModelServer]) -> None:
+async def test_response_format_is_passed_to_the_model(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("fine"))
     schema = {"type": "object", "properties": {"a": {"pattern": "^(a|a)*b$", "$ref": "#"}}}
@@ -62,7 +62,9 @@ async def test_shape_of_the_answer_is_only_passed_on(both: tuple[Served, ModelSe
 
 
 @pytest.mark.parametrize("depth", [300, 900, 50_000])
-async def test_deep_shape_ends_no_server(both: tuple[Served, ModelServer], depth: int) -> None:
+async def test_deeply_nested_response_format_does_not_crash_the_server(
+    both: tuple[Served, ModelServer], depth: int
+) -> None:
     server, model = both
     model.script(ReplyScript("fine"), ReplyScript("fine"))
     nested = '{"a":' * depth + "1" + "}" * depth

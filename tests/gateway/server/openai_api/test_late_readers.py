@@ -43,7 +43,7 @@ async def read_late(parts: Parts, steps: AsyncGenerator[T, None]) -> AsyncIterat
             yield step
 
 
-async def test_all_words_of_a_response_are_there(parts: Parts) -> None:
+async def test_late_reader_gets_a_complete_response(parts: Parts) -> None:
     writer = ResponseWriter({}, "kore", "resp_1")
     async for _ in read_late(parts, write_turn(await turn_of(parts), writer, "phone")):
         pass
@@ -54,7 +54,7 @@ async def test_all_words_of_a_response_are_there(parts: Parts) -> None:
     assert len(texts) == 3
 
 
-async def test_all_words_of_a_chat_are_streamed_once(parts: Parts) -> None:
+async def test_late_reader_gets_streamed_text_once(parts: Parts) -> None:
     writer = ChatWriter("kore", "chatcmpl-1", 0.0)
     async for _ in read_late(parts, write_turn(await turn_of(parts), writer, "phone")):
         pass

@@ -37,7 +37,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
         yield both
 
 
-async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -> None:
+async def test_model_and_profile_by_name(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("one"), ReplyScript("two"))
     async with client_of(server) as client:
@@ -65,7 +65,7 @@ async def test_a_model_and_a_profile_by_name(both: tuple[Served, ModelServer]) -
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: bool) -> None:
+async def test_client_tools(both: tuple[Served, ModelServer], is_stream: bool) -> None:
     server, model = both
     model.script(
         ReplyScript(tool_calls=(Call("weather", {"place": "Rome"}),)), ReplyScript("sunny")
@@ -109,7 +109,7 @@ async def test_tools_of_the_client(both: tuple[Served, ModelServer], is_stream: 
     assert sent["tool_choice"] == "auto"
 
 
-async def test_a_stream(both: tuple[Served, ModelServer]) -> None:
+async def test_stream(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("a few words"))
     chunks = await streamed_chunks(server, "stand-in", "hi")
@@ -144,7 +144,7 @@ async def test_request_rejected_by_the_model_is_an_error(both: tuple[Served, Mod
         {"model": "nobody"},
     ],
 )
-async def test_a_call_is_only_what_it_says(
+async def test_call_cannot_change_settings(
     both: tuple[Served, ModelServer], changes: dict[str, Any]
 ) -> None:
     server, model = both

@@ -48,7 +48,7 @@ async def served_beside(folder: Path, beside: Beside) -> AsyncIterator[openai.As
 
 
 @pytest.mark.parametrize("model", ["kore", "default"])
-async def test_words_and_pictures_over_the_control_socket(tmp_path: Path, model: str) -> None:
+async def test_text_and_pictures_over_the_control_socket(tmp_path: Path, model: str) -> None:
     beside = Beside(tmp_path)
     content = [
         {"type": "text", "text": "look"},
@@ -65,7 +65,7 @@ async def test_words_and_pictures_over_the_control_socket(tmp_path: Path, model:
     assert (answer.choices[0].message.content or "").startswith("re: look")
 
 
-async def test_an_answer_goes_on_when_the_connection_to_the_owner_is_lost(tmp_path: Path) -> None:
+async def test_answer_continues_after_the_owner_connection_is_lost(tmp_path: Path) -> None:
     beside, provider = Beside(tmp_path), Gated()
     async with running(tmp_path, provider) as parts:
         async with ControlServer(parts.service, beside.path):

@@ -32,7 +32,7 @@ async def refused(
     ("token", "words"),
     [(None, "Authorization: Bearer"), ("kore_wrong", "wrong, was revoked, or has expired")],
 )
-async def test_a_missing_and_a_wrong_token(server: Served, token: str | None, words: str) -> None:
+async def test_missing_and_wrong_token(server: Served, token: str | None, words: str) -> None:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with aiohttp.ClientSession(server.address, headers=headers) as session:
         status, error = await refused(session, "GET", "/v1/models")
@@ -66,7 +66,7 @@ async def test_unsupported_endpoint_is_named(server: Served) -> None:
         ({"model": "kore", "messages": [{"role": 7, "content": "hi"}]}, "found a number, expected"),
     ],
 )
-async def test_a_wrong_field_says_what_was_found(
+async def test_invalid_field_names_the_found_value(
     server: Served, body: dict[str, Any], words: str
 ) -> None:
     async with server.session("chat") as session:
@@ -75,7 +75,7 @@ async def test_a_wrong_field_says_what_was_found(
     assert words in error["message"]
 
 
-async def test_a_form_is_no_json(server: Served) -> None:
+async def test_form_is_not_json(server: Served) -> None:
     """curl sends a form if no header is given."""
     async with server.session("chat") as session:
         status, error = await refused(session, "POST", CHAT, data={"model": "kore"})

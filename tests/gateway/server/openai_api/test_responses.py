@@ -225,7 +225,7 @@ async def test_error_response(both: Both, body: Any, status: int) -> None:
 
 
 @MODELS
-async def test_a_response_goes_on_from_another(both: Both, model: str) -> None:
+async def test_response_continues_another(both: Both, model: str) -> None:
     server, backend = both
     backend.script(ReplyScript("Hello Alice!"), ReplyScript("Alice."))
     async with client_of(server) as client:
@@ -240,7 +240,7 @@ async def test_a_response_goes_on_from_another(both: Both, model: str) -> None:
 
 
 @MODELS
-async def test_the_client_of_openai_reads_the_stream(both: Both, model: str) -> None:
+async def test_openai_client_reads_the_stream(both: Both, model: str) -> None:
     server, backend = both
     backend.script(ReplyScript("one two"))
     async with (
@@ -268,7 +268,7 @@ async def test_calls_and_questions_of_the_agent_are_items(tmp_path: Path) -> Non
     assert question["answer"] == "deny"
 
 
-async def test_a_failed_turn_ends_the_stream_as_failed(both: Both) -> None:
+async def test_failed_turn_ends_the_stream_as_failed(both: Both) -> None:
     server, backend = both
     backend.mind = lambda _: ReplyScript(status=400)
     events = await events_of(server, model="stand-in", input="x")
@@ -276,7 +276,7 @@ async def test_a_failed_turn_ends_the_stream_as_failed(both: Both) -> None:
     assert events[-1]["response"]["error"]["message"]
 
 
-async def test_the_same_key_is_the_same_response(both: Both) -> None:
+async def test_same_key_returns_the_same_response(both: Both) -> None:
     server, backend = both
     backend.script(ReplyScript("once"))
     async with client_of(server) as client:
@@ -291,7 +291,7 @@ async def test_the_same_key_is_the_same_response(both: Both) -> None:
     assert len(backend.requests) == 1
 
 
-async def test_a_token_that_may_not_speak_gets_no_response(both: Both) -> None:
+async def test_token_without_chat_scope_gets_no_response(both: Both) -> None:
     async with client_of(both[0], "read") as client:
         with pytest.raises(openai.PermissionDeniedError):
             await client.responses.create(model="kore", input="x")

@@ -50,7 +50,7 @@ def code_of(answer: str) -> str:
 
 @PATHS
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_key_gets_its_answer_again(both: Both, path: str, is_stream: bool) -> None:
+async def test_repeated_key_returns_the_same_answer(both: Both, path: str, is_stream: bool) -> None:
     server, model = both
     calls = (Call("weather", {"place": "Rome"}), Call("weather", {"place": "Oslo"}))
     model.script(ReplyScript("I look.", tool_calls=calls, pieces=1), ReplyScript("other"))
@@ -63,7 +63,7 @@ async def test_a_key_gets_its_answer_again(both: Both, path: str, is_stream: boo
 
 
 @PATHS
-async def test_a_key_is_for_one_request_of_one_token(both: Both, path: str) -> None:
+async def test_key_is_bound_to_one_request_of_one_token(both: Both, path: str) -> None:
     server, model = both
     model.script(ReplyScript("one"), ReplyScript("two"))
     assert "one" in (await ask(server, path, "k"))[1]
@@ -74,7 +74,7 @@ async def test_a_key_is_for_one_request_of_one_token(both: Both, path: str) -> N
     assert "two" in (await ask(server, path, "k", scope="admin"))[1]
 
 
-async def test_a_key_of_the_agent_is_for_one_request(both: Both) -> None:
+async def test_key_of_an_agent_is_bound_to_one_request(both: Both) -> None:
     server, model = both
     model.script(ReplyScript("once"))
     assert (await ask(server, CHAT, "k", model="kore"))[0] == 200
@@ -83,7 +83,7 @@ async def test_a_key_of_the_agent_is_for_one_request(both: Both) -> None:
     assert len(model.requests) == 1
 
 
-async def test_requests_with_one_key_wait_for_each_other(both: Both) -> None:
+async def test_requests_with_one_key_run_in_sequence(both: Both) -> None:
     server, model = both
     model.script(ReplyScript("once", waits_at=2))
     first, second = (asyncio.ensure_future(ask(server, RESPONSES, "k")) for _ in range(2))
@@ -94,7 +94,7 @@ async def test_requests_with_one_key_wait_for_each_other(both: Both) -> None:
 
 
 @PATHS
-async def test_a_failed_call_is_made_again_under_its_key(both: Both, path: str) -> None:
+async def test_failed_call_is_repeated_under_its_key(both: Both, path: str) -> None:
     server, model = both
     model.mind = lambda _: ReplyScript(status=400)
     assert (await ask(server, path, "k"))[0] == 502
@@ -119,7 +119,7 @@ async def test_unstored_response_cannot_be_reused(both: Both, path: str) -> None
 
 
 @pytest.mark.parametrize("model_name", ["stand-in", "kore"])
-async def test_a_response_belongs_to_its_token(both: Both, model_name: str) -> None:
+async def test_response_belongs_to_its_token(both: Both, model_name: str) -> None:
     server, model = both
     model.script(ReplyScript("one"), ReplyScript("two"))
     first = json.loads((await ask(server, RESPONSES, model=model_name))[1])["id"]
@@ -133,7 +133,7 @@ async def test_a_response_belongs_to_its_token(both: Both, model_name: str) -> N
     assert (await ask(server, RESPONSES, **more))[0] == 404
 
 
-async def test_ids_that_no_response_has_and_keys_that_are_too_long(both: Both) -> None:
+async def test_unknown_response_ids_and_too_long_keys_are_rejected(both: Both) -> None:
     server, model = both
     for name in ("stand-in", "kore"):
         for previous in ("resp_\0", "resp_\ud800", "x" * 100_000, "resp_%", "../x"):
@@ -145,7 +145,7 @@ async def test_ids_that_no_response_has_and_keys_that_are_too_long(both: Both) -
     assert not model.requests
 
 
-async def test_a_client_that_left_finds_the_answer_to_its_key(both: Both) -> None:
+async def test_disconnected_client_finds_the_answer_to_its_key(both: Both) -> None:
     server, model = both
     model.script(ReplyScript("one two three", waits_at=2))
     async with client_of(server) as client:
@@ -165,7 +165,7 @@ async def test_a_client_that_left_finds_the_answer_to_its_key(both: Both) -> Non
     assert len(model.requests) == 1
 
 
-async def test_answers_and_conversations_outlive_a_kill(tmp_path: Path) -> None:
+async def test_answers_and_conversations_survive_a_kill(tmp_path: Path) -> None:
     """Send `kill -9` after the first call and in the middle of the second."""
     async with ModelServer(api_key=KEY) as model:
         machine, port = Machine(tmp_path, model), free_port()

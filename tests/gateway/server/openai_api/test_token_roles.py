@@ -60,7 +60,7 @@ async def say(client: openai.AsyncOpenAI, text: str, **options: Any) -> tuple[st
     return raw.parse().choices[0].message.content or "", raw.headers["X-Kore-Session"]
 
 
-async def test_a_token_with_a_role_is_a_person_of_its_own(server: Served) -> None:
+async def test_token_with_a_role_is_its_own_person(server: Served) -> None:
     async with api_client(server) as client:
         answer, session = await say(client, "hi", user="ann")
         again, same = await say(client, "hello", user="ann")
@@ -73,7 +73,7 @@ async def test_a_token_with_a_role_is_a_person_of_its_own(server: Served) -> Non
     assert await server.parts.stored("outbox", "state") == [("sent",), ("sent",)]
 
 
-async def test_a_stream_and_a_response_that_goes_on(server: Served) -> None:
+async def test_token_with_a_role_streams_and_continues_a_response(server: Served) -> None:
     async with api_client(server) as client:
         stream = await client.chat.completions.create(
             model="kore", messages=says("hi"), stream=True
@@ -89,7 +89,7 @@ async def test_a_stream_and_a_response_that_goes_on(server: Served) -> None:
     assert counts == {2, 4}
 
 
-async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
+async def test_role_limits_its_turns(tmp_path: Path) -> None:
     """A guest can neither read the owner's notes, also not with a command, nor write files."""
     steps = [
         assistant("", (tool_call("1", "read_file", path="memory/MEMORY.md"),)),
@@ -108,7 +108,7 @@ async def test_the_role_decides_what_its_turns_may_do(tmp_path: Path) -> None:
     assert "SECRET" not in "".join(result.text for result in results)
 
 
-async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
+async def test_questions_of_a_token_go_to_the_owner(tmp_path: Path) -> None:
     script = ScriptedProvider(["hello", assistant("", (change("1"),)), "written"])
     platform = Asking()
     async with (
@@ -130,7 +130,7 @@ async def test_its_questions_go_to_the_owner(tmp_path: Path) -> None:
     assert "written" in answer
 
 
-async def test_without_an_owner_to_ask_it_is_not_done(tmp_path: Path) -> None:
+async def test_question_without_an_owner_is_denied(tmp_path: Path) -> None:
     script = ScriptedProvider([assistant("", (change("1"),)), "not written"])
     async with served(tmp_path, script) as server, api_client(server, role="build") as client:
         target = server.parts.workspace / "a.txt"
@@ -140,7 +140,7 @@ async def test_without_an_owner_to_ask_it_is_not_done(tmp_path: Path) -> None:
     assert answer == "not written"
 
 
-async def test_a_job_cannot_be_made_where_nothing_can_be_sent(tmp_path: Path) -> None:
+async def test_job_without_a_delivery_route_is_rejected(tmp_path: Path) -> None:
     later = assistant(
         "", (tool_call("1", "schedule", action="add", when="in 2 hours", text="tea"),)
     )
@@ -154,7 +154,7 @@ async def test_a_job_cannot_be_made_where_nothing_can_be_sent(tmp_path: Path) ->
     assert "over the API" in "".join(message.text for message in messages if message.role == "tool")
 
 
-async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
+async def test_pictures_of_a_token_are_in_its_own_folder(server: Served) -> None:
     content = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -168,7 +168,7 @@ async def test_its_pictures_lie_in_its_own_folder(server: Served) -> None:
     assert [path.parent for path in inbox.rglob("*.png")] == [inbox / "api" / "kiosk"]
 
 
-async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
+async def test_calls_pages_and_login_reject_a_token_with_a_role(server: Served) -> None:
     """Only the three API addresses are open, by any path, connection or login."""
     async with api_client(server):
         secret = server.secrets["kiosk"]  # type: ignore[index]
@@ -189,7 +189,7 @@ async def test_no_call_page_or_login_is_for_it(server: Served) -> None:
 
 
 @pytest.mark.parametrize("owner", ["chat", "lodger"])
-async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) -> None:
+async def test_sessions_of_others_cannot_be_named(tmp_path: Path, owner: str) -> None:
     """Sessions of the owner or another token, named by id, id prefix, response or key."""
     async with served(tmp_path) as server, api_client(server) as client:
         if owner == "lodger":
@@ -216,7 +216,7 @@ async def test_no_session_of_another_can_be_named(tmp_path: Path, owner: str) ->
         assert result != session
 
 
-async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: Path) -> None:
+async def test_new_token_with_a_reused_name_is_another_person(tmp_path: Path) -> None:
     """The owner's token was revoked, and its name is used again for another person."""
     async with served(tmp_path) as server:
         key = {"Idempotency-Key": "k"}
@@ -232,7 +232,7 @@ async def test_a_new_token_does_not_become_the_one_it_is_named_after(tmp_path: P
 
 
 @pytest.mark.parametrize("model", ["kore/build", "kore/plan", "default", "openai/gpt-5"])
-async def test_it_chooses_neither_agent_nor_model(server: Served, model: str) -> None:
+async def test_agent_and_model_cannot_be_chosen(server: Served, model: str) -> None:
     async with api_client(server) as client:
         with pytest.raises(openai.NotFoundError):
             await client.chat.completions.create(model=model, messages=says("hi"))
@@ -240,7 +240,7 @@ async def test_it_chooses_neither_agent_nor_model(server: Served, model: str) ->
             await client.responses.create(model=model, input="hi")
 
 
-async def test_commands_are_not_for_it(server: Served) -> None:
+async def test_commands_are_plain_text(server: Served) -> None:
     async with api_client(server, role="build") as client:
         for text in ("/auto", " /new", "\n/owner", "/sessions"):
             with pytest.raises(openai.PermissionDeniedError):
@@ -252,7 +252,7 @@ async def test_commands_are_not_for_it(server: Served) -> None:
     assert await server.parts.service.list_sessions() == []
 
 
-async def test_a_flood_of_one_token_leaves_room_for_the_owner(
+async def test_flood_of_one_token_leaves_room_for_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request of the flood is a new conversation, and its client does not wait."""
@@ -291,7 +291,7 @@ async def test_idempotency_keys_belong_to_the_principal(server: Served) -> None:
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_revoked_token_says_and_hears_nothing_more(
+async def test_revoked_token_sends_and_receives_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
 ) -> None:
     monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
@@ -312,7 +312,7 @@ async def test_a_revoked_token_says_and_hears_nothing_more(
             await say(client, "again")
 
 
-def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
+def test_revoked_token_is_not_restored_by_concurrent_changes(tmp_path: Path) -> None:
     """Browser logins add tokens at the same moment."""
     path = tmp_path / "tokens.json"
     TokenFile(path).add("kiosk", ("chat",), "guest")
@@ -331,7 +331,7 @@ def test_a_revoked_token_does_not_come_back(tmp_path: Path) -> None:
     assert [token.parent for token in TokenFile(path).list()] == [""] * 8
 
 
-def test_a_role_goes_with_no_other_scope(tmp_path: Path) -> None:
+def test_role_excludes_other_scopes(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     for scopes in (("admin",), ("read",), ("chat", "approve"), ()):
         with pytest.raises(KoreError):

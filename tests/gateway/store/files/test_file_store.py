@@ -38,9 +38,7 @@ def test_stored_content_is_read_by_its_digest(store: FileStore, tmp_path: Path, 
     assert store.put(data) == digest
 
 
-def test_the_same_content_is_stored_once_until_it_counts_as_old(
-    store: FileStore, place: Place
-) -> None:
+def test_same_content_is_stored_once_until_it_is_stale(store: FileStore, place: Place) -> None:
     digest = store.put(b"content")
     name, now = store.name_of(digest), time.time()
     assert [item.name for item in store.list()] == [name]
@@ -53,7 +51,7 @@ def test_the_same_content_is_stored_once_until_it_counts_as_old(
     assert len(place.everything()) == 1
 
 
-def test_a_file_of_an_owner_is_theirs_alone(store: FileStore) -> None:
+def test_file_belongs_to_its_owner_only(store: FileStore) -> None:
     digest = store.put(b"same", "one")
     assert store.put(b"same", "two") == digest
     assert not store.exists(digest)
@@ -74,7 +72,7 @@ def test_deleted_or_unknown_file_is_missing(store: FileStore) -> None:
     assert list(store.list()) == []
 
 
-def test_areas_do_not_see_each_other(place: Place, cipher: Cipher | None) -> None:
+def test_areas_are_separate(place: Place, cipher: Cipher | None) -> None:
     shared = place.open(cipher)
     digest = shared.outgoing.put(b"content")
     assert not shared.inbox("inbox").exists(digest)
@@ -86,7 +84,7 @@ def test_areas_do_not_see_each_other(place: Place, cipher: Cipher | None) -> Non
     assert shared.outgoing.exists(digest)
 
 
-def test_cleaning_spares_what_is_needed_and_what_is_new(store: FileStore, place: Place) -> None:
+def test_cleaning_keeps_needed_and_new_files(store: FileStore, place: Place) -> None:
     names = [store.name_of(store.put(bytes([n]))) for n in range(8)]
     for name in names[:6]:
         place.set_modified(name, 1_000.0)
@@ -106,7 +104,7 @@ def test_cleaning_spares_what_is_needed_and_what_is_new(store: FileStore, place:
         lambda data: os.urandom(len(data)),
     ],
 )
-def test_a_damaged_file_is_not_used(
+def test_damaged_file_is_rejected(
     store: FileStore, place: Place, damage: Callable[[bytes], bytes]
 ) -> None:
     digest = store.put(b"content" * 400_000)
@@ -116,7 +114,7 @@ def test_a_damaged_file_is_not_used(
     assert caught.value.hint
 
 
-def test_a_file_in_the_place_of_another_is_not_used(store: FileStore, place: Place) -> None:
+def test_swapped_file_is_rejected(store: FileStore, place: Place) -> None:
     result, other = store.put(b"one one"), store.put(b"another")
     theirs = place.stored(store.name_of(other))
     place.replace(store.name_of(result), lambda _: theirs)
@@ -124,23 +122,21 @@ def test_a_file_in_the_place_of_another_is_not_used(store: FileStore, place: Pla
         read(store, result)
 
 
-def test_a_file_that_was_cut_is_whole_once_it_is_put_in_again(
-    store: FileStore, place: Place
-) -> None:
+def test_truncated_file_is_repaired_by_storing_it_again(store: FileStore, place: Place) -> None:
     digest = store.put(b"content")
     place.replace(store.name_of(digest), lambda data: data[:-2])
     store.put(b"content")
     assert read(store, digest) == b"content"
 
 
-def test_a_file_larger_than_expected_is_not_used(store: FileStore) -> None:
+def test_file_larger_than_expected_is_rejected(store: FileStore) -> None:
     digest = store.put(b"0123456789")
     assert read(store, digest, 10) == b"0123456789"
     with pytest.raises(StoredFileDamaged):
         read(store, digest, 9)
 
 
-def test_sealed_files_tell_nothing(place: Place) -> None:
+def test_sealed_files_reveal_nothing(place: Place) -> None:
     shared = place.open(Cipher(b"k" * 32, "KEY"))
     for store in (shared.outgoing, shared.inbox("inbox/telegram/77"), shared.undo):
         digest = store.put(b"the secret plan")
@@ -154,7 +150,7 @@ def test_sealed_files_tell_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63 + "/", "0" * 65])
-def test_only_digests_are_names(store: FileStore, place: Place, digest: str) -> None:
+def test_only_digests_are_valid_names(store: FileStore, place: Place, digest: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.exists(digest),
         lambda: store.delete(digest),
@@ -169,7 +165,7 @@ def test_only_digests_are_names(store: FileStore, place: Place, digest: str) -> 
     assert place.everything() == []
 
 
-def test_a_file_that_changes_while_it_is_stored_is_not_stored(
+def test_file_that_changes_while_being_stored_is_rejected(
     store: FileStore, place: Place, tmp_path: Path
 ) -> None:
     path = tmp_path / "a"
@@ -205,7 +201,7 @@ shared.objects.write("outgoing/" + "a" * 64, pieces(), 20 * 2**20 + 3)
 """
 
 
-def test_a_write_that_is_killed_leaves_nothing_under_the_name(place: Place) -> None:
+def test_killed_write_leaves_no_file(place: Place) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _WRITES, place.address], stdout=subprocess.PIPE
     ) as process:

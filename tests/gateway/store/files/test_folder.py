@@ -31,7 +31,7 @@ def path_of(root: Path, digest: str) -> Path:
     return root / "outgoing" / digest[:2] / digest[2:]
 
 
-def test_files_belong_to_their_owner_only(store: FileStore, root: Path) -> None:
+def test_files_are_private(store: FileStore, root: Path) -> None:
     before = os.umask(0)
     try:
         path = path_of(root, store.put(b"content"))
@@ -44,7 +44,7 @@ def test_files_belong_to_their_owner_only(store: FileStore, root: Path) -> None:
     ]
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(
+def test_link_in_place_of_a_file_is_not_followed(
     store: FileStore, root: Path, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -62,7 +62,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
     assert secret.read_bytes() == b"content"
 
 
-def test_a_link_in_the_place_of_a_folder_is_not_followed(
+def test_link_in_place_of_a_folder_is_not_followed(
     store: FileStore, root: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -92,7 +92,7 @@ def test_special_file_is_missing(store: FileStore, root: Path) -> None:
     assert len(os.listdir("/dev/fd")) == open_count
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_missing_folder_is_not_created(tmp_path: Path) -> None:
     store = SharedFiles(FolderObjects(tmp_path / "not mounted")).outgoing
     for call in (
         lambda: store.put(b"content"),
@@ -105,7 +105,7 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_owner_may_reach_the_folder_by_a_link(root: Path, tmp_path: Path) -> None:
+def test_owner_may_link_to_the_folder(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     store = SharedFiles(FolderObjects(tmp_path / "link")).outgoing
     assert path_of(root, store.put(b"content")).is_file()
@@ -121,7 +121,7 @@ class _Sink:
         return len(data)
 
 
-def test_a_large_file_takes_little_memory(root: Path, tmp_path: Path) -> None:
+def test_large_file_takes_little_memory(root: Path, tmp_path: Path) -> None:
     store = SharedFiles(FolderObjects(root), Cipher(b"k" * 32, "KEY")).outgoing
     large = tmp_path / "large"
     with large.open("wb") as file:

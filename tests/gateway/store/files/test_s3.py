@@ -21,7 +21,7 @@ def impatient(server: S3Server, address: str | None = None) -> FileStore:
     return SharedFiles(S3Objects(place, RetryLimits(retries=1, total_s=2.0))).outgoing
 
 
-def test_refused_keys_are_told_without_any(
+def test_rejected_keys_are_reported_without_their_value(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-" + SECRET_KEY)
@@ -43,7 +43,7 @@ def test_refused_keys_are_told_without_any(
     assert s3.objects == {}
 
 
-def test_a_busy_server_is_asked_again(s3: S3Server) -> None:
+def test_busy_server_is_retried(s3: S3Server) -> None:
     store = open_shared_files(s3.address, None).outgoing
     s3.refusals = 2
     digest = store.put(b"content")
@@ -54,7 +54,7 @@ def test_a_busy_server_is_asked_again(s3: S3Server) -> None:
     assert sum(request.startswith("PUT") for request in s3.requests) == 1
 
 
-def test_a_server_that_is_away_is_told_and_used_once_it_is_back(s3: S3Server) -> None:
+def test_unavailable_server_is_reported_and_used_once_it_is_back(s3: S3Server) -> None:
     store = impatient(s3)
     digest = store.put(b"content")
     s3.stop()
@@ -66,7 +66,7 @@ def test_a_server_that_is_away_is_told_and_used_once_it_is_back(s3: S3Server) ->
 
 
 @pytest.mark.timeout(30)
-def test_a_server_that_says_nothing_is_not_waited_for(s3: S3Server) -> None:
+def test_silent_server_times_out(s3: S3Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         where = BucketAddress("kore-files", "", endpoint, "eu-1")
@@ -77,7 +77,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(s3: S3Server) -> None:
                 call()
 
 
-def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
+def test_missing_bucket_is_reported(s3: S3Server) -> None:
     store = impatient(s3, s3.address.replace("kore-files", "another-bucket"))
     with pytest.raises(FileStoreUnavailable, match="there is no bucket"):
         store.put(b"content")
@@ -85,7 +85,7 @@ def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
         store.fetch("0" * 64, BytesIO(), 10)
 
 
-def test_a_large_file_is_sent_in_parts(s3: S3Server) -> None:
+def test_large_file_is_sent_in_parts(s3: S3Server) -> None:
     store = impatient(s3)
     data = bytes(range(256)) * 80_000
     digest = store.put(data)

@@ -11,7 +11,7 @@ PATIENCE_S = 20.0
 
 
 @pytest.mark.parametrize(("conflicts", "at_once"), [(0, 4), (1, 2), (2, 1)])
-def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
+def test_concurrency_respects_the_limit(conflicts: int, at_once: int) -> None:
     limiter = ConflictLimiter(4, PATIENCE_S)
     for _ in range(conflicts):
         limiter.note_conflict()
@@ -35,7 +35,7 @@ def test_no_more_run_at_once_than_may(conflicts: int, at_once: int) -> None:
     assert most == at_once
 
 
-def test_each_conflict_halves_the_number_down_to_one_and_successes_bring_it_back() -> None:
+def test_conflicts_halve_the_limit_and_successes_restore_it() -> None:
     limiter = ConflictLimiter(4)
     limits = []
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_each_conflict_halves_the_number_down_to_one_and_successes_bring_it_back
     assert limiter.limit == 4
 
 
-def test_nothing_waits_behind_one_that_takes_long() -> None:
+def test_long_transaction_does_not_block_others() -> None:
     limiter = ConflictLimiter(1)
     with limiter.admitted(), ThreadPoolExecutor() as threads:
         threads.submit(_pass_through, limiter).result(PATIENCE_S)

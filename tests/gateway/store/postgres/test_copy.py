@@ -52,7 +52,7 @@ def test_both_engines_have_the_same_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cipher", [None, KEY], ids=["plain", "sealed"])
-async def test_a_conversation_goes_there_and_back(
+async def test_conversation_survives_a_copy_in_both_directions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cipher: Cipher | None
 ) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
@@ -83,7 +83,7 @@ async def test_a_conversation_goes_there_and_back(
     assert texts[::2] == ["one", "Grüße 你好", "three", "four"]
 
 
-async def test_no_worker_stores_anything_while_a_database_is_copied(tmp_path: Path) -> None:
+async def test_workers_cannot_store_during_a_copy(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     with whole_database(address).opened(None):
         pass
@@ -96,7 +96,7 @@ async def test_no_worker_stores_anything_while_a_database_is_copied(tmp_path: Pa
         await worker.close()
 
 
-def test_the_number_of_a_deleted_delivery_is_not_given_again(tmp_path: Path) -> None:
+def test_number_of_a_deleted_delivery_is_not_reused(tmp_path: Path) -> None:
     there = whole_database(postgres_server.create_database())
     sqlite, back = (whole_database(f"sqlite:///{tmp_path}/{name}.db") for name in ("a", "b"))
     with sqlite.opened(None) as tx:
@@ -116,7 +116,7 @@ def put_delivery(tx: Transaction, delivery: str) -> int:
     return int(tx.one("SELECT max(seq) FROM outbox")[0])
 
 
-def test_the_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
+def test_command_copies_backs_up_and_restores(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     offline = {"KORE_AGENT_MODEL": "offline/echo"}
     assert kore("agent", "-m", "hello there", home=home, environ=offline).returncode == 0
@@ -155,7 +155,7 @@ def test_connection_error_does_not_show_the_password(tmp_path: Path) -> None:
         assert "hunter2" not in shown.stdout + shown.stderr, words
 
 
-def test_a_copy_that_differs_is_not_kept(tmp_path: Path) -> None:
+def test_differing_copy_is_discarded(tmp_path: Path) -> None:
     """A trigger in the target database changes the stored rows."""
     home = tmp_path / "kore"
     offline = {"KORE_AGENT_MODEL": "offline/echo"}

@@ -47,7 +47,7 @@ def count_up(tx: Transaction) -> int:
     return number
 
 
-async def test_transactions_that_conflict_run_again(tmp_path: Path) -> None:
+async def test_conflicting_transactions_are_repeated(tmp_path: Path) -> None:
     async with opened(postgres_server.create_database(), tmp_path) as store:
         numbers = await asyncio.gather(*(store.transact(count_up) for _ in range(60)))
     assert sorted(numbers) == list(range(1, 61))
@@ -74,7 +74,7 @@ async def test_failed_transaction_has_no_effects(tmp_path: Path) -> None:
         assert await store.transact(count_up) == 2
 
 
-async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> None:
+async def test_caught_database_error_still_fails_the_transaction(tmp_path: Path) -> None:
     """The server rolls such a transaction back, even if the error was caught."""
 
     def work(tx: Transaction) -> None:
@@ -88,7 +88,7 @@ async def test_a_caught_error_of_the_database_is_no_success(tmp_path: Path) -> N
         assert await store.transact(preferences.get_state, "count") is None
 
 
-async def test_no_statement_is_compiled_although_it_reads_a_whole_table(tmp_path: Path) -> None:
+async def test_full_table_scan_is_not_jit_compiled(tmp_path: Path) -> None:
     """Compilation would cost more than the statement itself."""
 
     def explain(tx: Transaction) -> str:
@@ -113,7 +113,7 @@ def through(proxy: CuttingProxy, address: str) -> str:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-async def test_a_commit_whose_answer_is_lost_is_made_once(
+async def test_commit_with_a_lost_response_is_made_once(
     proxy: CuttingProxy, tmp_path: Path, moment: Moment
 ) -> None:
     address = postgres_server.create_database()
@@ -132,7 +132,7 @@ async def test_a_commit_whose_answer_is_lost_is_made_once(
         assert await store.transact(preferences.get_state, "count") == "5"
 
 
-async def test_a_server_that_is_away_is_waited_for(proxy: CuttingProxy, tmp_path: Path) -> None:
+async def test_unavailable_server_is_awaited(proxy: CuttingProxy, tmp_path: Path) -> None:
     async with opened(through(proxy, postgres_server.create_database()), tmp_path) as store:
         await store.transact(count_up)
         proxy.is_down = True
@@ -145,7 +145,7 @@ async def test_a_server_that_is_away_is_waited_for(proxy: CuttingProxy, tmp_path
         assert sorted(task.result() for task in waiting) == [2, 3, 4, 5, 6]
 
 
-async def test_closing_gives_up_what_waits_for_a_server(
+async def test_close_ends_transactions_waiting_for_a_server(
     proxy: CuttingProxy, tmp_path: Path
 ) -> None:
     async with opened(through(proxy, postgres_server.create_database()), tmp_path) as store:
@@ -169,7 +169,7 @@ def durable() -> Iterator[PostgresServer]:
         yield server
 
 
-async def test_a_server_that_is_killed_and_starts_again_loses_nothing(
+async def test_killed_and_restarted_server_loses_nothing(
     durable: PostgresServer, tmp_path: Path
 ) -> None:
     async with opened(durable.create_database(), tmp_path) as store:
@@ -220,7 +220,7 @@ async def test_transaction_lost_in_a_crash_is_run_again(
             assert runs == 2
 
 
-async def test_the_data_have_one_owner(tmp_path: Path) -> None:
+async def test_database_has_one_owner(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     async with opened(address, tmp_path):
         with pytest.raises(StoreError, match=r"in use by Kore on .*process"):
@@ -229,9 +229,7 @@ async def test_the_data_have_one_owner(tmp_path: Path) -> None:
         await store.transact(count_up)
 
 
-async def test_an_owner_whose_place_was_taken_stores_nothing_more(
-    proxy: CuttingProxy, tmp_path: Path
-) -> None:
+async def test_displaced_owner_stores_nothing_more(proxy: CuttingProxy, tmp_path: Path) -> None:
     """Its network failed, so it has lost its lock without noticing."""
     address = postgres_server.create_database()
     async with opened(through(proxy, address), tmp_path) as cut_off:
@@ -246,7 +244,7 @@ async def test_an_owner_whose_place_was_taken_stores_nothing_more(
             assert await successor.transact(count_up) == 3
 
 
-async def test_an_owner_that_says_nothing_is_replaced_by_one_that_may(tmp_path: Path) -> None:
+async def test_silent_owner_is_replaced_after_its_lease(tmp_path: Path) -> None:
     """Its process is stopped, but its lock and connections remain."""
     address = postgres_server.create_database()
     stopped = open_now(address, tmp_path, lease_s=3600)
@@ -271,7 +269,7 @@ async def test_an_owner_that_says_nothing_is_replaced_by_one_that_may(tmp_path: 
         await stopped.close()
 
 
-async def test_an_owner_that_lives_keeps_its_lease(tmp_path: Path) -> None:
+async def test_live_owner_keeps_its_lease(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     store = open_now(address, tmp_path, lease_s=0.1)
     try:
@@ -289,7 +287,7 @@ async def test_an_owner_that_lives_keeps_its_lease(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_an_owner_that_lives_is_not_replaced_because_the_server_was_away(
+async def test_live_owner_is_not_replaced_after_a_server_outage(
     tmp_path: Path,
 ) -> None:
     address = postgres_server.create_database()
@@ -304,7 +302,7 @@ async def test_an_owner_that_lives_is_not_replaced_because_the_server_was_away(
         await store.close()
 
 
-async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
+async def test_silent_owner_is_replaced_by_only_one_process(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     stopped = open_now(address, tmp_path, lease_s=3600)
     try:
@@ -330,7 +328,7 @@ async def test_one_of_many_replaces_a_silent_owner(tmp_path: Path) -> None:
     assert sum(tries) == 1
 
 
-async def test_nobody_upgrades_the_tables_of_a_kore_that_runs(tmp_path: Path) -> None:
+async def test_tables_in_use_are_not_upgraded(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     async with opened(address, tmp_path):
         with closing(connect(address)) as connection:
@@ -341,7 +339,7 @@ async def test_nobody_upgrades_the_tables_of_a_kore_that_runs(tmp_path: Path) ->
             assert connection.execute(query).fetchone() == (0,)
 
 
-async def test_a_transaction_that_was_begun_before_a_takeover_cannot_commit(
+async def test_transaction_begun_before_a_takeover_cannot_commit(
     tmp_path: Path,
 ) -> None:
     address = postgres_server.create_database()
@@ -374,7 +372,7 @@ async def refused_by_takeover(store: Store, work: Callable[[Transaction], None])
         await store.transact(work)
 
 
-def test_another_key_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_other_key_is_rejected_and_changes_nothing(tmp_path: Path) -> None:
     async def store_one(address: str, cipher: Cipher | None) -> None:
         async with opened(address, tmp_path, cipher) as store:
             await store.transact(sessions.create_session, "chat:7", time.time())
@@ -393,7 +391,7 @@ def test_another_key_is_refused_and_changes_nothing(tmp_path: Path) -> None:
             asyncio.run(store_one(address, cipher))
 
 
-def test_a_database_of_something_else_or_of_a_newer_kore_is_refused(tmp_path: Path) -> None:
+def test_foreign_or_newer_database_is_rejected(tmp_path: Path) -> None:
     def open_it(address: str) -> None:
         open_store(address, tmp_path, check=False, cipher=None)
 
@@ -411,7 +409,7 @@ def test_a_database_of_something_else_or_of_a_newer_kore_is_refused(tmp_path: Pa
     assert "hunter2" not in str(excinfo.value)
 
 
-async def test_zero_characters_and_words_of_any_length_are_stored(tmp_path: Path) -> None:
+async def test_zero_characters_and_long_texts_are_stored(tmp_path: Path) -> None:
     async with opened(postgres_server.create_database(), tmp_path) as store:
 
         def work(tx: Transaction) -> None:
@@ -425,7 +423,7 @@ async def test_zero_characters_and_words_of_any_length_are_stored(tmp_path: Path
         await store.transact(work)
 
 
-async def test_process_that_is_stopped_within_a_transaction_keeps_nothing_locked(
+async def test_process_stopped_within_a_transaction_holds_no_lock(
     tmp_path: Path,
 ) -> None:
     """The server ends its connection; when the process continues, the transaction runs again."""

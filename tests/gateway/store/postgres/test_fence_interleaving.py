@@ -224,7 +224,7 @@ def test_commit_after_the_worker_was_ended_is_not_stored(
     assert not scene.rows(f"SELECT 1 FROM turn WHERE {LIVE} AND worker = ?", first.worker)
 
 
-def test_a_call_that_a_dead_worker_was_about_to_start_is_started_once(
+def test_call_of_a_dead_worker_is_started_once(
     scene: ClaimScene,
     first: PostgresWorkerStore,
     second: PostgresWorkerStore,
@@ -251,7 +251,7 @@ def test_a_call_that_a_dead_worker_was_about_to_start_is_started_once(
         start.result()
 
 
-def test_a_turn_that_a_worker_claims_at_its_end_is_recovered_from_it(
+def test_turn_claimed_by_an_ending_worker_is_recovered(
     scene: ClaimScene,
     first: PostgresWorkerStore,
     second: PostgresWorkerStore,
@@ -274,7 +274,7 @@ def test_a_turn_that_a_worker_claims_at_its_end_is_recovered_from_it(
     assert other.resumed
 
 
-def test_two_workers_that_claim_a_lane_at_once_begin_one_turn(
+def test_concurrent_claims_of_a_lane_begin_one_turn(
     scene: ClaimScene,
     first: PostgresWorkerStore,
     second: PostgresWorkerStore,

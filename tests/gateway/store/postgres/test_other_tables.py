@@ -13,7 +13,7 @@ from tests import postgres_server
 from tests.gateway.store.postgres.owners import open_now
 
 
-async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> None:
+async def test_extension_in_the_database_is_not_another_program(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     with closing(connect(address)) as server:
         server.execute("CREATE EXTENSION pg_stat_statements")
@@ -27,7 +27,7 @@ async def test_extension_in_the_database_is_no_other_program(tmp_path: Path) -> 
     assert not names & {"of_extension", "own_view", "pg_stat_statements"}
 
 
-async def test_tables_of_another_program_are_left_alone(tmp_path: Path) -> None:
+async def test_foreign_tables_are_left_unchanged(tmp_path: Path) -> None:
     address = postgres_server.create_database()
     with closing(connect(address)) as server:
         server.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")

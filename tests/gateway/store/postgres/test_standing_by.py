@@ -48,7 +48,7 @@ def test_watch_covers_a_lease_once_it_has_seen_one() -> None:
     assert watched(clock).covers_lease
 
 
-def test_watch_begins_again_after_a_pause() -> None:
+def test_watch_restarts_after_a_pause() -> None:
     clock = HandClock()
     watch = watched(clock)
     clock.now += LEASE_S / 2
@@ -56,7 +56,7 @@ def test_watch_begins_again_after_a_pause() -> None:
     assert not watch.covers_lease
 
 
-async def test_silent_owner_is_replaced_at_once_where_the_server_was_watched(
+async def test_silent_owner_of_a_watched_server_is_replaced_at_once(
     tmp_path: Path,
 ) -> None:
     address = postgres_server.create_database()
@@ -95,7 +95,7 @@ class PausedServer:
         return self._connection.execute(query, args)
 
 
-async def test_owner_is_not_replaced_after_a_pause_within_the_look_for_it(tmp_path: Path) -> None:
+async def test_owner_is_not_replaced_after_a_pause_of_the_check(tmp_path: Path) -> None:
     lease_s = 1.0
     address = postgres_server.create_database()
     owner = open_now(address, tmp_path, lease_s=3600)

@@ -20,7 +20,7 @@ ANSWER = ApiAnswer(
 )
 
 
-def test_a_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
+def test_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
         begun = api_answers.begin(tx, REQUEST, ME, 5)
         assert begun == ApiAnswer("one@1", "resp_1", 5, "k")
@@ -36,7 +36,7 @@ def test_a_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
         assert (answer.is_given, answer.answer) == (True, {"text": "secret words"})
 
 
-def test_a_conversation_is_found_by_its_own_token_until_it_is_too_old(tmp_path: Path) -> None:
+def test_conversation_is_found_by_its_own_token_until_it_expires(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db") as tx:
         assert api_answers.keep(tx, replace(ANSWER, key=""), ME, 5)
         answer = api_answers.find(tx, "one@1", "resp_1", 6)
@@ -49,7 +49,7 @@ def test_a_conversation_is_found_by_its_own_token_until_it_is_too_old(tmp_path: 
         assert tx.all("SELECT token FROM api_answer") == [("two@1",)]
 
 
-def test_each_token_has_its_newest_answers_only(
+def test_only_the_newest_answers_of_a_token_are_retained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_answers, "MAX_ANSWERS", 3)

@@ -188,7 +188,7 @@ def test_no_column_opens_without_a_seal(
 
 
 @pytest.mark.parametrize("column", SEALED_COLUMNS)
-def test_a_row_with_an_emptied_text_is_refused_and_named(
+def test_row_with_an_emptied_text_is_rejected_and_named(
     tx: OpenTransaction | OpenServerTransaction, column: str
 ) -> None:
     scene = Scene(tx)
@@ -233,7 +233,7 @@ def _is_nullable(tx: OpenTransaction | OpenServerTransaction, table: str, column
     return bool(nullable == "YES")
 
 
-def test_a_list_of_sessions_shows_a_session_whose_name_was_emptied(tx: Transaction) -> None:
+def test_session_with_an_emptied_name_is_listed(tx: Transaction) -> None:
     session = sessions.create_session(tx, "telegram:1", 1.0)
     sessions.append_messages(tx, session, None, [user("the first words")], 1.0)
     session_admin.rename(tx, session, "my own name")
@@ -257,7 +257,7 @@ ENDS: dict[str, Callable[[Transaction, int], object]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_end_of_a_pairing_letter_forgets_its_code_under_a_seal(
+def test_completed_pairing_reply_loses_its_code_under_a_seal(
     tx: OpenTransaction | OpenServerTransaction, end: str
 ) -> None:
     outbox.put(tx, None, [replace(LETTER), OutgoingReply("t1", ROUTE, LETTER.parts)], 1.0)
@@ -275,14 +275,14 @@ def test_the_end_of_a_pairing_letter_forgets_its_code_under_a_seal(
     assert second.message.content == LETTER.parts[0]
 
 
-def test_a_forged_pairing_letter_gets_no_seal_when_it_ends(tx: Transaction) -> None:
+def test_forged_pairing_reply_gets_no_seal_when_it_ends(tx: Transaction) -> None:
     outbox.put(tx, None, [LETTER], 1.0)
     stored.change(tx, "outbox", {"body": "forged"}, delivery_id="pair:1")
     outbox.give_up_unreadable(tx, ROUTE.lane, "broken")
     assert stored.read(tx, "outbox", "state", "body") == [("dead", "forged")]
 
 
-def test_each_statement_that_ends_parts_forgets_their_codes() -> None:
+def test_statements_that_complete_parts_remove_their_codes() -> None:
     folder = Path(outbox.__file__).parents[1]
     for path in folder.rglob("*.py"):
         text = path.read_text("utf-8")

@@ -84,7 +84,7 @@ def test_only_lanes_with_new_work_are_named(db: Transaction) -> None:
     assert take(db, message_in("denied"), dead="no") == set()
 
 
-def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Transaction) -> None:
+def test_unreadable_message_becomes_a_tombstone_and_blocks_nothing(db: Transaction) -> None:
     arrival = InboxBatch("chat", "bot", 5.0, cursors={"offset": "9"})
     assert inbox.accept(db, arrival, [InboxEntry(message_in("a"))]) == {LANE}
     ((seq, _),) = undecoded_updates.keep(db, arrival, [Undecoded("update:8", "not JSON", "{")])
@@ -94,14 +94,14 @@ def test_a_message_that_cannot_be_read_is_a_tombstone_that_blocks_nothing(db: Tr
     assert texts(claim_turn(db)) == ["a"]
 
 
-def test_the_cursor_is_dropped_after_a_quiet_time(db: Transaction) -> None:
+def test_cursor_is_dropped_after_a_quiet_time(db: Transaction) -> None:
     inbox.accept(db, InboxBatch("chat", "bot", 100.0, cursors={"offset": "9"}), [])
     assert inbox.load_cursors(db, "chat", "bot", not_before=100.0) == {"offset": "9"}
     assert inbox.load_cursors(db, "chat", "bot", not_before=100.1) == {}
     assert inbox.load_cursors(db, "chat", "other", not_before=0.0) == {}
 
 
-def test_a_cursor_follows_the_platform_also_backwards(db: Transaction) -> None:
+def test_cursor_follows_the_platform_backwards(db: Transaction) -> None:
     for offset in ("900", "3"):
         inbox.accept(db, InboxBatch("chat", "bot", 100.0, cursors={"offset": offset}), [])
     assert inbox.load_cursors(db, "chat", "bot", 0.0) == {"offset": "3"}
@@ -113,14 +113,14 @@ def test_cursors_with_other_names_remain(db: Transaction) -> None:
     assert inbox.load_cursors(db, "chat", "bot", 0.0) == {"s72594_4483_1934": "a", "room:1": "6"}
 
 
-def test_an_edit_replaces_what_still_waits(db: Transaction) -> None:
+def test_edit_replaces_a_waiting_message(db: Transaction) -> None:
     original = message_in("frist")
     take(db, original)
     assert take(db, edit(original, "first", 1)) == set()
     assert texts(claim_turn(db)) == ["first"]
 
 
-def test_the_last_of_several_edits_counts(db: Transaction) -> None:
+def test_last_of_several_edits_counts(db: Transaction) -> None:
     original = message_in("one")
     first, second = edit(original, "two", 1), edit(original, "three", 2)
     take(db, original, first, second)
@@ -131,7 +131,7 @@ def test_the_last_of_several_edits_counts(db: Transaction) -> None:
     assert claim(db) is None
 
 
-def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Transaction) -> None:
+def test_edit_of_a_started_message_is_a_new_message(db: Transaction) -> None:
     original = message_in("one")
     take(db, original)
     finish(db, claim_turn(db))
@@ -141,14 +141,14 @@ def test_an_edit_of_what_was_begun_is_a_message_of_its_own(db: Transaction) -> N
     assert "edited after it was first sent" in str(build_user_message(turn_claim.messages).content)
 
 
-def test_an_edit_that_changes_nothing_is_not_answered(db: Transaction) -> None:
+def test_edit_without_a_change_is_not_answered(db: Transaction) -> None:
     original = message_in("one")
     take(db, original)
     finish(db, claim_turn(db))
     assert take(db, edit(original, "one", 1)) == set()
 
 
-def test_one_message_is_one_turn(db: Transaction) -> None:
+def test_each_message_is_one_turn(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b"))
     first = claim_turn(db)
     assert texts(first) == ["a"]
@@ -164,7 +164,7 @@ def test_messages_over_the_lane_limit_are_joined(db: Transaction) -> None:
     assert texts(claim_turn(db)) == ["3"]
 
 
-def test_a_command_is_never_joined(db: Transaction) -> None:
+def test_command_is_never_joined(db: Transaction) -> None:
     take(
         db,
         message_in("0"),
@@ -183,7 +183,7 @@ def claims_after_kill(db: Transaction, *lanes: str) -> list[TurnClaim]:
     return [claim_turn(db, lane) for lane in lanes]
 
 
-def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Transaction) -> None:
+def test_interrupted_turn_comes_first_and_uses_an_attempt(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b"))
     first = claim_turn(db)
     again = [claims_after_kill(db, LANE)[0] for _ in range(3)]
@@ -192,7 +192,7 @@ def test_a_turn_that_was_cut_off_comes_first_and_costs_an_attempt(db: Transactio
     assert [claim.exhausted for claim in again] == [False, False, True]
 
 
-def test_a_turn_that_was_cut_off_beside_others_goes_on_alone_before_it_costs_an_attempt(
+def test_turn_interrupted_with_others_runs_alone_before_an_attempt_counts(
     db: Transaction,
 ) -> None:
     lanes = [LANE, "chat:bot:2"]
@@ -220,7 +220,7 @@ def cut_off(db: Transaction, *lanes: str) -> None:
     claims.recover(db)
 
 
-def test_each_end_of_the_process_halves_the_suspects(db: Transaction) -> None:
+def test_each_crash_halves_the_suspects(db: Transaction) -> None:
     lanes = [f"chat:bot:{n}" for n in range(20)]
     take(db, *(message_in("go on", str(n)) for n in range(20)))
     for _ in range(2):
@@ -238,7 +238,7 @@ def test_each_end_of_the_process_halves_the_suspects(db: Transaction) -> None:
     assert ends <= 8
 
 
-def test_suspect_beside_new_turns_is_charged(db: Transaction) -> None:
+def test_suspect_running_with_new_turns_uses_an_attempt(db: Transaction) -> None:
     take(db, message_in("bad"), message_in("b", "2"))
     for _ in range(2):
         cut_off(db, LANE, "chat:bot:2")
@@ -253,7 +253,7 @@ def test_suspect_beside_new_turns_is_charged(db: Transaction) -> None:
     assert claim_turn(db).exhausted
 
 
-def test_suspect_is_not_charged_for_a_turn_that_was_cut_off_before(db: Transaction) -> None:
+def test_suspect_is_not_charged_for_an_earlier_interrupted_turn(db: Transaction) -> None:
     """A new turn ends the process while a suspect is at work."""
     take(db, message_in("a"), message_in("b", "2"))
     for _ in range(2):
@@ -282,7 +282,7 @@ def test_unclaimed_turn_is_not_suspected(db: Transaction) -> None:
     assert not claim_turn(db, "chat:bot:2").exhausted
 
 
-def test_a_lane_waits_for_another_one_in_its_session(db: Transaction) -> None:
+def test_lane_waits_for_another_lane_of_its_session(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b", "2"))
     first = claim_turn(db)
     sessions.bind(db, "chat:bot:2", first.session)
@@ -291,7 +291,7 @@ def test_a_lane_waits_for_another_one_in_its_session(db: Transaction) -> None:
     assert claim_turn(db, "chat:bot:2").session == first.session
 
 
-def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
+def test_claim_includes_the_selected_model(db: Transaction) -> None:
     take(db, message_in("a"), message_in("b"))
     first = claim_turn(db)
     assert first.choices.get(choices.MODEL) is None
@@ -300,7 +300,7 @@ def test_the_chosen_model_comes_with_the_claim(db: Transaction) -> None:
     assert claim_turn(db).choices.get(choices.MODEL) == "x/y"
 
 
-def test_counting_what_waits_reads_an_index_only(db: Transaction) -> None:
+def test_count_of_waiting_messages_uses_an_index(db: Transaction) -> None:
     if engine() != "sqlite":
         return  # PostgreSQL reads small tables whole and plans again as they grow
     where = f"SELECT count(*) FROM inbox WHERE {WAITING}"

@@ -20,7 +20,7 @@ def head(db: Transaction, now: float = 10.0) -> PendingPart:
     return due
 
 
-def test_a_letter_keeps_its_route_and_its_form(db: Transaction) -> None:
+def test_reply_keeps_its_route_and_format(db: Transaction) -> None:
     bold = OutboundPart("𝐛old", (Entity("text_link", 0, 2, {"url": "x"}),))
     reply = OutgoingReply("d", ROUTE, [bold, OutboundPart("rest")], "notice", "77", "e1")
     outbox.put(db, None, [reply], 1.0)
@@ -32,7 +32,7 @@ def test_a_letter_keeps_its_route_and_its_form(db: Transaction) -> None:
     assert (second.part, second.reply_to, second.last) == (1, None, True)
 
 
-def test_a_letter_takes_files_along(db: Transaction) -> None:
+def test_reply_keeps_its_files(db: Transaction) -> None:
     files = (
         OutboundFile("a.png", path="/kept/1", kind="photo", size_bytes=3),
         OutboundFile("b.md", text="# b"),
@@ -43,14 +43,14 @@ def test_a_letter_takes_files_along(db: Transaction) -> None:
     assert head(db).message.content == OutboundPart("two of them", files=files)
 
 
-def test_the_same_delivery_is_queued_once(db: Transaction) -> None:
+def test_same_delivery_is_queued_once(db: Transaction) -> None:
     put(db, "d", "one")
     put(db, "d", "other")
     assert head(db).message.content.text == "one"
     assert db.one("SELECT count(*) FROM outbox") == (1,)
 
 
-def test_only_the_head_is_due_and_the_rest_waits_behind_it(db: Transaction) -> None:
+def test_only_the_head_is_due(db: Transaction) -> None:
     put(db, "a", "one", "two")
     first = head(db)
     outbox.take(db, first.seq)
@@ -73,7 +73,7 @@ def test_message_in_flight_is_marked_unless_it_is_an_edit(db: Transaction) -> No
     assert rows == [("pending", 1, 1), ("pending", 0, 0)]
 
 
-def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
+def test_streaming_row_is_not_sent_before_its_final_text(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole"), OutboundPart("more")])
     assert outbox.begin_stream(db, 1, reply, 0, 1.0) == PreviewRow(None, lost=False)
@@ -87,7 +87,7 @@ def test_a_streaming_row_is_not_sent_before_its_final(db: Transaction) -> None:
     assert not message.maybe_duplicate
 
 
-def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
+def test_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     outbox.begin_stream(db, 1, reply, 0, 1.0)
@@ -101,7 +101,7 @@ def test_a_preview_without_an_id_is_lost_in_a_crash(db: Transaction) -> None:
     assert not head(db).message.preview_lost
 
 
-def test_a_stream_begins_behind_what_waits_on_its_route(db: Transaction) -> None:
+def test_stream_follows_waiting_messages_of_its_route(db: Transaction) -> None:
     db.run("INSERT INTO turn (id, lane, state, created_at) VALUES (1, 'x', 'running', 0)")
     reply = OutgoingReply("t1", ROUTE, [OutboundPart("whole")])
     put(db, "a", "earlier")
@@ -113,7 +113,7 @@ def test_a_stream_begins_behind_what_waits_on_its_route(db: Transaction) -> None
     assert outbox.begin_stream(db, 1, reply, 0, 4.0) == PreviewRow("9", lost=False)
 
 
-def test_a_lane_can_be_buried_as_a_whole(db: Transaction) -> None:
+def test_whole_lane_can_be_abandoned(db: Transaction) -> None:
     put(db, "a", "one", "two")
     put(db, "b", "three")
     outbox.give_up(db, head(db).seq, "gone", whole_lane=True)

@@ -39,7 +39,7 @@ def part(text: str, unique: str, **more: Any) -> InboundMessage:
     return chat_message(text, media=media, album="1:9", **more)
 
 
-def test_a_message_waits_for_its_file_and_what_is_behind_waits_with_it(db: Transaction) -> None:
+def test_message_and_later_messages_wait_for_its_file(db: Transaction) -> None:
     first, behind = chat_message("[photo]", media=(AWAITED,)), chat_message("behind")
     accept(db, first, behind)
     assert waiting(db, first) == []
@@ -75,7 +75,7 @@ def test_parts_of_an_album_become_one_message(db: Transaction) -> None:
     assert db.one("SELECT count(*) FROM inbox WHERE dead_reason LIKE 'part of %'")[0]
 
 
-def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Transaction) -> None:
+def test_album_that_grew_meanwhile_is_not_released(db: Transaction) -> None:
     accept(db, part("[photo]", "a"))
     (seq,) = pending_media.rows(db)
     seen = pending_media.find(db, seq)
@@ -89,7 +89,7 @@ def test_an_album_that_has_grown_meanwhile_is_not_let_go(db: Transaction) -> Non
     assert pending_media.release(db, now)
 
 
-def test_a_part_that_comes_again_is_known(db: Transaction) -> None:
+def test_repeated_part_is_recognized(db: Transaction) -> None:
     first, second = part("[photo]", "a"), part("[photo]", "b")
     accept(db, first, second)
     accept(db, second, first)
@@ -99,7 +99,7 @@ def test_a_part_that_comes_again_is_known(db: Transaction) -> None:
     assert len(row.message.media) == 2
 
 
-def test_a_late_part_is_a_message_of_its_own(db: Transaction) -> None:
+def test_late_part_is_its_own_message(db: Transaction) -> None:
     first = part("[photo]", "a")
     accept(db, first)
     (seq,) = pending_media.rows(db)
@@ -112,7 +112,7 @@ def test_a_late_part_is_a_message_of_its_own(db: Transaction) -> None:
     assert waiting(db, first) == ["[photo]"]
 
 
-def test_nobody_adds_to_the_album_of_another(db: Transaction) -> None:
+def test_other_people_cannot_add_to_an_album(db: Transaction) -> None:
     accept(db, part("[photo]", "a"))
     accept(db, part("[photo]", "b", sender=Sender("8", "Eve")))
     assert len(pending_media.rows(db)) == 2
@@ -128,7 +128,7 @@ def test_following_album_part_does_not_start_a_message(db: Transaction) -> None:
     assert row.message.content == "[album of 2] look"
 
 
-def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Transaction) -> None:
+def test_parts_before_the_addressed_one_belong_to_its_album(db: Transaction) -> None:
     assert accept(db, part("[photo]", "a", follows=True)) == set()
     accept(db, part("[photo]", "b", follows=True))
     assert pending_media.rows(db) == []
@@ -144,7 +144,7 @@ def test_parts_that_come_before_the_one_that_names_us_are_of_its_album(db: Trans
     assert db.one("SELECT count(*) FROM inbox") == (3,)
 
 
-def test_an_early_part_that_comes_again_is_known(db: Transaction) -> None:
+def test_repeated_early_part_is_recognized(db: Transaction) -> None:
     early = part("[photo]", "a", follows=True)
     accept(db, early)
     accept(db, early)
@@ -154,7 +154,7 @@ def test_an_early_part_that_comes_again_is_known(db: Transaction) -> None:
     assert row.message.content == "[album of 2] look"
 
 
-def test_early_parts_of_others_stay_out(db: Transaction) -> None:
+def test_early_parts_of_other_people_are_excluded(db: Transaction) -> None:
     accept(db, part("[photo]", "a", follows=True, sender=Sender("8", "Eve")))
     accept(db, part("[photo] look", "c"))
     row = pending_media.find(db, pending_media.rows(db)[0])
@@ -162,7 +162,7 @@ def test_early_parts_of_others_stay_out(db: Transaction) -> None:
     assert row.message.content == "[photo] look"
 
 
-def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Transaction) -> None:
+def test_unclaimed_early_parts_are_deleted(db: Transaction) -> None:
     accept(db, part("[photo] mine", "a", follows=True), now=1.0)
     accept(db, part("[photo] mine", "b", follows=True), now=2.0)
     assert pending_media.forget_early(db, 1.0 + pending_media.EARLY_S) == 1.0
@@ -174,12 +174,12 @@ def test_nothing_is_left_of_an_early_part_that_nobody_comes_for(db: Transaction)
     assert db.one("SELECT count(*) FROM inbox") == (0,)
 
 
-def test_only_so_many_early_parts_are_kept(db: Transaction) -> None:
+def test_number_of_early_parts_is_limited(db: Transaction) -> None:
     accept(db, *(part("[photo]", str(n), follows=True) for n in range(150)))
     assert db.one("SELECT count(*) FROM inbox") == (100,)
 
 
-def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Transaction) -> None:
+def test_edit_that_addresses_the_bot_is_read(db: Transaction) -> None:
     early = part("[photo] look", "a", follows=True)
     accept(db, early)
     edit = replace(early, event_id=f"{early.event_id}:2", edited=True, follows=False)
@@ -189,7 +189,7 @@ def test_an_edit_that_names_us_is_heard_whatever_came_before(db: Transaction) ->
     assert row.message.content == "[photo] look"
 
 
-def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
+def test_changed_caption_keeps_the_files(db: Transaction) -> None:
     first = part("[photo] cats", "a", message_id="5")
     accept(db, first)
     accept(db, part("[photo]", "b"))
@@ -203,7 +203,7 @@ def test_a_changed_caption_keeps_the_files(db: Transaction) -> None:
     assert [attachment.path for attachment in row.message.media] == ["inbox/a", None]
 
 
-def test_a_stop_is_found_behind_what_is_held(db: Transaction) -> None:
+def test_commands_are_found_behind_a_held_message(db: Transaction) -> None:
     first = chat_message("[photo]", media=(AWAITED,))
     accept(db, first, chat_message("/status"))
     claim = claims.claim_at_once(db, first.session_key, lambda item: item.content == "/status")

@@ -34,7 +34,7 @@ def snippets(db: Transaction, words: str, scope: Scope = ALL) -> list[str]:
         "2025-11", "서울", "re*", "Ｚürich",
     ],
 )  # fmt: skip
-def test_a_message_is_found_by_its_words_and_their_beginnings(db: Transaction, words: str) -> None:
+def test_message_is_found_by_its_words_and_their_prefixes(db: Transaction, words: str) -> None:
     talk(db, "in reports/Zürich: the report of 2025-11 東京タワー ภาษาไทย 서울시", "else")
     assert [hit.n for hit in search.find(db, words, ALL, 9)] == [1]
 
@@ -58,7 +58,7 @@ def test_query_without_words_is_rejected(db: Transaction) -> None:
         snippets(db, '" ! ?')
 
 
-def test_the_snippet_shows_the_words_where_they_stand(db: Transaction) -> None:
+def test_snippet_shows_the_matching_words(db: Transaction) -> None:
     talk(db, "x " * 200 + "the *Zürich*\nreport" + " y" * 200)
     (hit,) = search.find(db, "zurich report", ALL, 5)
     assert [hit.snippet[start:end] for start, end in hit.marks] == ["Zürich", "report"]
@@ -66,7 +66,7 @@ def test_the_snippet_shows_the_words_where_they_stand(db: Transaction) -> None:
     assert len(hit.snippet) < 150
 
 
-def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
+def test_session_is_found_by_name_first_and_only_with_access(
     db: Transaction,
 ) -> None:
     here = talk(db, "we speak of boats")
@@ -78,7 +78,7 @@ def test_a_session_is_found_by_its_name_first_and_only_by_whoever_may_see_it(
     assert not search.look_up(db, "boats", Scope("chat:somebody", "chat:bot:1"), 9)
 
 
-def test_tool_results_and_moving_facts_are_not_found(db: Transaction) -> None:
+def test_tool_results_and_volatile_facts_are_not_found(db: Transaction) -> None:
     session = talk(db, "hello")
     call = ToolCall("1", "look", {"at": "canary"}, '{"at": "canary"}')
     result = Message("tool", (Text("canary"),), (), "1")
@@ -87,7 +87,7 @@ def test_tool_results_and_moving_facts_are_not_found(db: Transaction) -> None:
     assert snippets(db, "canary") == []
 
 
-def test_somebody_finds_their_own_conversations_of_this_chat_only(db: Transaction) -> None:
+def test_person_finds_only_their_own_conversations_of_this_chat(db: Transaction) -> None:
     talk(db, "canary mine")
     talk(db, "canary of a topic", home="chat:bot:1:5")
     talk(db, "canary elsewhere", home="chat:bot:12")
@@ -108,7 +108,7 @@ def indexed(db: Transaction, word: str) -> int:
     return len(db.all(matches, values))
 
 
-def test_older_messages_are_entered_piece_by_piece_and_once(db: Transaction) -> None:
+def test_older_messages_are_indexed_in_chunks_and_once(db: Transaction) -> None:
     talk(db, *(f"number{n} canary" for n in range(CHUNK + 3)))
     search.forget_all(db)
     assert snippets(db, "canary") == []
@@ -121,7 +121,7 @@ def test_older_messages_are_entered_piece_by_piece_and_once(db: Transaction) -> 
     assert indexed(db, "canary") == CHUNK + 4
 
 
-def test_a_transaction_that_is_rolled_back_leaves_no_words(db: Transaction) -> None:
+def test_rolled_back_transaction_leaves_no_words(db: Transaction) -> None:
     session = talk(db, "hello")
     db.run("BEGIN")
     sessions.append_messages(db, session, None, [user("canary")], 3.0)
@@ -142,7 +142,7 @@ def test_messages_shared_with_a_fork_are_found_once(db: Transaction) -> None:
     ]  # fmt: skip
 
 
-def test_a_sealed_database_holds_no_words_and_says_so(tmp_path: Path) -> None:
+def test_sealed_database_has_no_index_and_reports_it(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     sealed = open_transaction(path, cipher=Cipher(bytes(32), "KEY"))
     talk(sealed, "canaryword")

@@ -37,7 +37,7 @@ def session(db: Transaction) -> str:
     return made
 
 
-def test_a_fork_begins_with_all_of_its_parent_and_goes_its_own_way(db: Transaction) -> None:
+def test_fork_copies_its_parent_and_then_diverges(db: Transaction) -> None:
     parent = session(db)
     choices.put(db, parent, choices.MODEL, "a/b")
     sessions.add_taint(db, parent, frozenset({"untrusted"}))
@@ -68,7 +68,7 @@ def test_copy_is_distinguished_by_its_name(db: Transaction) -> None:
     assert name(session_admin.fork(db, parent, OWNER, 6.0)).endswith("x… (2)")
 
 
-def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Transaction) -> None:
+def test_preview_shows_the_first_and_last_messages_once(db: Transaction) -> None:
     made = session(db)
     call = ToolCall("1", "look", {}, "{}")
     result = Message("tool", (Text("found"),), (), "1")
@@ -86,7 +86,7 @@ def test_a_glimpse_shows_what_was_said_first_and_last_once(db: Transaction) -> N
     assert excerpts(0, 1) == [[], ["five"]]
 
 
-def test_a_fork_leaves_a_running_turn_behind(db: Transaction) -> None:
+def test_fork_excludes_a_running_turn(db: Transaction) -> None:
     parent = session(db)
     say(db, "go on")
     running = claim(db)
@@ -116,7 +116,7 @@ def test_usage_is_attributed_to_its_session(db: Transaction) -> None:
     assert usage.of_all(db, 0.0).nano == 7
 
 
-def test_a_name_is_one_line_and_can_be_taken_back(db: Transaction) -> None:
+def test_name_is_one_line_and_can_be_removed(db: Transaction) -> None:
     made = session(db)
     assert lookup.rename(db, made, "  the\n plan ") == "the plan"
     assert sessions.recent(db, 1)[0].name == "the plan"
@@ -141,7 +141,7 @@ def test_paused_session_runs_only_commands(db: Transaction) -> None:
     assert (going_on.session, going_on.messages[0].content) == (made, "hello")
 
 
-def test_a_closed_session_is_left_by_its_lanes(db: Transaction) -> None:
+def test_closed_session_is_left_by_its_lanes(db: Transaction) -> None:
     made = session(db)
     session_admin.set_status(db, made, "closed")
     assert sessions.recent(db, 1)[0].status == "closed"

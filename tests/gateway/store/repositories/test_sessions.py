@@ -13,13 +13,13 @@ from tests.gateway.store.repositories.test_inbox import db
 __all__ = ["db"]
 
 
-def test_sessions_of_one_second_have_different_names(db: Transaction) -> None:
+def test_sessions_created_in_one_second_have_different_ids(db: Transaction) -> None:
     names = [sessions.create_session(db, "chat:7", 1_000_000.0) for _ in range(12)]
     assert len(set(names)) == 12
     assert names[1] == f"{names[0]}_2"
 
 
-def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Transaction) -> None:
+def test_messages_are_appended_and_read_back_unchanged(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     call = ToolCall("1", "look", {"a": "ü"}, '{"a": "ü"}')
     messages = [
@@ -33,7 +33,7 @@ def test_messages_are_stored_behind_each_other_and_read_back_unchanged(db: Trans
     assert sessions.count_messages(db, session) == 3
 
 
-def test_the_window_begins_behind_what_was_dropped(db: Transaction) -> None:
+def test_window_begins_after_dropped_messages(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     sessions.append_messages(db, session, None, [user("a"), assistant("b"), user("c")], 2.0)
     assert not windows.load(db, session).trimmed
@@ -44,7 +44,7 @@ def test_the_window_begins_behind_what_was_dropped(db: Transaction) -> None:
     assert len(sessions.load_all(db, session)) == 3
 
 
-def test_a_session_is_found_by_the_beginning_of_its_name(db: Transaction) -> None:
+def test_session_is_found_by_a_prefix_of_its_id(db: Transaction) -> None:
     first = sessions.create_session(db, "chat:7", 1_000_000.0)
     other = sessions.create_session(db, "chat:7", 2_000_000.0)
     assert lookup.find(db, first[:12]) == first
@@ -58,7 +58,7 @@ def test_a_session_is_found_by_the_beginning_of_its_name(db: Transaction) -> Non
         lookup.find(db, first[:8])
 
 
-def test_the_newest_come_first(db: Transaction) -> None:
+def test_newest_sessions_come_first(db: Transaction) -> None:
     old = sessions.create_session(db, "chat:7", 1_000_000.0, lane="a")
     new = sessions.create_session(db, "chat:8", 2_000_000.0, lane="b")
     assert [info.id for info in sessions.recent(db, 9)] == [new, old]
@@ -69,7 +69,7 @@ def test_the_newest_come_first(db: Transaction) -> None:
     assert sessions.last_of(db, "nobody") is None
 
 
-def test_a_model_can_be_chosen_and_forgotten(db: Transaction) -> None:
+def test_model_can_be_chosen_and_reset(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     choices.put(db, session, choices.MODEL, "x/y")
     assert choices.load(db, session).get(choices.MODEL) == "x/y"
@@ -77,7 +77,7 @@ def test_a_model_can_be_chosen_and_forgotten(db: Transaction) -> None:
     assert choices.load(db, session).get(choices.MODEL) is None
 
 
-def test_a_session_without_a_name_is_called_as_it_began(db: Transaction) -> None:
+def test_unnamed_session_is_named_after_its_first_message(db: Transaction) -> None:
     session = sessions.create_session(db, "chat:7", 1.0)
     assert sessions.recent(db, 1)[0].name == ""
     first = "plan\n  the  garden " + "and more " * 20
@@ -90,7 +90,7 @@ def test_a_session_without_a_name_is_called_as_it_began(db: Transaction) -> None
     assert sessions.recent(db, 1)[0].name == "mine"
 
 
-def test_joined_messages_give_a_session_their_words_as_its_name(db: Transaction) -> None:
+def test_joined_messages_name_a_session_after_their_text(db: Transaction) -> None:
     joined = [chat_message("look at this"), chat_message("Eve's words", forwarded=True)]
     session = sessions.create_session(db, "chat:7", 1.0)
     sessions.append_messages(db, session, None, [build_user_message(joined)], 2.0)

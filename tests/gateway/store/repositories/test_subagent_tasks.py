@@ -44,7 +44,7 @@ def launched(db: Transaction, turn: TurnClaim, lane: str) -> SubagentTask:
     return task
 
 
-def test_a_task_is_ended_without_the_one_that_was_launched_in_the_same_second(
+def test_ending_a_task_keeps_another_launched_in_the_same_second(
     db: Transaction,
 ) -> None:
     take(db, message_in("a", "once-1"), message_in("b", "2"))

@@ -100,7 +100,7 @@ def test_approval_of_another_version_is_asked_again(tmp_path: Path) -> None:
         assert stored.read(tx, "approval", "state") == [("withdrawn",)]
 
 
-def test_an_answer_holds_as_it_was_given(each: Transaction) -> None:
+def test_answer_is_read_as_given(each: Transaction) -> None:
     key, question = ask(each, begin(each))
     approvals.close_approval(each, question, "always", "telegram:1", 2.0)
     answer = approvals.find_decision(each, key)
@@ -110,7 +110,7 @@ def test_an_answer_holds_as_it_was_given(each: Transaction) -> None:
     assert len(grants.list_grants(each)) == 1
 
 
-def test_a_forged_answer_is_none(tx: Transaction) -> None:
+def test_forged_answer_is_ignored(tx: Transaction) -> None:
     key, _ = ask(tx, begin(tx))
     values = {"state": "always", "answered_by": "telegram:1", "answered_at": 2.0}
     stored.change(tx, "approval", values, nonce="n1")
@@ -118,7 +118,7 @@ def test_a_forged_answer_is_none(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("question", ["", "[]"])
-def test_an_answer_to_an_emptied_question_is_none(tx: Transaction, question: str) -> None:
+def test_answer_to_an_emptied_question_is_ignored(tx: Transaction, question: str) -> None:
     key, _ = ask(tx, begin(tx))
     values = {"state": "once", "answered_by": "telegram:1", "answered_at": 2.0}
     stored.change(tx, "approval", {**values, "question": question}, nonce="n1")
@@ -126,7 +126,7 @@ def test_an_answer_to_an_emptied_question_is_none(tx: Transaction, question: str
 
 
 @pytest.mark.parametrize("text", ["", "[]"])
-def test_a_grant_with_empty_texts_allows_nothing(tx: Transaction, text: str) -> None:
+def test_grant_with_empty_texts_allows_nothing(tx: Transaction, text: str) -> None:
     """The hash of a grant can be computed without the key."""
     tx.run(
         "INSERT INTO permission_grant (principal, session, grant_hash, title, folder, granted_by,"
@@ -141,7 +141,7 @@ def test_a_grant_with_empty_texts_allows_nothing(tx: Transaction, text: str) -> 
     ("column", "value"),
     [("principal", "telegram:2"), ("args_hash", "other"), ("chat", "2"), ("asker", "telegram:2")],
 )
-def test_a_changed_question_cannot_be_answered_and_its_call_asks_again(
+def test_changed_question_cannot_be_answered_and_its_call_asks_again(
     tx: Transaction, column: str, value: str
 ) -> None:
     claim = begin(tx)
@@ -154,7 +154,7 @@ def test_a_changed_question_cannot_be_answered_and_its_call_asks_again(
     assert stored.read(tx, "turn", "state", id=claim.turn) == [("running",)]
 
 
-def test_a_turn_that_ends_withdraws_its_questions(each: Transaction) -> None:
+def test_ended_turn_withdraws_its_questions(each: Transaction) -> None:
     claim = begin(each)
     key, _ = ask(each, claim)
     turns.finish(each, claim.turn, claim.session, turns.FinishedTurn([], []), 3.0)
@@ -166,7 +166,7 @@ def test_a_turn_that_ends_withdraws_its_questions(each: Transaction) -> None:
 @pytest.mark.parametrize(
     ("column", "value"), [("principal", "telegram:2"), ("grant_hash", "h"), ("granted_by", "cli:0")]
 )
-def test_a_changed_grant_allows_nothing(tx: Transaction, column: str, value: str) -> None:
+def test_changed_grant_allows_nothing(tx: Transaction, column: str, value: str) -> None:
     _, question = ask(tx, begin(tx))
     approvals.close_approval(tx, question, "always", "telegram:1", 2.0)
     stored.change(tx, "permission_grant", {column: value}, granted_at=2.0)
@@ -175,7 +175,7 @@ def test_a_changed_grant_allows_nothing(tx: Transaction, column: str, value: str
     assert grants.list_grants(tx) == []
 
 
-def test_members_are_read_as_they_were_approved(each: Transaction) -> None:
+def test_members_are_read_as_approved(each: Transaction) -> None:
     members.add_member(each, OWNER, owner=True, approved_by="cli:0", now=1.0)
     members.add_member(each, EVE, owner=False, approved_by="telegram:1", now=2.0)
     members.add_member(each, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0)
@@ -191,7 +191,7 @@ def test_members_are_read_as_they_were_approved(each: Transaction) -> None:
     assert members.requests(each, 5.0) == []
 
 
-def test_nobody_becomes_a_member_or_the_owner_by_a_row(tx: Transaction) -> None:
+def test_forged_row_makes_no_member_or_owner(tx: Transaction) -> None:
     members.add_member(tx, OWNER, owner=False, approved_by="cli:0", now=1.0)
     stored.change(tx, "member", {"is_owner": 1}, sender="1")
     values = {"account": "main", "is_owner": 0, "approved_by": "cli:0", "approved_at": 1.0}
@@ -200,7 +200,7 @@ def test_nobody_becomes_a_member_or_the_owner_by_a_row(tx: Transaction) -> None:
     assert members.members(tx) == []
 
 
-def test_requests_and_invitations_are_those_that_kore_made(each: Transaction) -> None:
+def test_requests_and_invitations_are_read_as_created(each: Transaction) -> None:
     nobody = Person("telegram", "main", ANYBODY)
     members.open_request(each, EVE, "2", b"code", (1.0, 9.0))
     members.open_request(each, nobody, "", b"invited", (1.0, 9.0))
@@ -212,7 +212,7 @@ def test_requests_and_invitations_are_those_that_kore_made(each: Transaction) ->
     assert members.has_request(each, EVE, 15.0)
 
 
-def test_nobody_invites_themselves_by_a_row(tx: Transaction) -> None:
+def test_forged_row_is_not_an_invitation(tx: Transaction) -> None:
     members.open_request(tx, EVE, "2", b"code", (1.0, 9.0))
     stored.change(tx, "pairing", {"code_hash": b"known"}, sender="2")
     values = {"name": "", "chat": "", "code_hash": b"known", "asked_at": 1.0, "expires_at": 9.0}
@@ -221,7 +221,7 @@ def test_nobody_invites_themselves_by_a_row(tx: Transaction) -> None:
     assert members.invitation(tx, "telegram", "main", 2.0) is None
 
 
-def test_marks_of_a_session_are_kept(each: Transaction) -> None:
+def test_taint_and_mode_of_a_session_are_copied_to_a_fork(each: Transaction) -> None:
     session = sessions.create_session(each, "telegram:1", 1.0)
     assert sessions.taint_of(each, session) == frozenset()
     sessions.add_taint(each, session, PRIVATE)
@@ -237,7 +237,7 @@ def test_marks_of_a_session_are_kept(each: Transaction) -> None:
 @pytest.mark.parametrize(
     "values", [{"taint": ""}, {"permission_mode": "auto"}, {"principal": "telegram:2"}]
 )
-def test_a_changed_session_counts_as_the_strictest(tx: Transaction, values: dict[str, str]) -> None:
+def test_changed_session_counts_as_the_strictest(tx: Transaction, values: dict[str, str]) -> None:
     session = sessions.create_session(tx, "telegram:1", 1.0)
     sessions.add_taint(tx, session, PRIVATE)
     sessions.choose_mode(tx, session, "plan")
@@ -263,7 +263,7 @@ PART = OutboundPart("the answer", buttons=(Button("Allow", "a:n1:once"),))
         *(("buttons", "[]"), ("kind", "approval")),
     ],
 )
-def test_an_answer_goes_where_it_was_to_go_with_its_buttons_or_nowhere(
+def test_reply_with_a_changed_route_or_buttons_is_not_sent(
     tx: Transaction, column: str, value: str
 ) -> None:
     reply = OutgoingReply("t1", ASKED.route, [PART])
@@ -277,7 +277,7 @@ def test_an_answer_goes_where_it_was_to_go_with_its_buttons_or_nowhere(
         outbox.make_plain(tx, 1)
 
 
-def test_a_part_that_leaves_its_topic_is_read_again(each: Transaction) -> None:
+def test_part_moved_out_of_its_topic_can_be_read(each: Transaction) -> None:
     route = replace(ASKED.route, thread_id="7")
     outbox.put(each, None, [OutgoingReply("t1", route, [PART])], 1.0)
     outbox.leave_topic(each, 1)
@@ -292,7 +292,7 @@ def test_a_part_that_leaves_its_topic_is_read_again(each: Transaction) -> None:
 
 
 @pytest.mark.parametrize("column", ["lane", "principal"])
-def test_a_message_is_answered_in_its_own_conversation(tx: Transaction, column: str) -> None:
+def test_message_is_answered_in_its_own_conversation(tx: Transaction, column: str) -> None:
     inbox.accept(
         tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, {"offset": "5"}), [InboxEntry(ASKED)]
     )
@@ -331,7 +331,7 @@ def test_part_of_an_album_is_stored_behind_a_changed_part(tx: Transaction, follo
     assert waiting_texts(tx) == ["[photo]"]
 
 
-def test_last_private_message_is_the_last_one_that_opens(tx: Transaction) -> None:
+def test_last_private_message_is_the_last_valid_one(tx: Transaction) -> None:
     accept(tx, ASKED, replace(ASKED, content="later", event_id="1:2"))
     stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:2")
     assert chats.last_private_message(tx, ASKED.principal) == ASKED
@@ -340,7 +340,7 @@ def test_last_private_message_is_the_last_one_that_opens(tx: Transaction) -> Non
 
 
 @pytest.mark.parametrize("column", ["memory", "file_views"])
-def test_conversation_goes_on_without_a_changed_text(tx: Transaction, column: str) -> None:
+def test_conversation_continues_without_a_changed_text(tx: Transaction, column: str) -> None:
     claim = begin(tx)
     turns.finish(tx, claim.turn, claim.session, turns.FinishedTurn([], []), 2.0)
     stored.change(tx, "session", {column: "forged"}, id=claim.session)
@@ -352,7 +352,7 @@ def test_conversation_goes_on_without_a_changed_text(tx: Transaction, column: st
     assert again.session == claim.session
 
 
-def test_changed_line_of_a_group_is_left_out(tx: Transaction) -> None:
+def test_changed_line_of_a_group_is_omitted(tx: Transaction) -> None:
     for number, text in enumerate(("first", "second")):
         line = replace(ASKED, content=text, event_id=f"1:{number}")
         chats.add_group_context(tx, [line])
@@ -369,13 +369,13 @@ def test_stop_ignores_a_changed_subagent_task(tx: Transaction) -> None:
     assert subagent_tasks.facts(tx, task.caller) == []
 
 
-def test_the_taint_of_a_result_is_what_its_tool_brought(each: Transaction) -> None:
+def test_result_has_the_taint_of_its_tool(each: Transaction) -> None:
     claim = begin(each)
     turns.finish_call(each, claim.turn, CALL, ToolResult("found", taint=BOTH))
     assert turns.known_results(each, claim.turn)["c1"].taint == BOTH
 
 
-def test_a_result_without_its_taint_is_refused(tx: Transaction) -> None:
+def test_result_without_its_taint_is_rejected(tx: Transaction) -> None:
     claim = begin(tx)
     turns.finish_call(tx, claim.turn, CALL, ToolResult("found", taint=BOTH))
     stored.change(tx, "step", {"taint": ""}, turn_id=claim.turn)
@@ -383,7 +383,7 @@ def test_a_result_without_its_taint_is_refused(tx: Transaction) -> None:
         turns.known_results(tx, claim.turn)
 
 
-def test_a_session_given_to_somebody_else_is_not_found_by_them(tx: Transaction) -> None:
+def test_session_with_a_changed_owner_is_not_found(tx: Transaction) -> None:
     session = sessions.create_session(tx, "telegram:1", 1.0)
     sessions.append_messages(tx, session, None, [user("a secret")], 1.0)
     stored.change(tx, "session", {"principal": "telegram:2"}, id=session)
@@ -392,7 +392,7 @@ def test_a_session_given_to_somebody_else_is_not_found_by_them(tx: Transaction) 
     assert search.around(tx, session, 1, Scope("telegram:2"), 9) == []
 
 
-def test_a_changed_job_does_nothing_and_stops_no_other(tx: Transaction) -> None:
+def test_changed_job_does_nothing_and_stops_no_other(tx: Transaction) -> None:
     for number in (1, 2):
         job = Job(0, f"c{number}", "reminder", ASKED, "telegram:1", "at 5", "UTC", due_at=5.0)
         jobs.put(tx, job)

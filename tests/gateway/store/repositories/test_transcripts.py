@@ -58,7 +58,7 @@ def taken_in(db: Transaction, content: str) -> str:
     return transcripts.put(db, read(content), OWNER, 9.0)
 
 
-def test_an_exported_session_is_imported_and_exported_the_same(db: Transaction) -> None:
+def test_exported_session_is_unchanged_after_an_import(db: Transaction) -> None:
     session = sessions.create_session(db, "cli:0", 1_000_000.25)
     sessions.append_messages(db, session, None, TALK, 1_000_001.123456)
     choices.put(db, session, choices.MODEL, "a/b")
@@ -79,7 +79,7 @@ def test_an_exported_session_is_imported_and_exported_the_same(db: Transaction) 
     assert again == first
 
 
-def test_a_kodax_session_is_read_and_given_back_as_it_was(db: Transaction) -> None:
+def test_kodax_session_survives_round_trip(db: Transaction) -> None:
     session = taken_in(db, text(*KODAX))
     assert session == "20250218_001946"
     stored = sessions.load_all(db, session)
@@ -104,7 +104,7 @@ def entry(id_: str, parent: str | None, **more: Any) -> dict[str, Any]:
     return {"_type": "lineage_entry", "entry": {**facts, **(more or result)}}
 
 
-def test_a_kodax_session_is_the_branch_that_was_active(db: Transaction) -> None:
+def test_kodax_session_is_its_active_branch(db: Transaction) -> None:
     meta = {"_type": "meta", "title": "old", "activeEntryId": "a"}
     tree = [entry("a", None), entry("b", "a"), entry("c", "b"), entry("d", "a")]
     update = {"_type": "meta_update", "title": "new", "activeEntryId": "c"}
@@ -119,7 +119,7 @@ def test_a_kodax_session_is_the_branch_that_was_active(db: Transaction) -> None:
     assert [m.text for m in sessions.load_all(db, session)] == ["said a", "said d"]
 
 
-def test_a_summary_of_kodax_stands_for_what_was_said_before(db: Transaction) -> None:
+def test_kodax_summary_replaces_earlier_messages(db: Transaction) -> None:
     attached = [{"role": "user", "content": "files: a.py"}]
     session = taken_in(db, text(
         {"_type": "meta", "title": "t"}, entry("a", None), entry("b", "a"),
@@ -168,7 +168,7 @@ def test_oversized_foreign_parts_are_exported_but_not_used(db: Transaction) -> N
     assert out[1:] == [*foreign, *own]
 
 
-def test_half_a_character_costs_no_more_than_itself(db: Transaction) -> None:
+def test_lone_surrogate_costs_only_itself(db: Transaction) -> None:
     half, pair = "a\ud800b", "\ud83d\ude00"
     picture = {"type": "image", "source": {"media_type": half, "data": "aaaa"}}
     call = {"type": "tool_use", "id": half, "name": half, "input": {half: half}}
@@ -202,7 +202,7 @@ def test_message_after_an_import_is_from_the_person(db: Transaction) -> None:
     assert TaintState(messages=sessions.load_all(db, session)).is_from_person("https://a.example/b")
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(db: Transaction) -> None:
+def test_truncated_last_line_is_ignored(db: Transaction) -> None:
     whole = text(KODAX[0], {"role": "user", "content": "hi"})
     session = taken_in(db, whole + '{"role": "assist')
     assert [m.text for m in sessions.load_all(db, session)] == ["hi"]
@@ -233,7 +233,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["_type", "role", "content", "id", "type"]), JSON)))
-def test_no_line_is_lost_whatever_it_holds(records: list[dict[str, Any]]) -> None:
+def test_all_lines_are_kept(records: list[dict[str, Any]]) -> None:
     try:
         transcript = read(text({"_type": "meta"}, *records))
     except KoreError:

@@ -39,7 +39,7 @@ def planned(db: Transaction) -> int:
     return turn_claim.turn
 
 
-def test_after_a_restart_only_an_unsafe_call_that_had_started_is_unknown(db: Transaction) -> None:
+def test_only_a_started_unsafe_call_is_unknown_after_a_restart(db: Transaction) -> None:
     turn = planned(db)
     for call in CALLS[:3]:
         turns.start_call(db, turn, call)
@@ -64,7 +64,7 @@ def test_denied_message_cannot_be_replayed(db: Transaction) -> None:
     assert not inbox.has_work(db, LANE)
 
 
-def test_results_are_known_by_the_newest_step_of_an_id(db: Transaction) -> None:
+def test_newest_step_of_an_id_has_the_result(db: Transaction) -> None:
     turn = planned(db)
     (session,) = db.one("SELECT session FROM turn")
     for call in CALLS:
@@ -88,7 +88,7 @@ def test_pictures_of_a_result_are_known_after_a_restart(db: Transaction) -> None
     assert turns.known_results(db, turn) == {"1": result}
 
 
-def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Transaction) -> None:
+def test_abandoned_turn_leaves_a_valid_conversation(db: Transaction) -> None:
     turn = planned(db)
     turns.finish_call(db, turn, CALLS[0], ToolResult("found"))
     turns.give_up(db, turn, [], "a bug", 9.0)
@@ -100,7 +100,7 @@ def test_a_turn_that_is_given_up_leaves_a_valid_conversation(db: Transaction) ->
     assert claim(db) is None
 
 
-def test_a_stop_marks_the_running_turn(db: Transaction) -> None:
+def test_stop_marks_the_running_turn(db: Transaction) -> None:
     planned(db)
     stop = message_in("/stop")
     take(db, stop, dead="stop")
@@ -108,7 +108,7 @@ def test_a_stop_marks_the_running_turn(db: Transaction) -> None:
     assert claim_turn(db).stop_requested
 
 
-def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Transaction) -> None:
+def test_stop_withdraws_only_earlier_messages(db: Transaction) -> None:
     stop = message_in("/stop")
     take(db, message_in("before"))
     take(db, stop, dead="stop")
@@ -117,13 +117,13 @@ def test_a_stop_withdraws_what_waits_in_front_of_it_only(db: Transaction) -> Non
     assert [m.content for m in claim_turn(db).messages] == ["behind"]
 
 
-def test_a_stop_of_nothing_is_told_apart(db: Transaction) -> None:
+def test_stop_without_work_returns_none(db: Transaction) -> None:
     stop = message_in("/stop")
     take(db, stop, dead="stop")
     assert turns.request_stop(db, LANE, stop.event_id) is None
 
 
-def test_a_clean_stop_costs_no_attempt(db: Transaction) -> None:
+def test_clean_shutdown_uses_no_attempt(db: Transaction) -> None:
     take(db, message_in("a"))
     claim_turn(db)
     for _ in range(9):
@@ -133,7 +133,7 @@ def test_a_clean_stop_costs_no_attempt(db: Transaction) -> None:
     assert db.one("SELECT attempts FROM turn") == (1,)
 
 
-def test_progress_gives_new_attempts(db: Transaction) -> None:
+def test_progress_renews_attempts(db: Transaction) -> None:
     turn = planned(db)
     for call in CALLS:
         for _ in range(2):
@@ -148,7 +148,7 @@ def test_only_a_message_can_be_replayed(db: Transaction, seq: int) -> None:
         turns.replay(db, seq)
 
 
-def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
+def test_one_shot_message_is_not_replayed(db: Transaction) -> None:
     sender = Sender("0")
     message = InboundMessage("cli", "local", "once-1", sender, "e", content="x", received_at=1.0)
     inbox.accept(db, InboxBatch("cli", "local", 5.0), [InboxEntry(message)])
@@ -156,7 +156,7 @@ def test_a_one_shot_message_is_not_replayed(db: Transaction) -> None:
         turns.replay(db, 1)
 
 
-def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -> None:
+def test_message_is_not_replayed_while_it_is_answered(db: Transaction) -> None:
     take(db, message_in("a"))
     turn_claim = claim_turn(db)
     with pytest.raises(ReplayRefused, match=r"^at-work"):
@@ -166,7 +166,7 @@ def test_a_message_is_not_replayed_while_it_is_being_answered(db: Transaction) -
     assert claim_turn(db).seq == turn_claim.seq
 
 
-def test_a_replayed_command_is_answered_again(db: Transaction) -> None:
+def test_replayed_command_is_answered_again(db: Transaction) -> None:
     take(db, message_in("/help"))
     for expected in (1, 2):
         turn_claim = claim(db)
@@ -188,7 +188,7 @@ def test_abandoned_one_shot_lanes_are_ended(db: Transaction) -> None:
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_the_model_learns_why_a_turn_ended_early(db: Transaction, is_stopped: bool) -> None:
+def test_model_is_informed_that_a_turn_ended_early(db: Transaction, is_stopped: bool) -> None:
     take(db, message_in("a", "once-1"))
     turn_claim = claim_turn(db, "chat:bot:once-1")
     if is_stopped:
@@ -200,7 +200,7 @@ def test_the_model_learns_why_a_turn_ended_early(db: Transaction, is_stopped: bo
     assert ("was stopped" in last) == is_stopped
 
 
-def test_a_question_that_ends_the_turn_is_known_after_a_restart(db: Transaction) -> None:
+def test_question_that_ended_the_turn_is_known_after_a_restart(db: Transaction) -> None:
     turn = planned(db)
     tool_result = ToolResult("asked", ends_with="Which colour?")
     turns.finish_call(db, turn, CALLS[0], tool_result)

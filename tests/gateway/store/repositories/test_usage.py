@@ -17,7 +17,7 @@ def reserve(tx: Transaction, worker: int | None, state: str) -> int:
     return turn
 
 
-async def test_a_process_that_has_ended_reserves_nothing(database: OpenStore) -> None:
+async def test_ended_process_reserves_nothing(database: OpenStore) -> None:
     transact = database.transact
     of_owner = await transact(reserve, None, "running")
     # A background summary continues after its turn has ended.

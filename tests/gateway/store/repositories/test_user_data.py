@@ -8,7 +8,7 @@ from gateway.store.repositories.user_data import erasure
 from tests.gateway.store.transactions import open_transaction
 
 
-def test_every_table_is_thought_of(tmp_path: Path) -> None:
+def test_every_table_is_classified(tmp_path: Path) -> None:
     # A new table may contain personal texts: classify it in erasure.py, and decide in
     # user_data.export whether it is exported.
     tx = open_transaction(tmp_path / "kore.db")
@@ -17,7 +17,7 @@ def test_every_table_is_thought_of(tmp_path: Path) -> None:
     assert set(tables) - ENGINE_TABLES == (erasure.PERSONAL | erasure.IMPERSONAL) - ENGINE_TABLES
 
 
-def test_of_somebody_unknown_nothing_is_found(tmp_path: Path) -> None:
+def test_unknown_person_has_no_data(tmp_path: Path) -> None:
     tx = open_transaction(tmp_path / "kore.db")
     assert not erasure.traces(tx, "telegram:1").has_data
     assert erasure.erase(tx, "telegram:1", 0) == []
@@ -54,7 +54,7 @@ def test_person_with_only_a_job_is_erased(tmp_path: Path) -> None:
     tx.close()
 
 
-def test_a_console_sees_the_first_answer_after_its_data_were_deleted(tmp_path: Path) -> None:
+def test_console_sees_the_first_answer_after_its_data_is_deleted(tmp_path: Path) -> None:
     route = Route(CONSOLE, "local", "main")
 
     def deliver(delivery: str) -> int:

@@ -64,13 +64,13 @@ async def test_committed_data_survives_reopening(tmp_path: Path) -> None:
     assert (tmp_path / "kore.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_log_beside_the_database_is_its_owners_too(tmp_path: Path) -> None:
+def test_write_ahead_log_is_private(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db"):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"kore.db": 0o600, "kore.db-wal": 0o600}
 
 
-async def test_an_error_undoes_its_own_work_and_no_other(database: SqliteStore) -> None:
+async def test_error_rolls_back_only_its_own_work(database: SqliteStore) -> None:
     def broken(tx: Transaction) -> None:
         note(tx, "half done")
         raise ValueError("a bug")
@@ -97,7 +97,7 @@ async def test_full_disk_fails_only_its_own_transaction(database: SqliteStore) -
     assert await database.transact(lambda c: c.one("SELECT count(*) FROM inbox")) == (0,)
 
 
-async def test_a_cancelled_caller_waits_for_its_transaction(database: SqliteStore) -> None:
+async def test_cancelled_caller_waits_for_its_transaction(database: SqliteStore) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def slow(tx: Transaction) -> None:
@@ -117,7 +117,7 @@ async def test_a_cancelled_caller_waits_for_its_transaction(database: SqliteStor
     assert await database.transact(notes) == ["kept"]
 
 
-async def test_after_close_nothing_is_taken(tmp_path: Path) -> None:
+async def test_closed_database_rejects_work(tmp_path: Path) -> None:
     database = SqliteStore.open(tmp_path / "kore.db")
     last = asyncio.create_task(database.transact(note, "last"))
     await asyncio.sleep(0)
@@ -140,13 +140,13 @@ def refused(path: Path, *, check: bool = False) -> str:
     return sentence
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     path.write_bytes(b"my diary\n" * 1000)
     assert "damaged" in refused(path)
 
 
-def test_a_damaged_database_is_left_alone(tmp_path: Path) -> None:
+def test_damaged_database_is_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     tx = open_transaction(path)
     for n in range(200):
@@ -158,7 +158,7 @@ def test_a_damaged_database_is_left_alone(tmp_path: Path) -> None:
     assert "damaged" in refused(path, check=True)
 
 
-def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_newer_database_is_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     tx = open_transaction(path)
     tx.run("PRAGMA user_version=999")
@@ -166,7 +166,7 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     assert "created by a newer Kore (schema 999" in refused(path)
 
 
-def test_a_database_that_another_program_uses_is_left_alone(tmp_path: Path) -> None:
+def test_database_of_another_program_is_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     connect(path).close()
     program = (
@@ -187,12 +187,12 @@ def test_a_database_that_another_program_uses_is_left_alone(tmp_path: Path) -> N
     tx.close()
 
 
-def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot open the database"):
         connect(tmp_path / "missing" / "kore.db")
 
 
-def test_an_empty_file_gets_every_table(tmp_path: Path) -> None:
+def test_empty_file_gets_every_table(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     path.touch()
     tx = open_transaction(path)
@@ -205,7 +205,7 @@ def test_an_empty_file_gets_every_table(tmp_path: Path) -> None:
     tx.close()
 
 
-async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: SqliteStore) -> None:
+async def test_backup_during_writes_is_consistent(tmp_path: Path, database: SqliteStore) -> None:
     await database.transact(lambda c: [note(c, f"{n:05}" + "x" * 500) for n in range(2000)])
     backup = asyncio.create_task(database.backup(tmp_path / "copy.db"))
     result = 0
@@ -223,7 +223,7 @@ async def test_a_backup_is_whole_while_others_write(tmp_path: Path, database: Sq
     assert len(await database.transact(notes)) == 2000 + result
 
 
-async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:
+async def test_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore) -> None:
     target = tmp_path / "copy.db"
     target.write_bytes(b"precious")
     with pytest.raises(StoreError, match="already exists"):
@@ -231,7 +231,7 @@ async def test_a_backup_overwrites_nothing(tmp_path: Path, database: SqliteStore
     assert target.read_bytes() == b"precious"
 
 
-async def test_a_backup_needs_a_folder(tmp_path: Path, database: SqliteStore) -> None:
+async def test_backup_needs_a_folder(tmp_path: Path, database: SqliteStore) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         await database.backup(tmp_path / "missing" / "copy.db")
 
@@ -258,7 +258,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what a process has taken")
-async def test_a_rewrite_takes_no_memory_by_the_size_of_the_database(tmp_path: Path) -> None:
+async def test_rewrite_takes_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.db"
     with open_transaction(path) as tx:
         tx.run("CREATE TABLE filling (text BLOB)")

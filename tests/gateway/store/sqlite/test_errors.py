@@ -17,14 +17,14 @@ def refusal(connection: sqlite3.Connection, sql: str) -> sqlite3.Error:
     return caught.value
 
 
-def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+def test_lock_is_temporary(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path)) as first, closing(sqlite3.connect(path, timeout=0)) as late:
         first.execute("BEGIN EXCLUSIVE")
         assert isinstance(mapped_error(refusal(late, "CREATE TABLE a (b)")), StoreBusy)
 
 
-def test_a_full_disk_is_waited_for() -> None:
+def test_full_disk_is_temporary() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE a (b)")
         connection.execute("PRAGMA max_page_count=2")
@@ -34,14 +34,14 @@ def test_a_full_disk_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("sql", ["SELECT full FROM locked", "SELECT 1; SELECT 2"])
-def test_a_bad_query_is_not_waited_for_whatever_its_words_are(sql: str) -> None:
+def test_invalid_query_is_permanent(sql: str) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         refused = mapped_error(refusal(connection, sql))
         assert not isinstance(refused, StoreBusy)
         assert str(refused).startswith("the database returned an error: ")
 
 
-def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_with_a_hint_about_backups(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"this is no database" * 1000)
     with closing(sqlite3.connect(path)) as connection:
@@ -51,7 +51,7 @@ def test_a_file_that_is_not_whole_is_told_with_the_way_to_a_backup(tmp_path: Pat
     assert "kore restore FILE" in (damaged.hint or "")
 
 
-def test_a_store_error_is_translated_where_it_is_shown(tmp_path: Path) -> None:
+def test_store_error_is_translated_when_shown(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     damaged = StoreCorrupt(path, "no header")
     assert str(damaged) == f"the database {path} is damaged: no header"

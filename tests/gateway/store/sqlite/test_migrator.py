@@ -141,7 +141,7 @@ def test_only_the_newest_copies_are_kept(path: Path) -> None:
     assert not list(folder.glob("*.part"))
 
 
-def test_database_of_another_program_is_refused_and_unchanged(path: Path) -> None:
+def test_database_of_another_program_is_rejected_and_unchanged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE book (id INTEGER)")
     content = path.read_bytes()

@@ -71,7 +71,7 @@ def _read(path: Path, name: str) -> list[str]:
 @pytest.mark.parametrize(
     ("old", "new"), [("plain", "one"), ("one", "two"), ("two", "plain"), ("one", "one")]
 )
-def test_all_texts_are_there_under_the_new_key_alone(tmp_path: Path, old: str, new: str) -> None:
+def test_all_texts_open_only_with_the_new_key(tmp_path: Path, old: str, new: str) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 50, old)
     before = _read(path, old)
@@ -86,7 +86,7 @@ def test_all_texts_are_there_under_the_new_key_alone(tmp_path: Path, old: str, n
             connect(path, cipher=_cipher(old))
 
 
-def test_a_damaged_row_leaves_everything_as_it_was(tmp_path: Path) -> None:
+def test_damaged_row_leaves_everything_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 3, "one")
     with open_transaction(path, cipher=_cipher("one")) as tx:
@@ -100,7 +100,7 @@ def test_a_damaged_row_leaves_everything_as_it_was(tmp_path: Path) -> None:
     assert len(before) == path.stat().st_size
 
 
-def test_a_database_in_use_is_not_touched(tmp_path: Path) -> None:
+def test_database_in_use_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 3)
     with open_transaction(path), pytest.raises(StoreError, match="in use by another program"):
@@ -147,7 +147,7 @@ def _size_bytes(path: Path) -> int:
         return 0
 
 
-def test_kill_9_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
+def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 800)
     expected = _read(path, "plain")

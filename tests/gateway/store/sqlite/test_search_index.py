@@ -41,7 +41,7 @@ def test_texts_are_found_by_all_of_their_phrases(
     assert _matching_rows(tx, *phrases) == numbers
 
 
-def test_a_text_that_is_removed_is_found_no_more(tx: OpenTransaction) -> None:
+def test_removed_text_is_not_found(tx: OpenTransaction) -> None:
     tx.search.remove([TEXTS[0]])
     assert _matching_rows(tx, "dyke") == [3]
     assert _matching_rows(tx, "zürich") == []

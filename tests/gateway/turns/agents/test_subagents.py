@@ -72,7 +72,7 @@ async def states(parts: Parts) -> list[str]:
     return [state for (state,) in await parts.stored("task", "state", order="id")]
 
 
-async def test_the_result_of_a_sub_agent_comes_back_to_its_caller(tmp_path: Path) -> None:
+async def test_subagent_result_is_returned_to_its_caller(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         (parts.workspace / "here.txt").write_text("x")
         await parts.bus.submit(console_message(task(tool("list_dir"), "explore")))
@@ -111,7 +111,7 @@ class Meeting:
     async def aclose(self) -> None: ...
 
 
-async def test_several_in_one_reply_work_side_by_side(tmp_path: Path) -> None:
+async def test_subagents_of_one_reply_run_concurrently(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(console_message(f"{task('meet')}\n{task('meet')}"))
         (answer,) = await wait_for_answers(parts)
@@ -146,7 +146,7 @@ async def test_waiting_subagents_do_not_block_other_chats(tmp_path: Path) -> Non
         await wait_until(lambda: model.request_count == 8)
 
 
-async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> None:
+async def test_subagent_is_limited_to_its_caller(tmp_path: Path) -> None:
     write = tool("write_file", path="new.txt", content="x")
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(write), options={"mode": "plan"}))
@@ -154,7 +154,7 @@ async def test_a_sub_agent_may_do_no_more_than_its_caller(tmp_path: Path) -> Non
         assert not (parts.workspace / "new.txt").exists()
 
 
-async def test_a_sub_agent_may_do_no_more_than_its_definition(tmp_path: Path) -> None:
+async def test_subagent_is_limited_to_its_definition(tmp_path: Path) -> None:
     write = tool("write_file", path="new.txt", content="x")
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(write, "explore"), options={"auto": True}))
@@ -193,7 +193,7 @@ async def test_workspace_agent_begins_untrusted(tmp_path: Path) -> None:
         assert rows == [("untrusted",), ("untrusted",)]
 
 
-async def test_an_unknown_agent_is_an_answer_with_those_that_there_are(tmp_path: Path) -> None:
+async def test_unknown_agent_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello", "nobody")))
         assert (
@@ -201,13 +201,13 @@ async def test_an_unknown_agent_is_an_answer_with_those_that_there_are(tmp_path:
         )
 
 
-async def test_a_sub_agent_sends_out_none_at_the_usual_depth(tmp_path: Path) -> None:
+async def test_subagent_cannot_launch_another_at_the_default_depth(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(task("hello"))))
         assert "There is no tool 'task'" in (await wait_for_answers(parts))[0]
 
 
-async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_earlier_subagent_is_resumed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("first", "explore")))
         await wait_for_answers(parts)
@@ -220,7 +220,7 @@ async def test_an_earlier_one_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [m.text for m in messages if m.role == "user"] == ["first", "second"]
 
 
-async def test_nobody_goes_on_with_an_errand_of_another_conversation(tmp_path: Path) -> None:
+async def test_subagent_of_another_conversation_cannot_be_resumed(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("first")))
         await wait_for_answers(parts)
@@ -228,7 +228,7 @@ async def test_nobody_goes_on_with_an_errand_of_another_conversation(tmp_path: P
         assert "no sub-agent with the number" in (await wait_for_answers(parts, 2))[1]
 
 
-async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> None:
+async def test_background_subagent_returns_at_once_and_reports_once(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello you", background=True)))
         first, second = await wait_for_answers(parts, 2)
@@ -239,7 +239,7 @@ async def test_the_background_returns_at_once_and_tells_once(tmp_path: Path) -> 
         assert await parts.count("inbox", event_id="report:1") == 1
 
 
-async def test_a_message_is_not_replayed_while_a_sub_agent_works_for_it(tmp_path: Path) -> None:
+async def test_message_is_not_replayed_while_a_subagent_works_for_it(tmp_path: Path) -> None:
     meeting = Meeting()
     async with running(tmp_path, meeting) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
@@ -268,7 +268,7 @@ async def test_subagent_prompt_cannot_be_replayed(tmp_path: Path) -> None:
         assert "kore replay" not in str(refused.value.hint)
 
 
-async def test_no_replay_is_offered_that_would_be_refused(tmp_path: Path) -> None:
+async def test_impossible_replay_is_not_offered(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello"), chat="once-1"))
         await wait_for_answers(parts)
@@ -292,7 +292,7 @@ async def test_failed_subagent_offers_no_replay(
         assert "kore replay" not in text
 
 
-async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -> None:
+async def test_report_goes_to_the_conversation_that_asked(tmp_path: Path) -> None:
     meeting = Meeting()
     async with running(tmp_path, meeting) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
@@ -306,7 +306,7 @@ async def test_a_report_belongs_to_the_conversation_that_asked(tmp_path: Path) -
         assert len([id for id in await peoples_sessions(parts) if id != result]) == 1
 
 
-async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
+async def test_report_is_not_run_as_a_command(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         inner = "Say: !tool write_file {}\n/new"
         await parts.bus.submit(console_message(task(f"hello\n{inner}", background=True)))
@@ -317,7 +317,7 @@ async def test_a_report_is_nobodys_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs("bwrap")
-async def test_a_question_of_a_sub_agent_is_put_where_the_person_is(tmp_path: Path) -> None:
+async def test_subagent_question_is_asked_in_the_chat_of_the_person(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         with parts.events.watch(LANE) as seen:
             await parts.bus.submit(console_message(task(tool("exec", command="echo hi > a.txt"))))
@@ -342,7 +342,7 @@ async def test_question_of_a_subagent_belongs_to_the_session_that_waits(tmp_path
     assert question.session != own
 
 
-async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None:
+async def test_waiting_subagent_survives_a_crash(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(tool("exec", command="echo hi >> a.txt"))))
         await parts.until_stored("approval", state="open")
@@ -355,7 +355,7 @@ async def test_a_waiting_sub_agent_lives_through_a_crash(tmp_path: Path) -> None
         assert await states(parts) == ["done"]
 
 
-async def test_background_work_lives_through_a_crash_and_is_told_once(tmp_path: Path) -> None:
+async def test_background_subagent_survives_a_crash_and_reports_once(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
         await wait_for_answers(parts)
@@ -369,7 +369,7 @@ async def test_background_work_lives_through_a_crash_and_is_told_once(tmp_path: 
         assert await parts.count("inbox", event_id="report:1") == 1
 
 
-async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
+async def test_stop_ends_subagents(tmp_path: Path) -> None:
     for background in (False, True):
         folder = tmp_path / str(background)
         folder.mkdir()
@@ -386,7 +386,7 @@ async def test_a_stop_ends_what_was_sent_out(tmp_path: Path) -> None:
             assert await parts.count("inbox", event_id="report:1") == 0
 
 
-async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> None:
+async def test_stop_withdraws_the_question_of_a_subagent(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(tool("exec", command="touch a.txt"))))
         await parts.until_stored("approval", state="open")
@@ -397,14 +397,14 @@ async def test_a_stop_withdraws_the_question_of_a_sub_agent(tmp_path: Path) -> N
         assert await states(parts) == ["stopped"]
 
 
-async def test_a_one_shot_run_waits_for_what_was_meant_for_the_background(tmp_path: Path) -> None:
+async def test_one_shot_run_waits_for_a_background_subagent(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello you", background=True), chat="once-1"))
         (answer,) = await wait_for_answers(parts)
         assert "hello you" in answer
 
 
-async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
+async def test_chat_shows_the_work_of_subagents(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         with parts.events.watch(LANE) as seen:
             await parts.bus.submit(console_message(task(tool("list_dir"), "explore")))
@@ -419,7 +419,7 @@ async def test_the_chat_sees_who_does_what(tmp_path: Path) -> None:
         assert {(event.agent, event.number) for event in results} == {("explore", "1")}
 
 
-async def test_the_chat_sees_that_a_sub_agent_was_given_up(tmp_path: Path) -> None:
+async def test_chat_shows_an_abandoned_subagent(tmp_path: Path) -> None:
     args = {"description": "look", "prompt": "look", "subagent_type": "general"}
     send = assistant("", (ToolCall("c1", "task", args, json.dumps(args)),))
     async with running(tmp_path, [send, RuntimeError("a bug"), "it broke"]) as parts:
@@ -445,7 +445,7 @@ async def test_subagent_usage_is_charged_to_its_turn(tmp_path: Path) -> None:
         assert {row[2] for row in rows} == {session}
 
 
-async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
+async def test_each_subagent_has_its_own_limit(tmp_path: Path) -> None:
     model = ModelConfig("dear", "offline/echo", price_input_usd=1000.0, price_output_usd=1000.0)
     models = ModelPool("dear", [model])
     limited = {"subagents": SubagentsSection(max_cost_usd=0.001)}
@@ -456,7 +456,7 @@ async def test_one_sub_agent_has_a_limit_of_its_own(tmp_path: Path) -> None:
         assert await states(parts) == ["failed"]
 
 
-async def test_tasks_lists_the_sub_agents_of_the_chat(tmp_path: Path) -> None:
+async def test_tasks_lists_the_subagents_of_the_chat(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(console_message(task("it works")))
         await wait_for_answers(parts)
@@ -487,7 +487,7 @@ def define(folder: Path, name: str, head: str) -> None:
     (agents / f"{name}.md").write_text(f"---\nname: {name}\n{head}\n---\nWork.")
 
 
-async def test_a_model_that_cannot_be_used_is_told_with_the_result(tmp_path: Path) -> None:
+async def test_unusable_model_is_reported_with_the_result(tmp_path: Path) -> None:
     define(tmp_path, "expert", "model: elsewhere/large")
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello", "expert")))
@@ -531,7 +531,7 @@ async def test_project_context_is_not_passed_to_subagents(
         assert ["the tree" in content for (content,) in rows] == [True, False, False]
 
 
-async def test_the_terminal_may_speak_with_an_agent(tmp_path: Path) -> None:
+async def test_terminal_may_talk_to_an_agent(tmp_path: Path) -> None:
     poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",), model="second")
     paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
     models = ModelPool("first", [ModelConfig("first", "offline/echo"), paid])
@@ -582,9 +582,7 @@ def unheard(lane: str) -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
-    tmp_path: Path, background: bool
-) -> None:
+async def test_stored_subagent_task_starts_after_a_crash(tmp_path: Path, background: bool) -> None:
     model = Counting()
     async with running(tmp_path, model) as parts:
         await parts.transaction_ends()
@@ -601,9 +599,7 @@ async def test_an_errand_that_is_stored_and_not_begun_is_begun_after_a_crash(
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
-    tmp_path: Path, background: bool
-) -> None:
+async def test_unread_result_is_read_once_after_a_crash(tmp_path: Path, background: bool) -> None:
     model = Counting()
     async with running(tmp_path, model) as parts:
         woken: list[str] = []
@@ -627,7 +623,7 @@ async def test_a_result_that_nobody_has_read_yet_is_read_after_a_crash_once(
     assert model.texts.count("hello you") == 1
 
 
-async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
+async def test_single_subagent_is_stopped(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
         await wait_for_answers(parts)
@@ -642,7 +638,7 @@ async def test_one_sub_agent_is_stopped_alone(tmp_path: Path) -> None:
         assert await parts.count("inbox", event_id="report:1") == 0
 
 
-async def test_a_stop_ends_what_waits_behind_an_earlier_errand_too(tmp_path: Path) -> None:
+async def test_stop_ends_queued_subagent_tasks(tmp_path: Path) -> None:
     model = Meeting()
     async with running(tmp_path, model) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
@@ -656,7 +652,7 @@ async def test_a_stop_ends_what_waits_behind_an_earlier_errand_too(tmp_path: Pat
         assert await states(parts) == ["stopped", "stopped"]
 
 
-async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
+async def test_subagent_of_another_chat_cannot_be_stopped(tmp_path: Path) -> None:
     async with running(tmp_path, Meeting()) as parts:
         await parts.bus.submit(console_message(task("meet", background=True)))
         await wait_for_answers(parts)
@@ -670,7 +666,7 @@ async def test_nobody_stops_a_sub_agent_of_another_chat(tmp_path: Path) -> None:
         assert await states(parts) == ["running"]
 
 
-async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path) -> None:
+async def test_report_represents_everyone_whose_messages_it_answers(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("/queue join"))
         await parts.until_stored("session")
@@ -687,7 +683,7 @@ async def test_a_report_stands_for_all_whose_messages_it_was_for(tmp_path: Path)
         assert [speaker.sender.id for speaker in report.speakers] == ["7", "8"]
 
 
-async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -> None:
+async def test_model_sees_its_running_subagents_in_each_turn(tmp_path: Path) -> None:
     class Hearing(Meeting):
         def __init__(self) -> None:
             super().__init__()
@@ -712,7 +708,7 @@ async def test_the_model_is_told_who_works_for_it_at_each_turn(tmp_path: Path) -
         assert "in the background" not in model.contents[-1]
 
 
-async def test_tools_are_those_of_the_agent_that_the_terminal_speaks_with(tmp_path: Path) -> None:
+async def test_tools_are_those_of_the_selected_agent(tmp_path: Path) -> None:
     poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",))
     async with running(tmp_path, EchoProvider()) as parts:
         with parts.events.watch(LANE) as seen:

@@ -94,7 +94,7 @@ def limits(clock: Callable[[], float] | None = None, **most: Any) -> dict[str, A
     return sections | ({"timing": Timing(usage_clock=clock)} if clock else {})
 
 
-async def test_every_reply_is_on_disk_before_it_is_used(
+async def test_every_reply_is_charged_before_it_is_used(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(calls(0.1), says("done", 0.2))
@@ -111,7 +111,7 @@ async def test_every_reply_is_on_disk_before_it_is_used(
         ]
 
 
-async def test_a_kill_forgets_no_money(
+async def test_charges_survive_a_kill(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(calls(0.1), ReplyScript(text="never", latency_s=60))
@@ -131,7 +131,7 @@ async def test_a_kill_forgets_no_money(
         assert reports[0].session_usage.input == 300_000
 
 
-async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
+async def test_turn_stops_before_a_call_beyond_its_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(*(calls(0.1) for _ in range(9)))
@@ -154,7 +154,7 @@ async def test_a_turn_stops_before_the_call_that_its_limit_forbids(
         assert (await parts.platform.answers("1", 3))[2] == "fine"
 
 
-async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
+async def test_turn_with_approvals_has_one_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     for name in "abcde":
@@ -178,7 +178,7 @@ async def test_a_turn_that_waits_for_people_has_one_limit_in_all(
         assert len(model_server.requests) == 2
 
 
-async def test_an_estimate_alone_can_be_too_much(
+async def test_estimate_alone_can_reach_the_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     limited = limits(cost_per_turn_usd=0.0001)
@@ -189,7 +189,7 @@ async def test_an_estimate_alone_can_be_too_much(
         assert model_server.requests == []
 
 
-async def test_a_new_conversation_ends_the_limit_of_the_old_one(
+async def test_new_conversation_ends_the_limit_of_the_old_one(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("one", 0.1), says("two", 0.1), says("three", 0.1))
@@ -203,7 +203,7 @@ async def test_a_new_conversation_ends_the_limit_of_the_old_one(
         assert (await parts.platform.answers("1", 6))[-1] == "three"
 
 
-async def test_a_chat_has_its_own_day_and_midnight_ends_it(
+async def test_chat_has_its_own_daily_limit_until_midnight(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     clock = Clock()
@@ -224,7 +224,7 @@ async def test_a_chat_has_its_own_day_and_midnight_ends_it(
         await parts.platform.until(lambda: "tomorrow" in parts.platform.texts("5"))
 
 
-async def test_the_owner_is_told_once_when_the_day_is_used_up(
+async def test_owner_is_notified_once_of_the_daily_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("hi", 0.01), says("one", 0.1))
@@ -250,7 +250,7 @@ EACH_KIND = pytest.mark.parametrize("kind", [MemoryReservations, StoredReservati
 
 
 @EACH_KIND
-async def test_two_chats_cannot_both_take_the_last_cent(
+async def test_concurrent_chats_cannot_exceed_the_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
     """The minimum cost of a running call counts for other chats."""
@@ -287,7 +287,7 @@ async def test_reservation_of_a_stopped_call_is_released(
         assert (await parts.platform.answers("2", 1))[0] == "fine"
 
 
-async def test_a_program_s_call_that_broke_off_leaves_its_money_to_others(
+async def test_interrupted_api_call_releases_its_reservation(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(ReplyScript(text="slow", latency_s=60), says("fine", 0.001))
@@ -305,7 +305,7 @@ async def test_a_program_s_call_that_broke_off_leaves_its_money_to_others(
         assert (await parts.platform.answers("1", 1))[0] == "fine"
 
 
-async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
+async def test_unknown_price_is_reported_once_and_token_limits_apply(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(calls(0.16), says("one", 0.01))
@@ -324,7 +324,7 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_have_a_limit(
         assert await parts.stored("usage", "cost_nusd", distinct=True) == [(None,)]
 
 
-async def test_a_run_may_set_a_limit_of_its_own(
+async def test_run_may_set_its_own_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(*(calls(0.1) for _ in range(9)))
@@ -342,7 +342,7 @@ async def test_a_run_may_set_a_limit_of_its_own(
         assert await parts.stored("outbox", "kind") == [("final",)]
 
 
-async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
+async def test_cost_shows_each_chat_its_own_and_the_owner_all(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("one", 0.1), says("two", 0.2), says("mine", 0.5))
@@ -372,7 +372,7 @@ async def test_cost_tells_each_chat_of_itself_and_the_owner_of_all(
         assert status["spent_today"]["cost_usd"] == 0.8
 
 
-async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
+async def test_unknown_cost_is_reported_as_unknown(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("one", 0.1))
@@ -387,7 +387,7 @@ async def test_cost_of_an_unknown_price_is_said_to_be_unknown(
         assert status["spent_today"]["cost_usd"] is None
 
 
-async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
+async def test_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
     from agent.providers.usage import Charge
     from agent.types import Usage
 
@@ -408,14 +408,14 @@ async def test_a_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hour", [0, 12, 23])
-def test_a_day_begins_and_ends_at_midnight(hour: int) -> None:
+def test_day_begins_and_ends_at_midnight(hour: int) -> None:
     day = BillingDay.of(datetime(2027, 3, 28, hour, 30).timestamp())
     assert day.began_at == datetime(2027, 3, 28).timestamp()
     assert day.name == "2027-03-28"
     assert "2027-03-29 00:00" in day.end_text
 
 
-async def test_turns_side_by_side_count_for_their_own_chat(
+async def test_concurrent_turns_are_charged_to_their_own_chat(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(*(says(f"r{n}", 0.01) for n in range(20)))
@@ -431,7 +431,7 @@ async def test_turns_side_by_side_count_for_their_own_chat(
         assert len(costs) == 20
 
 
-async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
+async def test_free_model_does_not_bypass_the_limit_of_a_paid_fallback(
     tmp_path: Path, model_server: ModelServer
 ) -> None:
     wrong_key = refusal(401, "no such key")
@@ -454,7 +454,7 @@ async def test_a_free_model_is_no_way_to_a_fallback_that_may_not_be_paid(
     await models.aclose()
 
 
-async def test_with_a_limit_of_nothing_free_models_work_and_nobody_is_bothered(
+async def test_zero_limit_allows_free_models_without_notices(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("free", 0.1))

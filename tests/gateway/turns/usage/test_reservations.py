@@ -38,11 +38,11 @@ async def usage(
     await database.close()
 
 
-async def test_calls_side_by_side_spend_the_limit_and_no_more(usage: StoreUsageMeter) -> None:
+async def test_concurrent_calls_do_not_exceed_the_limit(usage: StoreUsageMeter) -> None:
     assert await spend(usage, 12, 12) == (100, 1)
 
 
-async def test_a_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> None:
+async def test_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> None:
     (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
     await result.before(DOLLAR)
     with pytest.raises(LimitReached):
@@ -51,7 +51,7 @@ async def test_a_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> Non
     await other.before(CENT)
 
 
-async def test_a_turn_s_next_call_takes_the_place_of_its_last(usage: StoreUsageMeter) -> None:
+async def test_next_call_of_a_turn_replaces_its_reservation(usage: StoreUsageMeter) -> None:
     (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
     await result.before(DOLLAR)
     await result.before(CENT)
@@ -62,7 +62,7 @@ async def test_a_turn_s_next_call_takes_the_place_of_its_last(usage: StoreUsageM
     await other.before(DOLLAR)
 
 
-async def test_a_call_that_broke_off_leaves_nothing(usage: StoreUsageMeter) -> None:
+async def test_interrupted_call_leaves_no_reservation(usage: StoreUsageMeter) -> None:
     (result, payer), (other, _) = await turn_meter(usage), await turn_meter(usage)
     await result.before(DOLLAR)
     await usage.reservations.release(payer.by)
@@ -70,23 +70,21 @@ async def test_a_call_that_broke_off_leaves_nothing(usage: StoreUsageMeter) -> N
     await other.before(DOLLAR)
 
 
-async def test_a_reservation_counts_for_its_own_chat_only(usage: StoreUsageMeter) -> None:
+async def test_reservation_counts_only_for_its_own_chat(usage: StoreUsageMeter) -> None:
     usage.limits = LimitsSection(cost_per_session_usd=1.0)
     (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
     await result.before(DOLLAR)
     await other.before(DOLLAR)
 
 
-async def test_without_a_limit_on_money_nothing_is_stored(usage: StoreUsageMeter) -> None:
+async def test_no_reservation_is_stored_without_a_cost_limit(usage: StoreUsageMeter) -> None:
     usage.limits = LimitsSection(tokens_per_turn=10)
     result, _ = await turn_meter(usage)
     await result.before(DOLLAR)
     assert await usage.database.transact(count, "usage_reservation") == 0
 
 
-async def test_two_processes_spend_the_limit_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_processes_share_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choose_engine("postgres", monkeypatch)
     database = open_database(tmp_path / "kore.db")
     address = postgres_server.database_of(tmp_path / "kore.db")

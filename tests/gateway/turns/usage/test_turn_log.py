@@ -95,13 +95,13 @@ def test_status_of_an_older_gateway_has_no_failures() -> None:
     assert check_turns({"version": "0.0.9"}).state == "ok"
 
 
-async def test_failures_of_messages_say_nothing_about_the_model(tmp_path: Path) -> None:
+async def test_failures_of_messages_do_not_blame_the_model(tmp_path: Path) -> None:
     async with running(tmp_path, [ContextTooLong("too long")] * 20) as parts:
         await _say(parts, ["one", "two", "three", "four"])
         assert (await _health(parts, "/healthz?deep"))[0] == 200
 
 
-async def test_owner_is_told_once_an_hour(tmp_path: Path) -> None:
+async def test_owner_is_notified_once_per_hour(tmp_path: Path) -> None:
     failures = [KeyRefused("the key is not valid")] * 6
     async with running(tmp_path, ["hello", *failures], owner=OWNER) as parts:
         owner = chat_message("hi", "9", sender=Sender("9", "Olga"), private=True)

@@ -189,7 +189,7 @@ def test_reply_to_the_bot_is_addressed_to_it() -> None:
     assert content(message("and?", chat=-7, reply_to_message=theirs)) is None
 
 
-def test_message_in_a_topic_opened_by_the_bot_is_no_reply() -> None:
+def test_message_in_a_topic_opened_by_the_bot_is_not_a_reply() -> None:
     opening = message(None, author={"id": 42, "is_bot": True}, forum_topic_created={"name": "x"})
     body = message(
         "to my friends", chat=-7, reply_to_message=opening, is_topic_message=True,

@@ -76,7 +76,7 @@ async def test_invalid_update_does_not_block_the_rest(
     assert [item.event_id for item in store.undecoded] == [f"update:{bad.update_id}"]
 
 
-async def test_update_that_is_no_json_is_isolated_and_skipped(
+async def test_update_that_is_not_json_is_isolated_and_skipped(
     bot_api: BotApi, store: Store, running: Running
 ) -> None:
     await bot_api.user_says(7, "before")

@@ -121,7 +121,7 @@ def test_text_with_tags_keeps_its_format() -> None:
     assert [entity.type for entity in part.entities] == ["bold", "code", "italic"]
 
 
-def test_relative_links_are_no_links() -> None:
+def test_relative_links_are_not_links() -> None:
     (part,) = render("[docs](docs/x.md) [site](https://x.y)")
     assert [e.extra["url"] for e in part.entities if e.type == "text_link"] == ["https://x.y"]
 

@@ -60,7 +60,7 @@ async def test_early_and_retracted_keys_decide_nothing() -> None:
     assert answers == []
 
 
-async def test_key_without_a_choice_is_no_answer() -> None:
+async def test_key_without_a_choice_is_not_an_answer() -> None:
     answers: list[Answer] = []
     choice = KeyChoice(lambda item: answers.append(item.answer))
     choice.choices = choices_for(
