@@ -1,6 +1,7 @@
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -77,6 +78,27 @@ def test_record_is_constructed_like_a_dataclass() -> None:
 def test_missing_or_unknown_argument_is_a_type_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Point(**wrong)
+
+
+def test_classes_of_the_same_shape_have_their_own_parameters_and_defaults() -> None:
+    @frozen
+    class Price:
+        euros: int
+        cents: int = 99
+
+    assert list(signature(Price).parameters) == ["euros", "cents"]
+    assert Price(1).cents == 99
+    with pytest.raises(TypeError, match=r"Price.__init__\(\) missing .* 'euros'"):
+        Price()  # type: ignore[call-arg]
+
+
+def test_field_without_default_after_one_with_default_is_rejected() -> None:
+    with pytest.raises(TypeError, match="'second'"):
+
+        @frozen
+        class Reversed:
+            first: int = 1
+            second: int  # type: ignore[misc]
 
 
 def test_default_factory_runs_for_each_instance() -> None:
