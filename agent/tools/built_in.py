@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from agent.settings import ToolSettings
@@ -81,6 +80,6 @@ def tool_class(path: str) -> Any:
 
 
 def _construct(cls: Any, parts: Mapping[str, Any]) -> Tool:
-    names = signature(cls).parameters.keys() & parts.keys()
+    names = getattr(cls.__init__, "__annotations__", {}).keys() & parts.keys()
     tool: Tool = cls(**{name: parts[name] for name in names})
     return tool
