@@ -17,7 +17,7 @@ PRINTED = {
     ("library", "Sub-agents"): "poet session_start",
     ("library", "Events"): "calls list_dir {'path': '.'}",
     ("library", "A custom provider"): "HELLO",
-    ("library-runs", "How the model is asked"): "Which files are here?",
+    ("library-runs", "Model settings"): "Which files are here?",
     ("library-runs", "Dependencies"): "3",
     ("library-runs", "Earlier messages"): "3 messages",
     ("library-runs", "Many inputs"): "2 ",
