@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 
 # Number of retries for an answer that does not match `output_type`.
-_SHAPE_RETRIES = 2
+_MAX_SHAPE_RETRIES = 2
 
 
 class Agent(Generic[DepsT]):
@@ -329,7 +329,7 @@ class Agent(Generic[DepsT]):
         if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
             # The required call has been made.
             options["tool_choice"] = "auto"
-        for _ in range(_SHAPE_RETRIES):
+        for _ in range(_MAX_SHAPE_RETRIES):
             try:
                 return read(result)
             except BadOutput as exc:

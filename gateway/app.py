@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STOP_S = 10.0
+STOP_TIMEOUT_S = 10.0
 # Interval at which a standby process checks for the end of the owner.
 _STANDBY_S = 1.0
 # A worker that is creating a message has a copy of its files first.
@@ -345,7 +345,7 @@ async def _run_tasks(
             receiving.cancel()
             await asyncio.wait({receiving})
             try:
-                async with asyncio.timeout(STOP_S):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
                     await app.bus.drain()
                     await app.sender.flush()
             except TimeoutError:

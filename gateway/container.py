@@ -12,7 +12,7 @@ from gateway.access.control import AccessControl
 from gateway.access.pairing import PairingCodes
 from gateway.access.people import PeopleDirectory
 from gateway.access.wiring import wire_access
-from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
+from gateway.bus.bus import MAX_CONCURRENT_TURNS, MessageBus
 from gateway.bus.ingest import Ingestor
 from gateway.bus.wiring import wire_bus
 from gateway.calls.context import MAX_FETCHES, ConsoleReservations, OwnerAudit, ServiceContext
@@ -100,7 +100,7 @@ def build_container(
     hands_over: bool = False,
     config: WatchedConfig | None = None,
     timing: Timing | None = None,
-    concurrent_turns: int = CONCURRENT_TURNS,
+    concurrent_turns: int = MAX_CONCURRENT_TURNS,
 ) -> Container:
     """Build all parts, without starting or awaiting anything."""
     timing, link, security = timing or Timing(), resources.link, resources.security

@@ -11,8 +11,8 @@ from agent.i18n import t
 from agent.security.sandbox.orphan_processes import end_all_orphans, recorded_commands
 from gateway.access.roles import RoleRegistry
 from gateway.access.wiring import SecurityContext
-from gateway.app import STOP_S, access_control, add_channel, shared_files, token_roles
-from gateway.bus.bus import CONCURRENT_TURNS
+from gateway.app import STOP_TIMEOUT_S, access_control, add_channel, shared_files, token_roles
+from gateway.bus.bus import MAX_CONCURRENT_TURNS
 from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
@@ -128,7 +128,7 @@ async def open_worker(
             turn_log=app.turn_log,
             say=database.say,
             refresh=app.people.refresh,
-            max_turns=CONCURRENT_TURNS,
+            max_turns=MAX_CONCURRENT_TURNS,
         )
         log.info("worker %d joins %s", number, database.place)
         if http_port is not None:
@@ -178,7 +178,7 @@ async def _run_tasks(
             loop.stop()
             link.tell(LeavingHint(database.worker))
             try:
-                async with asyncio.timeout(STOP_S):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
                     await app.bus.drain()
             except TimeoutError:
                 log.warning("stopped with unfinished work; other workers go on with it")

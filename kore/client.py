@@ -32,10 +32,10 @@ from agent.security.key_proof import KeyClaim, KeyMismatch, answer, key_of, lite
 
 # Of the server's window of 256 items.
 _ACK_AFTER = 64
-_HEARTBEAT_S = 15.0
+_HEARTBEAT_INTERVAL_S = 15.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FRAME_LIMIT_BYTES = 16 * 1024 * 1024
-_PROOF_S = 10.0
+_PROOF_TIMEOUT_S = 10.0
 _PATH_LIMIT_BYTES = 100
 # Transient errors: the owner of the data changes, or this client was too slow.
 _PASSING = frozenset({"owner-lost", "handed-over"})
@@ -194,7 +194,7 @@ class Client:
                 socket = await self._http.ws_connect(
                     f"{self._address}/v1/connect",
                     protocols=claim.protocols if self._token else (),
-                    heartbeat=_HEARTBEAT_S,
+                    heartbeat=_HEARTBEAT_INTERVAL_S,
                     max_msg_size=_FRAME_LIMIT_BYTES,
                 )
             if self._token:
@@ -216,7 +216,7 @@ class Client:
         """Raise `CallFailed` for an invalid token, `KeyMismatch` for another server."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(socket.close)
-            async with asyncio.timeout(_PROOF_S):
+            async with asyncio.timeout(_PROOF_TIMEOUT_S):
                 opening = await socket.receive_json()
             if "error" in opening:
                 raise CallFailed(opening["error"])

@@ -17,7 +17,8 @@ from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
-from agent.text.text_document import LIMIT_BYTES, decode, diff
+from agent.text.text_document import MAX_BYTES as MAX_TEXT_BYTES
+from agent.text.text_document import decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import INSIST, Draft, DraftCheck, refuse_errors, with_insistence
@@ -112,7 +113,7 @@ async def read_text(path: Path) -> str | None:
     def read() -> str | None:
         if file_io.kind(path) is None:
             return None
-        return decode(file_io.read(path, LIMIT_BYTES), path).text
+        return decode(file_io.read(path, MAX_TEXT_BYTES), path).text
 
     return await asyncio.to_thread(read)
 

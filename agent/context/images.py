@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.security.files import file_io
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from agent.types import Context, Image, ImageFile, Message, Part
 
 # Limits per request. Vendors accept more pictures, but at most 32 MB per request.
@@ -60,7 +60,7 @@ class ImageLoader:
 
     def _read(self, part: ImageFile) -> Part:
         try:
-            data = file_io.read(self._folder / part.path, LIMIT_BYTES)
+            data = file_io.read(self._folder / part.path, MAX_PICTURE_BYTES)
         except ToolError:
             return _describe(part, "picture_gone")
         media_type = sniff_image_type(data[:16])

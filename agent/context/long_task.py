@@ -13,10 +13,10 @@ from agent.types import Taint
 PLAN = ".kore/session_plan.md"
 # Path in KodaX.
 _OTHER_PLAN = ".kodax/session_plan.md"
-PROGRESS_CHARS = 1_500
+MAX_PROGRESS_CHARS = 1_500
 _LIMIT_BYTES = 200_000
-_LINES_SHOWN = 60
-_LINE_CHARS = 200
+_MAX_LINES = 60
+_MAX_LINE_CHARS = 200
 
 
 def features_of(folder: Path) -> tuple[Feature, ...] | None:
@@ -39,16 +39,16 @@ def describe_progress(folder: Path) -> str:
     if features is None:
         return ""
     lines = [
-        f"[{'x' if feature.passes else ' '}] {feature.description[:_LINE_CHARS]}"
+        f"[{'x' if feature.passes else ' '}] {feature.description[:_MAX_LINE_CHARS]}"
         for feature in features
     ]
     first_open = next((n for n, item in enumerate(features) if not item.passes), 0)
     # If the list is too long, completed features are omitted first: the next open ones matter.
-    start = max(0, min(first_open - 5, len(lines) - _LINES_SHOWN))
-    excerpt = lines[start : start + _LINES_SHOWN]
+    start = max(0, min(first_open - 5, len(lines) - _MAX_LINES))
+    excerpt = lines[start : start + _MAX_LINES]
     if (remaining := len(lines) - len(excerpt)) > 0:
         excerpt.append(f"… and {remaining} more in {LIST}")
-    progress = text_of(folder, PROGRESS)[:PROGRESS_CHARS].strip()
+    progress = text_of(folder, PROGRESS)[:MAX_PROGRESS_CHARS].strip()
     return render_prompt(
         "long_mode",
         plan=plan_of(folder),

@@ -15,7 +15,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.taint.file_marks import FolderTimes
 from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfirmed_notice
-from agent.security.taint.prompt_file import LIMIT_CHARS, PromptFiles, PromptText
+from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles, PromptText
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -164,12 +164,12 @@ class Workspace:
                 # `remember` adds lines at the end.
                 notices.append(_memory_notice(path))
                 text = _OMITTED + prompt_text.newest
-            elif len(text) > LIMIT_CHARS:
+            elif len(text) > MAX_CHARS:
                 notices.append(
-                    f"{path.name} is longer than {LIMIT_CHARS:,} characters; only its beginning "
+                    f"{path.name} is longer than {MAX_CHARS:,} characters; only its beginning "
                     "is used. Shorten it."
                 )
-                text = text[:LIMIT_CHARS] + "\n…"
+                text = text[:MAX_CHARS] + "\n…"
             if _has_content(text):
                 yield text
 
@@ -204,7 +204,7 @@ class Workspace:
 
 def _memory_notice(memory: Path) -> str:
     return (
-        f"{memory.name} is longer than {LIMIT_CHARS:,} characters; only its newest lines are "
+        f"{memory.name} is longer than {MAX_CHARS:,} characters; only its newest lines are "
         "used. Shorten it."
     )
 

@@ -280,7 +280,7 @@ def middle_out(text: str, limit: int) -> str:
 FULL = 0.75
 
 # Number of messages above which a conversation counts as full, however short they are.
-MANY = 1_000
+FULL_AT_MESSAGES = 1_000
 
 # Largest share of the window for the files of a conversation.
 FOCUS_SHARE = 0.5
@@ -330,7 +330,7 @@ class ContextBudget:
         return self if factor == self.factor else replace(self, factor=factor)
 
     def is_full(self, tokens: int, messages: int) -> bool:
-        return tokens > self.full_at_tokens or messages > MANY
+        return tokens > self.full_at_tokens or messages > FULL_AT_MESSAGES
 
 
 def budget_for(

@@ -21,7 +21,7 @@ _SECRET_KEYS = ("access_token", "refresh_token", "id_token", "client_secret")
 _MAX_BYTES = 1_000_000
 # Longer than a server may take to renew a token.
 _LOCK_TIMEOUT_S = 60.0
-_LOCK_POLL_S = 0.05
+_LOCK_POLL_INTERVAL_S = 0.05
 
 
 class Sealer(Protocol):
@@ -173,7 +173,7 @@ async def _take_lock(descriptor: int) -> None:
             if time.monotonic() > end_s:
                 text = f"Another process has been renewing this login for {_LOCK_TIMEOUT_S:g} s."
                 raise ToolError(text) from None
-            await asyncio.sleep(_LOCK_POLL_S)
+            await asyncio.sleep(_LOCK_POLL_INTERVAL_S)
         else:
             return
 

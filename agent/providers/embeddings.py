@@ -19,7 +19,7 @@ from agent.providers.vendors import find_vendor
 
 # Texts per request, and characters used of each text; servers have limits of their own.
 BATCH = 64
-TEXT_CHARS = 6_000
+MAX_TEXT_CHARS = 6_000
 _REPLY_LIMIT_BYTES = 32 * 2**20
 
 Vector = array  # floats ("f"), unit length
@@ -54,7 +54,7 @@ class EmbeddingClient:
         """Return a vector for each text. Raises `ProviderError`."""
         vectors: list[Vector[float]] = []
         for begin in range(0, len(texts), BATCH):
-            batch = [text[:TEXT_CHARS] or " " for text in texts[begin : begin + BATCH]]
+            batch = [text[:MAX_TEXT_CHARS] or " " for text in texts[begin : begin + BATCH]]
             vectors += self._read(await self._ask(batch), len(batch))
         return vectors
 

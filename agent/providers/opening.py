@@ -11,7 +11,7 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
-from agent.providers.http.private_address import PATIENCE_S, is_private_host
+from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.registry import (
@@ -58,7 +58,7 @@ def deadlines_of(config: ModelConfig) -> Deadlines:
     vendor = find_vendor(config.vendor)
     is_private = is_private_host(urlsplit(config.api_base or "").hostname or "")
     if is_private:
-        return Deadlines.patient(PATIENCE_S)
+        return Deadlines.patient(SILENCE_TIMEOUT_S)
     is_own = vendor is not None and is_own_address(config, vendor)
     # A proxy resolves the name itself.
     is_known = is_private is not None or is_own or proxy_of(config) is not None

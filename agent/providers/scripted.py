@@ -21,7 +21,7 @@ from agent.types import Context, Message, Thinking, Usage, assistant
 
 _WORD = re.compile(r"\s*\S+\s*")
 _COMMAND = re.compile(r"^\s*!tool\s+(\S+)[^\S\n]*(.*)$", re.MULTILINE)
-_QUOTED_CHARS = 400
+_MAX_QUOTED_CHARS = 400
 
 Step = Message | str | Exception | Callable[[ModelRequest], Message | str | Exception]
 
@@ -138,5 +138,5 @@ def _results(request: ModelRequest) -> list[str]:
 
 
 def _quote(text: str) -> str:
-    excerpt = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
+    excerpt = text if len(text) <= _MAX_QUOTED_CHARS else text[:_MAX_QUOTED_CHARS] + "…"
     return "\n".join(f"> {line}" for line in excerpt.splitlines() or [json.dumps(excerpt)])

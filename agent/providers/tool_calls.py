@@ -18,7 +18,7 @@ _PYTHON_WORD = re.compile(_STRING + r"|\b(True|False|None)\b", re.DOTALL)
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 # Deeper nesting is a model's malfunction, and overflows the stack wherever it is copied.
-_LEVELS = 64
+_MAX_LEVELS = 64
 
 
 def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> ToolCall:
@@ -35,7 +35,7 @@ def parse_tool_call(call_id: str, name: str, raw: str, *, cut: bool = False) -> 
     except (ValueError, RecursionError):
         arguments = _repaired(raw)
         raw = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    if not isinstance(arguments, dict) or _is_deep(arguments, _LEVELS):
+    if not isinstance(arguments, dict) or _is_deep(arguments, _MAX_LEVELS):
         return ToolCall(call_id, name, None, raw)
     if "\\u" in raw:
         text = json.dumps(arguments, ensure_ascii=False)

@@ -8,7 +8,7 @@ from typing import Any
 from agent.providers.base import ModelRequest, ToolSpec, plain_name
 from agent.types import Context, Message, Text, ToolCall
 
-_CACHED_HEADS = 32
+_MAX_CACHED_HEADS = 32
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -40,7 +40,7 @@ class RequestHeadCache:
         entry = self._cache.get(key)
         if entry is not None:
             return entry[0]
-        if len(self._cache) >= _CACHED_HEADS:
+        if len(self._cache) >= _MAX_CACHED_HEADS:
             del self._cache[next(iter(self._cache))]
         head = self._write(request)
         self._cache[key] = (head, tools)

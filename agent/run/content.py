@@ -9,7 +9,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
 from agent.security.network.urls import Allow, is_public
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from agent.types import Image, Message, Part, Text
 
 
@@ -55,12 +55,12 @@ async def _part(part: PromptPart, allow: Allow) -> Part:
 
 
 def _image(data: bytes, source: str) -> Image:
-    if len(data) > LIMIT_BYTES:
+    if len(data) > MAX_PICTURE_BYTES:
         raise KoreError(
             t(
                 "{source} is too large for a picture: at most {size} MB",
                 source=source,
-                size=LIMIT_BYTES / 1e6,
+                size=MAX_PICTURE_BYTES / 1e6,
             )
         )
     if (media_type := sniff_image_type(data[:16])) is None:
@@ -71,7 +71,7 @@ def _image(data: bytes, source: str) -> Image:
 async def _read(path: Path) -> bytes:
     def read() -> bytes:
         with open_regular(path) as file:
-            return file.read(LIMIT_BYTES + 1)
+            return file.read(MAX_PICTURE_BYTES + 1)
 
     try:
         return await asyncio.to_thread(read)
@@ -86,7 +86,7 @@ async def _fetch(url: str, allow: Allow) -> bytes:
     from agent.tools.web.fetch import fetch_bytes
 
     try:
-        return await fetch_bytes(url, LIMIT_BYTES + 1, allow)
+        return await fetch_bytes(url, MAX_PICTURE_BYTES + 1, allow)
     except ToolError as exc:
         raise KoreError(
             t("the picture {source} cannot be read: {reason}", source=url, reason=exc)

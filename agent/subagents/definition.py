@@ -13,7 +13,7 @@ from agent.turn.tool_catalog import known_tools
 
 BUILT_IN = "built in"
 _NAME_CHARS = 64
-_DESCRIPTION_CHARS = 4_000
+_MAX_DESCRIPTION_CHARS = 4_000
 _SPLIT = re.compile(r"[,\s]+(?![^(]*\))")
 # Profiles for the model names of other programs.
 _MODELS = {"haiku": "quick", "sonnet": "task", "opus": "default", "opusplan": "default"}
@@ -93,7 +93,7 @@ def read_definition(
     document = frontmatter.read(text)
     values = _Fields(document.fields, [*remarks, *document.remarks])
     name = _line(values.text("name"))[:_NAME_CHARS] or stem
-    description = values.text("description").strip()[:_DESCRIPTION_CHARS]
+    description = values.text("description").strip()[:_MAX_DESCRIPTION_CHARS]
     return SubagentDefinition(
         name=name,
         description=description or _first_line(document.body),

@@ -22,7 +22,7 @@ from agent.types import Result, Taint, ToolResult
 
 RESULT_LIMIT_CHARS = 20_000
 _ROSTER_CHARS = 700
-_SUMMARY_CHARS = 70
+_MAX_SUMMARY_CHARS = 70
 
 
 def persona_for(
@@ -182,7 +182,7 @@ def roster(agents: Mapping[str, SubagentDefinition]) -> str:
     for agent in agents.values():
         if agent.source == BUILT_IN or not agent.trusted:
             continue
-        summary = " ".join(agent.description.split())[:_SUMMARY_CHARS]
+        summary = " ".join(agent.description.split())[:_MAX_SUMMARY_CHARS]
         entry = f", {agent.name} ({summary})" if summary else f", {agent.name}"
         if len(text) + len(entry) > _ROSTER_CHARS:
             return f"{text}, …"

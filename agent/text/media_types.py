@@ -2,7 +2,7 @@
 
 # Limit of the model APIs: 5 MB in base64.
 # https://platform.claude.com/docs/en/build-with-claude/vision
-LIMIT_BYTES = 3_700_000
+MAX_PICTURE_BYTES = 3_700_000
 
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.records import frozen
 
-LIMIT_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 # Larger files are not compared; at this size a diff takes well under a second.
 DIFF_LIMIT_CHARS = 400_000
 # Quoted part of a file that a model has changed or quoted wrongly.
-QUOTE_BYTES = 2_000
+MAX_QUOTE_BYTES = 2_000
 _MAX_LINE_CHARS = 200
 _TOO_LARGE = "@@ too large to compare:"
 
@@ -142,7 +142,7 @@ def quote_lines(
     regions: Iterable[tuple[int, int]],
     *,
     around: int = 3,
-    limit_bytes: int = QUOTE_BYTES,
+    limit_bytes: int = MAX_QUOTE_BYTES,
 ) -> str:
     """Return numbered lines for a model: the regions (from 0, end excluded) and `around` lines next
     to them.

@@ -38,7 +38,7 @@ from agent.tools.run_context import ToolInterceptor
 log = logging.getLogger(__name__)
 
 # A diff compares at most 400,000 characters and adds a sign to each line.
-_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
+_MAX_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
 _NOTIFIED_S = 1.0
 
 
@@ -242,7 +242,7 @@ def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
     if plan.diff is not None and not is_compared(plan.diff):
         return True
     texts = [plan.diff] if plan.diff is not None else map(str, args.values())
-    return sum(map(len, [*texts, plan.command or "", plan.sends or ""])) > _SHOWN_CHARS
+    return sum(map(len, [*texts, plan.command or "", plan.sends or ""])) > _MAX_SHOWN_CHARS
 
 
 def _is_silent(tool: Tool) -> bool:

@@ -18,8 +18,8 @@ from agent.text.visible import escape_invisible
 
 # Limits against a server with endless text.
 _MAX_CHOICES = 100
-_TITLE_CHARS = 200
-_TEXT_CHARS = 20_000
+_MAX_TITLE_CHARS = 200
+_MAX_TEXT_CHARS = 20_000
 # Number of characters of a server's text that are checked.
 _READ_CHARS = 1_000
 _SECRET = re.compile(
@@ -152,7 +152,7 @@ class FormField:
         return value
 
     def _text(self, text: str) -> str:
-        if len(text) > _TEXT_CHARS:
+        if len(text) > _MAX_TEXT_CHARS:
             raise ValueError(t("That is too long."))
         least, most = self.schema.get("minLength"), self.schema.get("maxLength")
         _check_bounds(len(text), least, most, t("The number of characters"))
@@ -267,4 +267,4 @@ def _has_format(text: str, name: str) -> bool:
 
 def _short(value: object) -> str:
     line = escape_invisible(" ".join(str(value)[:_READ_CHARS].split()))
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"

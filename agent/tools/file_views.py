@@ -28,9 +28,9 @@ Knowledge = Literal["none", "old", "current"]
 # Files up to this size are compared by digest if their times differ; larger ones by times only.
 DIGEST_LIMIT_BYTES = 1_000_000
 
-SESSIONS = 128
-FILES = 64
-WRITES = 1024
+MAX_SESSIONS = 128
+MAX_FILES = 64
+MAX_WRITES = 1024
 
 
 @frozen
@@ -82,11 +82,11 @@ class FileViews:
         """Record that the conversation saw the file as it was when `stamp` returned this."""
         with self._lock:
             views = self._sessions.get(session) or _SessionViews()
-            _put_newest(self._sessions, session, views, SESSIONS)
-            _put_newest(views.files, path, found_stamp, FILES)
+            _put_newest(self._sessions, session, views, MAX_SESSIONS)
+            _put_newest(views.files, path, found_stamp, MAX_FILES)
             views.known_stamps[path] = found_stamp
             views.is_stored = False
-            if len(views.known_stamps) > 2 * FILES:
+            if len(views.known_stamps) > 2 * MAX_FILES:
                 views.known_stamps = {
                     each: views.known_stamps[each]
                     for each in views.files
@@ -109,7 +109,7 @@ class FileViews:
         """Record that the conversation was shown this unsaved text of a file."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
-                _put_newest(views.unsaved_digests, path, _digest_of_text(text), FILES)
+                _put_newest(views.unsaved_digests, path, _digest_of_text(text), MAX_FILES)
 
     def has_seen_unsaved(self, session: str, path: Path, text: str) -> bool:
         """Return whether the conversation was shown exactly this text of the file."""
@@ -123,7 +123,7 @@ class FileViews:
         new_stamp = stamp(path)
         self.record_view(session, path, new_stamp)
         with self._lock:
-            _put_newest(self._writers, path, (session, new_stamp), WRITES)
+            _put_newest(self._writers, path, (session, new_stamp), MAX_WRITES)
 
     def writer(self, path: Path, found_stamp: Stamp) -> str | None:
         """Return the conversation whose tool wrote the current content, if that is known."""
@@ -174,7 +174,7 @@ class FileViews:
                 views.reported_views += [
                     self._stale_view(session, *item) for item in reported.items()
                 ]
-                del views.reported_views[:-FILES]
+                del views.reported_views[:-MAX_FILES]
 
     def take_reported_views(self, session: str) -> list[StaleView]:
         """Return the views that the beginning turn reports, for events; each is returned once."""
@@ -216,7 +216,7 @@ class FileViews:
             if digest:
                 views.digests[path] = (_stamp_of(digest[0]), str(digest[1]))
         with self._lock:
-            _put_newest(self._sessions, session, views, SESSIONS)
+            _put_newest(self._sessions, session, views, MAX_SESSIONS)
 
     def _find_changed(self, session: str) -> dict[Path, Stamp]:
         """Read the disk without the lock: a disk that hangs must not block other conversations."""

@@ -10,7 +10,7 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from agent.tools.output_spill import create_file, spill_folder
 from agent.types import Image, ImageFile, ToolResult
 
@@ -21,8 +21,8 @@ _NAME_DIGITS = 32
 def too_large(size_bytes: int) -> str:
     """Return the reason not to show a picture, and a remedy."""
     return (
-        f"a picture of {size_bytes:,} bytes; at most {LIMIT_BYTES:,} can be shown. Make a smaller "
-        "copy with exec, such as 1568 pixels wide, and read that."
+        f"a picture of {size_bytes:,} bytes; at most {MAX_PICTURE_BYTES:,} can be shown. Make a "
+        "smaller copy with exec, such as 1568 pixels wide, and read that."
     )
 
 
@@ -38,7 +38,7 @@ def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
             break
         if isinstance(image, ImageFile):
             images.append(image)
-        elif len(image.data) > LIMIT_BYTES:
+        elif len(image.data) > MAX_PICTURE_BYTES:
             notes.append(too_large(len(image.data)))
         elif (media_type := sniff_image_type(image.data[:16])) is None:
             notes.append("a picture that is no PNG, JPEG, GIF or WebP.")

@@ -33,7 +33,7 @@ from agent.types import Taint, ToolResult
 
 OUTPUT_LIMIT_BYTES = 10_000
 # Limit for reasons that are shown to people.
-_REASON_CHARS = 500
+_MAX_REASON_CHARS = 500
 HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
 # The fact that the matcher of these events is compared with.
 _MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
@@ -296,7 +296,7 @@ def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
 
 
 def _shortened(line: str) -> str:
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+    return line if len(line) <= _MAX_REASON_CHARS else f"{line[: _MAX_REASON_CHARS - 1]}…"
 
 
 def _words(event: TurnEvent, answer: HookAnswer) -> HookWords:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.events import Event, ToolOutput, ToolResulted
 
-SIZE = 256
+MAX_EVENTS = 256
 
 
 class DroppedEvents:
@@ -39,7 +39,7 @@ class EventStream:
 
     def __init__(self) -> None:
         # None wakes a reader that is waiting for a finished writer.
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=SIZE)
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=MAX_EVENTS)
         self._left_out = DroppedEvents()
 
     async def emit(self, event: Event) -> None:

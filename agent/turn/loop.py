@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agent.turn.output_links import OutputLinks
     from agent.turn.tracing import TurnTracing
 
-_SHRINKS = 5
+_MAX_SHRINKS = 5
 # Limit for refusals that do not name the conversation's length as the cause.
 _SUSPECTED_SHRINKS = 2
 # Limit on the times that hooks may prevent the end of a turn.
@@ -254,7 +254,7 @@ class AgentLoop:
                 await self._outlet.emit(events.Retry(why, 1, 1, 0.0))
 
     async def _ask_within_window(self) -> events.Reply:
-        for _ in range(_SHRINKS):
+        for _ in range(_MAX_SHRINKS):
             try:
                 return await self._ask()
             except ContextTooLong:

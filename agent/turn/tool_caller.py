@@ -23,7 +23,7 @@ from agent.tools.schema import ArgumentSchema
 from agent.types import JsonSchema, Message, ToolCall, ToolResult, Usage, user
 
 # A reply with neither text nor calls is requested once more.
-_ATTEMPTS = 2
+_MAX_ATTEMPTS = 2
 
 
 @frozen
@@ -135,7 +135,7 @@ class ToolCaller:
         tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
         meter = CallMeter(tariff, opened.fallback_tariffs)
         size = estimate_text(self._instructions) + sum(map(estimate, request.messages))
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             await meter.check_call(size, 0)
             reply = await self._reply(opened.provider, request)
             await meter.record_reply(reply)

@@ -64,7 +64,7 @@ class LoopGuard:
         return "warn" if count in WARN_AT else "fine"
 
 
-PARALLEL_READS = 8
+MAX_PARALLEL_READS = 8
 
 
 class TurnAborted(KoreError):
@@ -296,7 +296,7 @@ def _batches(calls: Sequence[ToolCall], runner: ToolRunner) -> Iterator[list[Too
     reads: list[ToolCall] = []
     for call in calls:
         is_read = runner.effect(call) == "read"
-        if reads and (not is_read or len(reads) == PARALLEL_READS):
+        if reads and (not is_read or len(reads) == MAX_PARALLEL_READS):
             yield reads
             reads = []
         if is_read:

@@ -17,7 +17,7 @@ from agent.records import frozen
 
 log = logging.getLogger(__name__)
 
-LIMIT_BYTES = 500_000_000
+MAX_BYTES = 500_000_000
 # Longer than the retention of steps, so that every step has its contents.
 RETENTION_S = 8 * 86_400
 _NAME_BYTES = 20
@@ -61,7 +61,7 @@ class BlobStore:
         folder: Path,
         *,
         seal: BlobCipher | None = None,
-        limit_bytes: int = LIMIT_BYTES,
+        limit_bytes: int = MAX_BYTES,
         shared: SharedBlobs | None = None,
     ) -> None:
         self.folder = folder

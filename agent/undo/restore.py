@@ -16,7 +16,7 @@ from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState
 
 # The largest file that tools open is the largest that can be restored.
-LIMIT_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 
 
 def snapshot_path(
@@ -40,7 +40,7 @@ def snapshot_path(
         return FileState("folder", mode=mode), True
     if not stat.S_ISREG(info.st_mode):
         raise ToolError(f"{path} is not an ordinary file.")
-    if info.st_size > LIMIT_BYTES:
+    if info.st_size > MAX_BYTES:
         return FileState("file", mode=mode), False
     data = read(path)
     if data is None:
@@ -56,7 +56,7 @@ def snapshot_path(
 def read(path: Path) -> bytes | None:
     """Return the content of a file, or None when it is unreadable."""
     try:
-        return file_io.read(path, LIMIT_BYTES)
+        return file_io.read(path, MAX_BYTES)
     except ToolError:
         return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.file_io import exclusive_file
-from agent.security.files.ignore_rules import LIMIT_BYTES, Ignores
+from agent.security.files.ignore_rules import MAX_BYTES, Ignores
 from agent.security.files.safe_open import open_regular_beneath
 from agent.security.policy.base import COMMAND_TOOL
 from agent.undo.change_log import ChangeLog
@@ -56,7 +56,7 @@ class BuildProducts:
 def _read(path: Path) -> bytes | None:
     try:
         with open_regular_beneath(path) as file:
-            return file.read(LIMIT_BYTES)
+            return file.read(MAX_BYTES)
     except OSError:
         return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_BYTES
+from agent.security.files.ignore_rules import MAX_BYTES as IGNORES_BYTES
 from agent.security.files.ignore_rules import Ignores
 from agent.security.files.paths import normalize_filename
 from agent.security.files.safe_open import (
@@ -26,11 +26,11 @@ from agent.security.taint.file_marks import is_marked
 from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState
 
-FILE_BYTES = 2_000_000
-TREE_BYTES = 250_000_000
-TREE_ENTRIES = 50_000
+MAX_FILE_BYTES = 2_000_000
+MAX_TREE_BYTES = 250_000_000
+MAX_TREE_ENTRIES = 50_000
 # Each level of the walk needs a descriptor.
-TREE_DEPTH = 200
+MAX_TREE_DEPTH = 200
 LEFT_OUT = frozenset({".git", "node_modules"})
 # A file read this soon after its change may change again unnoticed.
 _TIMESTAMP_GRANULARITY_NS = 1_000_000_000
@@ -40,9 +40,9 @@ _TIMESTAMP_GRANULARITY_NS = 1_000_000_000
 class SnapshotLimits:
     """Limits: bytes per file, bytes of all files, and number of entries."""
 
-    file_bytes: int = FILE_BYTES
-    tree_bytes: int = TREE_BYTES
-    entries: int = TREE_ENTRIES
+    file_bytes: int = MAX_FILE_BYTES
+    tree_bytes: int = MAX_TREE_BYTES
+    entries: int = MAX_TREE_ENTRIES
 
 
 @frozen
@@ -201,7 +201,7 @@ class _SnapshotPass:
             self._tree.entries[path] = self._file(name, path, stamp, folder)
 
     def _enter(self, name: str, parts: tuple[str, ...], above: int) -> None:
-        if len(parts) > TREE_DEPTH:
+        if len(parts) > MAX_TREE_DEPTH:
             self._tree.unreadable_folders.add("/".join(parts))
             return
         try:

@@ -14,7 +14,7 @@ from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # Anyone can add a bot to a group and remove it: the limit keeps the owner's chat usable.
-NOTICES_AN_HOUR = 5
+MAX_NOTICES_PER_HOUR = 5
 
 
 class ChatMembership:
@@ -115,7 +115,7 @@ class ChatMembership:
         )
 
     def _is_notice_limit_reached(self, tx: Transaction, now: float) -> bool:
-        return chats.notice_time(tx, chats.PRESENCE, now - 3600) >= NOTICES_AN_HOUR
+        return chats.notice_time(tx, chats.PRESENCE, now - 3600) >= MAX_NOTICES_PER_HOUR
 
     def _owner_route(self, tx: Transaction, route: Route) -> Route | None:
         """Return the owner's private chat with the same bot; None on another channel."""

@@ -26,9 +26,9 @@ CODE_LETTERS = 8
 CODE_LIFE_S = 3600.0
 # Part of a link, never typed: long enough that a fast hash is safe.
 _INVITATION_BYTES = 16
-OPEN_CODES = 20
+MAX_OPEN_CODES = 20
 TURNED_DOWN_S = 24 * 3600.0
-TRIES = 5
+MAX_TRIES = 5
 _FIRST_LOCK_S, _LONGEST_LOCK_S = 60.0, 24 * 3600.0
 _NAME_CHARS = 40
 # Guessing a stored hash takes longer than the code is valid; one hash takes milliseconds.
@@ -84,7 +84,7 @@ class PairingCodes:
         members.forget_expired(tx, now)
         if not message.private or members.has_request(tx, person, now):
             return None
-        if len(members.requests(tx, now)) >= OPEN_CODES:
+        if len(members.requests(tx, now)) >= MAX_OPEN_CODES:
             return None
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS))
         expires = now + CODE_LIFE_S
@@ -199,9 +199,9 @@ def plain_name(name: str) -> str:
 
 def _lock_s(wrong: int) -> float:
     """Return the lock time: none for the first few wrong codes, then a minute, doubling."""
-    if wrong < TRIES:
+    if wrong < MAX_TRIES:
         return 0.0
-    return min(_FIRST_LOCK_S * 2.0 ** min(wrong - TRIES, 20), _LONGEST_LOCK_S)
+    return min(_FIRST_LOCK_S * 2.0 ** min(wrong - MAX_TRIES, 20), _LONGEST_LOCK_S)
 
 
 def _hash(code: str) -> bytes:

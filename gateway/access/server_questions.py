@@ -13,7 +13,7 @@ from gateway.core.question_view import MAX_BUTTONS
 MAX_FIELDS = 15
 _MAX_TRIES = 3
 _MESSAGE_CHARS = 2_000
-_URL_CHARS = 1_500
+_MAX_URL_CHARS = 1_500
 
 # Sends one question and returns the closed prompt; None when no one can be asked.
 Put = Callable[[ServerQuestion], Awaitable[ApprovalPrompt | None]]
@@ -48,7 +48,7 @@ async def ask_person(
 async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
     """Ask the person to agree to open a page; nothing here opens it."""
     host, url = elicitation.host, elicitation.url or ""
-    if host is None or len(url) > _URL_CHARS:
+    if host is None or len(url) > _MAX_URL_CHARS:
         return ElicitationAnswer("decline")
     text = "\n".join(
         [

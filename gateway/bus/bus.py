@@ -42,7 +42,7 @@ from gateway.turns.runner import TurnRunner
 log = logging.getLogger(__name__)
 
 # Limit of concurrent turns over all lanes.
-CONCURRENT_TURNS = 128
+MAX_CONCURRENT_TURNS = 128
 _PAUSE_S = 2.0
 
 
@@ -96,7 +96,7 @@ class MessageBus:
         sender: OutboxSender,
         languages: UserLanguages,
         events: EventHub,
-        concurrent_turns: int = CONCURRENT_TURNS,
+        concurrent_turns: int = MAX_CONCURRENT_TURNS,
         link: ProcessLink | None = None,
     ) -> None:
         self._link = link or SoleProcess()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from agent.records import frozen
 
-_MANY_CHATS = 1024
+_MAX_CHATS = 1024
 # From this number of consecutively refused chats, the limit is the bot's, not a chat's.
 _SEVERAL_CHATS = 3
 
@@ -86,7 +86,7 @@ class RateLimiter:
         self._chats: dict[str, _Bucket] = {}
         # Waiting times of the chats refused since the last successful send.
         self._refused_waits_s: dict[str, float] = {}
-        self._sweep_at = _MANY_CHATS
+        self._sweep_at = _MAX_CHATS
 
     async def acquire(self, chat_key: str, *, group: bool) -> None:
         """Wait until a final may be sent, and count it."""
@@ -182,4 +182,4 @@ class RateLimiter:
     def _forget_idle(self) -> None:
         now = self._clock()
         self._chats = {key: chat for key, chat in self._chats.items() if not chat.is_idle(now)}
-        self._sweep_at = max(_MANY_CHATS, 2 * len(self._chats))
+        self._sweep_at = max(_MAX_CHATS, 2 * len(self._chats))

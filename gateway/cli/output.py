@@ -15,7 +15,7 @@ from agent.text.visible import escape_invisible, escape_line
 
 _COLUMN_GAP = "  "
 _MIN_COLUMN_WIDTH = 12
-_SHOWN_CHARS = 70
+_MAX_SHOWN_CHARS = 70
 _Item = TypeVar("_Item")
 
 
@@ -138,4 +138,4 @@ def print_details(title: str, description: str, rows: Iterable[tuple[str, str]])
 
 def short(text: str) -> str:
     """Return a description that fits into a table."""
-    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"

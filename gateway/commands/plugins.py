@@ -11,7 +11,7 @@ from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
 from gateway.plugins.page import installed_rows, state_of
 
-_SUMMARY_CHARS = 120
+_MAX_SUMMARY_CHARS = 120
 
 
 @chat_command(
@@ -50,7 +50,7 @@ def _list(plugins: dict[str, InstalledPlugin]) -> str:
         return t("There are no plugins. `kore plugin install` adds one on Kore's machine.")
     return "\n".join(
         f"- {code(plugin.name)} {escape_markdown(plugin.version)} ({state_of(plugin)}): "
-        f"{escape_markdown(plugin.description[:_SUMMARY_CHARS])}"
+        f"{escape_markdown(plugin.description[:_MAX_SUMMARY_CHARS])}"
         for plugin in plugins.values()
     )
 

@@ -24,7 +24,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories.file_changes import page_session
 
-DIFF_CHARS = 8_000
+MAX_DIFF_CHARS = 8_000
 T = TypeVar("T")
 
 
@@ -213,7 +213,7 @@ async def answer_diff(call: CommandCall) -> str:
         return t("Your role does not allow you to see these files.")
     names = escape_markdown(report.list_paths(pairs, service.root))
     text = await service.run(
-        lambda: report.differences(pairs, service.changes.blobs, service.root, DIFF_CHARS)
+        lambda: report.differences(pairs, service.changes.blobs, service.root, MAX_DIFF_CHARS)
     )
     head = plural(
         len(pairs), "{n} file changed: {names}", "{n:,} files changed: {names}", names=names

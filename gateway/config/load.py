@@ -28,7 +28,7 @@ from gateway.config.schema import Settings
 from gateway.config.sections import HookSource
 from gateway.config.validation import check_references, explain_errors
 
-COMPLAINTS_SHOWN = 20
+MAX_COMPLAINTS = 20
 _HOOK_KEYS = ("hooks", "python_hooks")
 Drafts = Mapping[Path, Mapping[str, Any]]
 
@@ -221,8 +221,8 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     if not complaints:
         return settings
     unique = list(dict.fromkeys(complaints))
-    more = len(unique) - COMPLAINTS_SHOWN
-    lines = unique[:COMPLAINTS_SHOWN] + ([t("… and {more} more", more=more)] if more > 0 else [])
+    more = len(unique) - MAX_COMPLAINTS
+    lines = unique[:MAX_COMPLAINTS] + ([t("… and {more} more", more=more)] if more > 0 else [])
     raise ConfigError("\n".join(lines))
 
 

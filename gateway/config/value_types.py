@@ -108,7 +108,7 @@ def _listen(text: str) -> str:
     return text
 
 
-_PATTERN_CHARS = 1_000
+_MAX_PATTERN_CHARS = 1_000
 _MAX_REPEATS = 3
 # A group that is repeated, or a reference to one.
 _GROUP_REPEATS = re.compile(r"\)[*+{]|\\[0-9]")
@@ -132,7 +132,7 @@ def _is_quick(text: str) -> bool:
     estimate is rather too high than too low.
     """
     plain = text.replace("(?:", "(")
-    if len(plain) > _PATTERN_CHARS or "(?" in plain or _GROUP_REPEATS.search(plain):
+    if len(plain) > _MAX_PATTERN_CHARS or "(?" in plain or _GROUP_REPEATS.search(plain):
         return False
     if plain.startswith("^"):
         plain = plain[1:]

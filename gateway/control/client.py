@@ -28,7 +28,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.runtime.paths import socket_address
 
-_CONNECT_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 class ControlClient:
@@ -41,7 +41,7 @@ class ControlClient:
         self._path = path
 
     @classmethod
-    async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_S) -> Service | None:
+    async def connect(cls, path: Path, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> Service | None:
         """Return a client; None when no process listens at `path`.
 
         Raises `KoreError` when the listener belongs to another user or is a different version,
@@ -119,7 +119,7 @@ class ControlClient:
             )
         try:
             with socket_address(self._path) as address:
-                async with asyncio.timeout(_CONNECT_S):
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                     reader, writer = await asyncio.open_unix_connection(
                         address, limit=LINE_LIMIT_BYTES
                     )

@@ -27,10 +27,10 @@ from gateway.store.repositories.delivery import inbox
 log = logging.getLogger(__name__)
 
 # Time for a running step before it is cancelled, as at any stop.
-STEP_S = 30.0
+STEP_TIMEOUT_S = 30.0
 # Time that a gateway waits for the data: a step, a clean stop, and reserve for a slow machine.
-LIMIT_S = 60.0
-_LOOK_S = 0.05
+HANDOVER_TIMEOUT_S = 60.0
+_POLL_INTERVAL_S = 0.05
 _ASK_AGAIN_S = 1.0
 
 
@@ -65,15 +65,15 @@ class Handover:
         """Wait for a request, then stop at the next step and refer all clients to the successor."""
         await self._request_event.wait()
         try:
-            async with asyncio.timeout(STEP_S):
+            async with asyncio.timeout(STEP_TIMEOUT_S):
                 await self._bus.drain()
         except TimeoutError:
-            log.warning("a step was interrupted after %.0f s to hand over the data", STEP_S)
+            log.warning("a step was interrupted after %.0f s to hand over the data", STEP_TIMEOUT_S)
         await self._events.fail_all(HandedOver(t("{name} takes over", name=self._successor)))
 
 
 async def take_over(
-    stack: ExitStack, home: DataDir, what: str, *, limit_s: float = LIMIT_S
+    stack: ExitStack, home: DataDir, what: str, *, limit_s: float = HANDOVER_TIMEOUT_S
 ) -> DataOwnership:
     """Own the data until the stack is closed; ask a terminal that owns it to hand it over.
 
@@ -95,7 +95,7 @@ async def take_over(
                 if asked_at is None or time.monotonic() - asked_at > _ASK_AGAIN_S:
                     asked_at = time.monotonic()
                     attended.update(dict.fromkeys(await _ask(home, what, refusal)))
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
     except TimeoutError:
         assert refusal is not None, "what is not refused is not waited for"
         raise refusal from None

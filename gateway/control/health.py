@@ -34,10 +34,10 @@ _PHRASES = {
     503: "Service Unavailable",
 }
 _HEAD_LIMIT_BYTES = 8_192
-_CONNECTIONS = 32
-_REQUEST_S = 5.0
+_MAX_CONNECTIONS = 32
+_REQUEST_TIMEOUT_S = 5.0
 # After this time a page reports that the database does not answer.
-_STATUS_S = 3.0
+_STATUS_TIMEOUT_S = 3.0
 Counts = Callable[[], Mapping[str, float]]
 # Status, content type and body.
 Page = tuple[int, str, str]
@@ -62,7 +62,7 @@ class StatusReader:
         if self._reading is None:
             self._reading = asyncio.create_task(_status(self._service), name="status")
         reading = self._reading
-        await asyncio.wait({reading}, timeout=_STATUS_S)
+        await asyncio.wait({reading}, timeout=_STATUS_TIMEOUT_S)
         if not reading.done():
             return None
         if self._reading is reading:
@@ -127,7 +127,7 @@ async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None
     tasks: set[asyncio.Task[None]] = set()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(tasks) >= _CONNECTIONS:
+        if len(tasks) >= _MAX_CONNECTIONS:
             writer.close()
             return
         # This block is the parent: it ends these tasks before it ends itself.
@@ -175,7 +175,7 @@ def check_host(host: str) -> None:
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
     """Answer one request."""
     try:
-        async with asyncio.timeout(_REQUEST_S):
+        async with asyncio.timeout(_REQUEST_TIMEOUT_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             status, kind, body = await answer(head, pages)
             content = body.encode()

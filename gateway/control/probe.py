@@ -8,14 +8,14 @@ import os
 import sys
 
 _PORT = "8787"
-_PATIENCE_S = 4.0
+_TIMEOUT_S = 4.0
 
 
 def main() -> int:
     """Return 0 when the page reports status 200. The port is KORE_HTTP_PORT, or 8787."""
     path = sys.argv[1] if len(sys.argv) > 1 else "/healthz"
     port = int(os.environ.get("KORE_HTTP_PORT") or _PORT)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
 _ACCEPT_S = 0.02
-_REQUEST_S = 10.0
+_REQUEST_TIMEOUT_S = 10.0
 _HEAD_LIMIT_BYTES = 16_384
-_CONNECTIONS = 256
+_MAX_CONNECTIONS = 256
 _PHRASES = {200: "OK", 400: "Bad Request", 403: "Forbidden", 500: "Internal Server Error"}
 
 
@@ -76,7 +76,7 @@ class ControlServer:
     def _handle_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if len(self._tasks) >= _CONNECTIONS:
+        if len(self._tasks) >= _MAX_CONNECTIONS:
             writer.close()
             return
         # The server is the parent: it ends these tasks before it ends itself.
@@ -108,7 +108,7 @@ class ControlServer:
         status = 500
         data: dict[str, Any] = {"error": {"code": "failed", "message": "its log says why"}}
         try:
-            async with asyncio.timeout(_REQUEST_S):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 name, arguments = await _request(reader)
             if name == HELLO:
                 status, data = 200, {"value": {"protocol": PROTOCOL, "pid": os.getpid()}}

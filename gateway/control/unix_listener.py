@@ -10,7 +10,7 @@ from agent.errors import KoreError
 from agent.i18n import t
 from gateway.runtime.paths import socket_address
 
-_PROBE_S = 1.0
+_PROBE_TIMEOUT_S = 1.0
 
 
 class UnixListener:
@@ -68,7 +68,7 @@ def _clear_stale(path: Path, address: str) -> None:
             t("{path} exists and is not a socket", path=path), hint=t("Move or delete it.")
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_PROBE_S)
+        probe.settimeout(_PROBE_TIMEOUT_S)
         try:
             probe.connect(address)
         except (ConnectionRefusedError, FileNotFoundError):

@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from agent.records import frozen
 
-_CONNECT_S = 10
+_CONNECT_TIMEOUT_S = 10
 # An unresponsive server is noticed after about this time.
 TIMEOUTS: dict[str, Any] = {
-    "connect_timeout": _CONNECT_S,
+    "connect_timeout": _CONNECT_TIMEOUT_S,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,

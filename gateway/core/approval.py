@@ -15,7 +15,7 @@ from gateway.core.messages import Button, Route
 
 State = Literal["open", "once", "session", "always", "deny", "expired", "withdrawn"]
 
-_TITLE_CHARS = 60
+_MAX_TITLE_CHARS = 60
 _TELLING = ("path", "file_path", "url", "query")
 _LETTERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "d": "deny"}
 _PREFIX = "p"
@@ -98,7 +98,7 @@ def title_of(request: ApprovalRequest) -> str:
         (str(request.arguments[key]) for key in _TELLING if request.arguments.get(key)), ""
     )
     line = " ".join(f"{request.tool} {subject}".split())
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"
 
 
 def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:

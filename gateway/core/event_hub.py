@@ -35,8 +35,8 @@ Accepts = Callable[[str, SessionEvent], bool]
 # Longest wait for a watcher to leave, because a suspended screen reads nothing.
 _LEAVE_S = 1.0
 # A watcher this far behind is dropped: it loads the session again.
-LIMIT = 4096
-LIMIT_CHARS = 16_000_000
+MAX_EVENTS = 4096
+MAX_CHARS = 16_000_000
 OUTPUT_LIMIT = 100
 STATUS_LIMIT = 10
 # A joined delta ends at about this size, because joining costs its length.
@@ -99,7 +99,7 @@ class Subscription:
                         next(i for i, e in enumerate(self._events) if type(e) is type(event))
                     )
                 self._append(event)
-        if len(self._events) > LIMIT or self._chars > LIMIT_CHARS:
+        if len(self._events) > MAX_EVENTS or self._chars > MAX_CHARS:
             self.fail(ConnectionLost(FELL_BEHIND))
         self._ready.set()
 

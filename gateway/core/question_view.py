@@ -26,13 +26,13 @@ from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import Button
 
 # Longer lines are wrapped, because narrow screens would cut them.
-LINE_CHARS = 160
+MAX_LINE_CHARS = 160
 _CONTINUES = "↪ "
 # More blanks or empty lines would push the following text out of sight.
 _BLANKS = re.compile(r"[ \t]{41,}|\t{11,}")
-_EMPTY_LINES = 2
+_MAX_EMPTY_LINES = 2
 _INDENT = "    "
-_TITLE_CHARS = 60
+_MAX_TITLE_CHARS = 60
 _PATHS = ("path", "file_path")
 
 _KEYS: dict[tuple[Answer, Scope], str] = {
@@ -101,14 +101,14 @@ def visible_lines(text: str, kind: Any = "code", indent: str = "") -> Iterator[Q
         yield from _empty_lines(empty, kind)
         empty = 0
         text_line = _BLANKS.sub(lambda blanks: f"\\u{{20}}×{len(blanks[0])}", f"{before}{line}")
-        yield QuestionLine(kind, text_line[:LINE_CHARS])
-        for at in range(LINE_CHARS, len(text_line), LINE_CHARS):
-            yield QuestionLine(kind, f"{before}{_CONTINUES}{text_line[at : at + LINE_CHARS]}")
+        yield QuestionLine(kind, text_line[:MAX_LINE_CHARS])
+        for at in range(MAX_LINE_CHARS, len(text_line), MAX_LINE_CHARS):
+            yield QuestionLine(kind, f"{before}{_CONTINUES}{text_line[at : at + MAX_LINE_CHARS]}")
     yield from _empty_lines(empty, kind)
 
 
 def _empty_lines(count: int, kind: Any) -> Iterator[QuestionLine]:
-    if count > _EMPTY_LINES:
+    if count > _MAX_EMPTY_LINES:
         yield QuestionLine(kind, plural(count, "({n} empty line)", "({n:,} empty lines)"))
     else:
         yield from (QuestionLine(kind, "") for _ in range(count))
@@ -122,7 +122,7 @@ def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
     """Return the path in the title, by the name of its argument, if it is short and plain."""
     for name in _PATHS if request.command is None else ():
         path = request.arguments.get(name)
-        if isinstance(path, str) and len(path) <= _TITLE_CHARS and _one_line(path) == path:
+        if isinstance(path, str) and len(path) <= _MAX_TITLE_CHARS and _one_line(path) == path:
             return {name: path}
     return {}
 

@@ -32,7 +32,7 @@ _PICTURES = {
     "image/gif": (b"GIF8",),
     "image/webp": (b"RIFF",),
 }
-_PICTURE_BYTES = 3_750_000
+_MAX_PICTURE_BYTES = 3_750_000
 
 
 @frozen
@@ -218,7 +218,7 @@ def _acceptable(part: Part) -> Part | None:
         case RedactedThinking():
             return None
         case Image(kind, data):
-            fits = len(data) <= _PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
+            fits = len(data) <= _MAX_PICTURE_BYTES and data.startswith(_PICTURES.get(kind, ()))
             return part if fits else Text(f"[a picture of {len(data):,} bytes, not shown: {kind}]")
         case ImageFile(path):
             # A file named by an imported file is not opened.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 # Limit per result; the session has the full text.
-_RESULT_CHARS = 20_000
+_MAX_RESULT_CHARS = 20_000
 _LINKS = ("http://", "https://", "mailto:", "#")
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
@@ -118,8 +118,8 @@ def _call(call: ToolCall, result: Message | None) -> str:
     body = f"<pre>{_text(call.raw)}</pre>"
     if result is not None:
         text = result.text
-        cut = f"\n… ({len(text) - _RESULT_CHARS:,})" if len(text) > _RESULT_CHARS else ""
-        body += f"<pre>{_diff(text[:_RESULT_CHARS])}{cut}</pre>"
+        cut = f"\n… ({len(text) - _MAX_RESULT_CHARS:,})" if len(text) > _MAX_RESULT_CHARS else ""
+        body += f"<pre>{_diff(text[:_MAX_RESULT_CHARS])}{cut}</pre>"
     return _details(line, body)
 
 

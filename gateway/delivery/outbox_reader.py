@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE_S = 5.0
 # Limit for errors other than a full disk or a locked file.
-TRIES = 12
+MAX_TRIES = 12
 
 
 class OutboxReader:
@@ -49,7 +49,7 @@ class OutboxReader:
                 return await self._database.transact(work, *args, **kwargs)
             except StoreError as exc:
                 tries += not isinstance(exc, StoreBusy)
-                if isinstance(exc, StoreCorrupt) or tries >= TRIES:
+                if isinstance(exc, StoreCorrupt) or tries >= MAX_TRIES:
                     raise
                 log.error("sending is delayed: %s", exc)
                 await self._wait(asyncio.Event(), _PAUSE_S)

@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 FIRST_AFTER_S = 0.7
 # An answer that arrives earlier needs no typing indicator.
 TYPING_AFTER_S = 0.3
-TYPING_EVERY_S = 4.5
-PRIVATE_EVERY_S = 1.0
-GROUP_EVERY_S = 3.5
+TYPING_INTERVAL_S = 4.5
+PRIVATE_INTERVAL_S = 1.0
+GROUP_INTERVAL_S = 3.5
 # After this time without text, the status line is shown.
 LINE_AFTER_S = 2.5
 # Interval for checking the status line for changes.
-LOOK_EVERY_S = 2.0
+POLL_INTERVAL_S = 2.0
 # Drafts vanish after half a minute, so they are repeated earlier.
 SKETCH_AGAIN_S = 20.0
 _LEFT_OVER = OutboundPart("…")
@@ -67,7 +67,7 @@ class PreviewTiming:
     clean: Callable[[str], str] = str
     defuse: Callable[[str], str] = str
     line_after_s: float = LINE_AFTER_S
-    look_every_s: float = LOOK_EVERY_S
+    look_every_s: float = POLL_INTERVAL_S
 
 
 class StreamingPreview:
@@ -182,7 +182,7 @@ class StreamingPreview:
         while True:
             with suppress(SendError):
                 await self._channel.typing(self._outgoing.route)
-            await asyncio.sleep(TYPING_EVERY_S)
+            await asyncio.sleep(TYPING_INTERVAL_S)
 
     async def _show(self, pause_s: float) -> bool:
         """Send the first text after `pause_s`, then edit it at the configured interval.

@@ -3,7 +3,7 @@
 from gateway.store.repositories.delivery.outbox import PendingPart
 
 GIVE_UP_AFTER_S = 24 * 3600
-AMBIGUOUS_TRIES = 3
+MAX_AMBIGUOUS_TRIES = 3
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 # Spread widely, so that the last try does not meet the same outage as the first.
 _UNCLEAR_BACKOFF_S = (1, 30)
@@ -20,7 +20,7 @@ def is_expired(due: PendingPart) -> bool:
 def is_last_try(due: PendingPart) -> bool:
     """Return whether a part with an unclear result has reached its retry limit."""
     # Edits may be repeated without limit: they affect the same message.
-    return due.message.provider_message_id is None and due.ambiguous + 1 >= AMBIGUOUS_TRIES
+    return due.message.provider_message_id is None and due.ambiguous + 1 >= MAX_AMBIGUOUS_TRIES
 
 
 def backoff_s(due: PendingPart, *, ambiguous: bool) -> float:

@@ -30,8 +30,8 @@ from gateway.delivery.outbound_files import FOLDER, OutgoingFiles, send_message,
 from gateway.delivery.outbox_reader import OutboxReader, Wait
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.retry_policy import (
-    AMBIGUOUS_TRIES,
     JITTER,
+    MAX_AMBIGUOUS_TRIES,
     backoff_s,
     is_expired,
     is_last_try,
@@ -370,7 +370,7 @@ class OutboxSender:
             case _ if is_expired(due):
                 await self._give_up(due, f"gave up after a day: {error}")
             case Ambiguous() if is_last_try(due):
-                await self._give_up(due, f"unclear {AMBIGUOUS_TRIES} times: {error}")
+                await self._give_up(due, f"unclear {MAX_AMBIGUOUS_TRIES} times: {error}")
             case _:
                 ambiguous = isinstance(error, Ambiguous)
                 wait_s = backoff_s(due, ambiguous=ambiguous) * random.uniform(*JITTER)  # noqa: S311 - jitter

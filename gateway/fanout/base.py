@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 Topic = Literal["front", "workers"]
 Receive = Callable[[bytes], None]
 # Time that a process which ends waits for an unreachable server.
-FLUSH_S = 2.0
+FLUSH_TIMEOUT_S = 2.0
 
 
 class Fanout(Protocol):
@@ -38,7 +38,7 @@ class Fanout(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until published messages are sent, at most `FLUSH_S`; for a process that ends."""
+        """Wait at shutdown until published messages are sent, at most `FLUSH_TIMEOUT_S`."""
         ...
 
     @property

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from gateway.fanout.base import Topic
 from gateway.fanout.frames import KeySource
-from gateway.fanout.queued import QUEUE_BYTES, LinkLost, QueuedFanout, TopicFrame
+from gateway.fanout.queued import MAX_QUEUE_BYTES, LinkLost, QueuedFanout, TopicFrame
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 # Frames stay below the limit of servers, because a frame is built and read in one piece.
 _FRAME_BYTES = 128_000
-_OPEN_S = 10.0
-_CONNECT_S = 5
-_ANSWER_S = 10
+_OPEN_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 5
+_ANSWER_TIMEOUT_S = 10
 # A server that has stopped is noticed after about twice this time.
-_PING_S = 5
-_CLOSE_S = 1.0
+_PING_INTERVAL_S = 5
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class NatsFanout(QueuedFanout):
@@ -47,7 +47,7 @@ class NatsFanout(QueuedFanout):
         *,
         find_id: Callable[[], Awaitable[str]],
         name: str,
-        queue_bytes: int = QUEUE_BYTES,
+        queue_bytes: int = MAX_QUEUE_BYTES,
     ) -> None:
         super().__init__(keys, queue_bytes=queue_bytes)
         self._url = url
@@ -99,7 +99,7 @@ class _NatsLink:
         user, password = _plain(parts.username), _plain(parts.password)
         token = user if password is None else None
         try:
-            async with asyncio.timeout(_OPEN_S):
+            async with asyncio.timeout(_OPEN_TIMEOUT_S):
                 await self._client.connect(
                     f"nats://{parts.netloc.rpartition('@')[2]}",
                     name=name,
@@ -111,8 +111,8 @@ class _NatsLink:
                     allow_reconnect=False,
                     max_reconnect_attempts=1,
                     reconnect_time_wait=0,
-                    connect_timeout=_CONNECT_S,
-                    ping_interval=_PING_S,
+                    connect_timeout=_CONNECT_TIMEOUT_S,
+                    ping_interval=_PING_INTERVAL_S,
                 )
         except TimeoutError:
             raise LinkLost("no answer") from None
@@ -140,7 +140,7 @@ class _NatsLink:
         from nats import errors
 
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 for topic, frame in frames:
                     await self._client.publish(self._subject(topic), frame)
                     _stop_if_cancelled()
@@ -159,7 +159,7 @@ class _NatsLink:
 
         # Closing waits until the server has read what was sent.
         with suppress(TimeoutError, OSError):
-            async with asyncio.timeout(_CLOSE_S):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
         transport = self._client._transport
         if isinstance(transport, TcpTransport) and transport._io_writer is not None:
@@ -171,7 +171,7 @@ class _NatsLink:
     async def _flush(self) -> None:
         """Wait until the server has read everything."""
         # The client fails on a reply without a waiting caller, so the flush is never cancelled.
-        self._flushing = asyncio.create_task(self._client.flush(_ANSWER_S))
+        self._flushing = asyncio.create_task(self._client.flush(_ANSWER_TIMEOUT_S))
         await asyncio.shield(self._flushing)
 
     def _subject(self, topic: Topic) -> str:

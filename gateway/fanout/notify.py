@@ -21,7 +21,7 @@ from gateway.core.addresses import (
 )
 from gateway.fanout.base import Topic
 from gateway.fanout.frames import KeySource
-from gateway.fanout.queued import QUEUE_BYTES, LinkLost, QueuedFanout, TopicFrame
+from gateway.fanout.queued import MAX_QUEUE_BYTES, LinkLost, QueuedFanout, TopicFrame
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,7 +35,7 @@ _FRAME_BYTES = _PAYLOAD_BYTES // 4 * 3
 # A notification is a hint that may be lost with the server, so nothing waits for a disk.
 _OPTIONS = "-c synchronous_commit=off -c jit=off" + SERVER_TIMEOUTS
 _SEND = b"SELECT count(pg_notify(c, p)) FROM unnest($1::text[], $2::text[]) AS n (c, p)"
-_OPEN_S = 15.0
+_OPEN_TIMEOUT_S = 15.0
 # Time limit for an answer of the server, and interval between checks of the connection.
 _ANSWER_S, _CHECK_S = 15.0, 30.0
 _STATEMENT = b"kore_notify"
@@ -49,7 +49,7 @@ class NotifyFanout(QueuedFanout):
     gather_s = 0.005
 
     def __init__(
-        self, address: str, keys: KeySource | None, *, queue_bytes: int = QUEUE_BYTES
+        self, address: str, keys: KeySource | None, *, queue_bytes: int = MAX_QUEUE_BYTES
     ) -> None:
         super().__init__(keys, queue_bytes=queue_bytes)
         self._address = address
@@ -75,7 +75,7 @@ async def connect_session(address: str) -> "psycopg.AsyncConnection[TupleRow]":
     import psycopg
 
     try:
-        async with asyncio.timeout(_OPEN_S):
+        async with asyncio.timeout(_OPEN_TIMEOUT_S):
             return await psycopg.AsyncConnection.connect(
                 address,
                 autocommit=True,

@@ -14,12 +14,12 @@ from itertools import islice
 from math import inf
 from typing import Protocol
 
-from gateway.fanout.base import FLUSH_S, Receive, Topic
+from gateway.fanout.base import FLUSH_TIMEOUT_S, Receive, Topic
 from gateway.fanout.frames import FrameError, FrameReader, FrameWriter, KeySource, new_sender
 
 log = logging.getLogger(__name__)
 
-QUEUE_BYTES = 32_000_000
+MAX_QUEUE_BYTES = 32_000_000
 # Overhead of a message, so that the number of empty messages is bounded, too.
 _MESSAGE_BYTES = 100
 # Limit on messages framed together and on frames that the server confirms together; the event loop
@@ -62,7 +62,7 @@ class QueuedFanout(ABC):
     # Pause between batches, for servers to which fewer, larger batches are cheaper.
     gather_s = 0.0
 
-    def __init__(self, keys: KeySource | None, *, queue_bytes: int = QUEUE_BYTES) -> None:
+    def __init__(self, keys: KeySource | None, *, queue_bytes: int = MAX_QUEUE_BYTES) -> None:
         self._keys = keys
         self._limit_bytes = queue_bytes
         self._sender = new_sender()
@@ -113,7 +113,7 @@ class QueuedFanout(ABC):
 
     async def flush(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_S):
+            async with asyncio.timeout(FLUSH_TIMEOUT_S):
                 await self._sent.wait()
 
     async def run(self) -> None:

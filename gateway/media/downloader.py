@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 # Time after a start in which the rest of an album may be delivered again.
 AFTER_START_S = 3.0
 _WAITS_S = (1.0, 3.0, 10.0, 30.0)
@@ -126,7 +126,7 @@ class MediaDownloader:
         # Whether parts of albums may exist that expire soon.
         self._has_early_updates = True
         self._busy_numbers: set[int] = set()
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         # Locks of files being fetched: a photo and a reply to it bring the same file.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 

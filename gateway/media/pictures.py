@@ -10,7 +10,7 @@ from agent.i18n import t
 from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import UNTRUSTED
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from gateway.core.messages import Media
 
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
@@ -26,11 +26,11 @@ def store_base64(data: str, folder: Path, workspace: Path) -> Media:
     except (binascii.Error, ValueError):
         raise KoreError(t("a picture is no base64")) from None
     kind = sniff_image_type(content[:16])
-    if kind not in _ENDINGS or len(content) > LIMIT_BYTES:
+    if kind not in _ENDINGS or len(content) > MAX_PICTURE_BYTES:
         raise KoreError(
             t(
-                "expected a PNG, JPEG, GIF or WebP of at most {LIMIT_BYTES:,} bytes",
-                LIMIT_BYTES=LIMIT_BYTES,
+                "expected a PNG, JPEG, GIF or WebP of at most {size_bytes:,} bytes",
+                size_bytes=MAX_PICTURE_BYTES,
             )
         )
     digest = hashlib.sha256(content).hexdigest()

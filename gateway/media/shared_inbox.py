@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from agent.context.images import MAX_IMAGES
 from agent.i18n import t
 from agent.security.files.paths import INBOX_FOLDER
-from agent.text.media_types import LIMIT_BYTES
+from agent.text.media_types import MAX_PICTURE_BYTES
 from agent.types import ImageFile, Message
 from agent.undo.blob_store import RETENTION_S
 from gateway.core.messages import InboundMessage, Media
@@ -92,7 +92,7 @@ class SharedInbox:
             folder, _, name = picture.path.rpartition("/")
             if _is_stored(folder, name):
                 try:
-                    await self._fetch(folder, name, picture.digest, LIMIT_BYTES)
+                    await self._fetch(folder, name, picture.digest, MAX_PICTURE_BYTES)
                 except (FileStoreError, OSError) as exc:
                     log.info("a picture is left out: %s", exc)
 

@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 # Limit of the service.
 MAX_CHARS = 4_096
-ANSWER_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 _MAX_BYTES = 20_000_000
-_WAITING = 32
+_MAX_WAITING = 32
 _SPOKEN = frozenset({"voice", "video_note"})
 _ENDS = (". ", "! ", "? ", "。", "！", "？", "\n")
 
@@ -60,8 +60,10 @@ class SpeechService:
     database: Store
     renderer: ReplyRenderer
     sender: OutboxSender
-    answer_s: float = ANSWER_S
-    _replies: "asyncio.Queue[SpokenReply]" = field(default_factory=lambda: asyncio.Queue(_WAITING))
+    answer_s: float = ANSWER_TIMEOUT_S
+    _replies: "asyncio.Queue[SpokenReply]" = field(
+        default_factory=lambda: asyncio.Queue(_MAX_WAITING)
+    )
 
     def consider(self, claim: TurnClaim, answer: str) -> None:
         """Queue the stored answer of a turn if it should be read aloud."""

@@ -19,7 +19,7 @@ from agent.security.files.folder_tree import TreeWalk
 from agent.security.files.paths import INBOX_FOLDER
 from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.taint.file_marks import mark_tainted
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from gateway.core.messages import InboundMessage, Media
 
 # Space on the disk that received files never use.
@@ -34,7 +34,7 @@ _NAME_BYTES = 180
 _MARK_DIGITS = 16
 
 # Versions of one file: a changed file never overwrites an earlier one.
-_VERSIONS = 9
+_MAX_VERSIONS = 9
 
 _UNSAFE = re.compile(r"[^\w.,()+ -]+")
 
@@ -83,7 +83,7 @@ def storage_name(media: Media, account: str) -> str:
 def places(path: Path) -> Iterator[Path]:
     """Yield possible places of a file with this name: other files may occupy earlier ones."""
     yield path
-    for n in range(2, _VERSIONS + 1):
+    for n in range(2, _MAX_VERSIONS + 1):
         yield path.with_stem(f"{path.stem}-{n}")
 
 
@@ -156,8 +156,8 @@ def with_file_facts(media: Media, path: Path, workspace: Path) -> Media:
             head = file.read(16)
             kind = sniff_image_type(head)
             digest = None
-            if kind is not None and size <= LIMIT_BYTES:
-                digest = hashlib.sha256(head + file.read(LIMIT_BYTES)).hexdigest()
+            if kind is not None and size <= MAX_PICTURE_BYTES:
+                digest = hashlib.sha256(head + file.read(MAX_PICTURE_BYTES)).hexdigest()
     return replace(
         media, path=where, size_bytes=size, media_type=kind or media.media_type, digest=digest
     )

@@ -22,14 +22,14 @@ from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media
 
 # Limit of OpenAI; other services accept more, but voice messages are rarely longer.
-LIMIT_BYTES = 25 * 2**20
-ANSWER_S = 120.0
+MAX_BYTES = 25 * 2**20
+ANSWER_TIMEOUT_S = 120.0
 _OPENAI = "api.openai.com"
 # https://platform.openai.com/docs/pricing
 _USD_A_MINUTE = {"whisper-1": 0.006, "gpt-4o-transcribe": 0.006, "gpt-4o-mini-transcribe": 0.003}
-AT_ONCE = 4
-_TEXT_CHARS = 20_000
-_ANSWER_BYTES = 1_000_000
+MAX_CONCURRENT = 4
+_MAX_TEXT_CHARS = 20_000
+_MAX_ANSWER_BYTES = 1_000_000
 # Spoken messages, which need an answer even without a transcription.
 _SPOKEN = frozenset({"voice", "video_note"})
 _NO_SERVICE = mark_for_translation(
@@ -48,10 +48,12 @@ _ODD = mark_for_translation("the transcription service returned an unexpected re
 class Transcriber:
     """Client of the configured service; without one, spoken messages get a notice."""
 
-    def __init__(self, settings: TranscriptionSection, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, settings: TranscriptionSection, *, answer_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         self._settings = settings
         self._answer_s = answer_s
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def transcribe(self, media: Media, path: Path) -> Media:
         """Return the media with its transcription, if it is speech. Raises `NotFetched`."""
@@ -61,12 +63,12 @@ class Transcriber:
             if media.kind in _SPOKEN:
                 raise NotFetched(_NO_SERVICE)
             return media
-        if (media.size_bytes or 0) > LIMIT_BYTES:
-            raise NotFetched(_TOO_LARGE, limit=LIMIT_BYTES // 2**20)
+        if (media.size_bytes or 0) > MAX_BYTES:
+            raise NotFetched(_TOO_LARGE, limit=MAX_BYTES // 2**20)
         async with self._slots:
             text = await self._ask(path)
         transcript, model = (
-            safe_text(text.strip())[:_TEXT_CHARS],
+            safe_text(text.strip())[:_MAX_TEXT_CHARS],
             f"transcription/{self._settings.model}",
         )
         return replace(
@@ -104,7 +106,7 @@ class Transcriber:
                     status, body = answer.status, bytearray()
                     async for piece in answer.content.iter_any():
                         body += piece
-                        if len(body) > _ANSWER_BYTES:
+                        if len(body) > _MAX_ANSWER_BYTES:
                             raise NotFetched(_ODD)
             except aiohttp.ConnectionTimeoutError as exc:
                 raise NotFetched(_UNREACHABLE, is_retryable=True) from exc

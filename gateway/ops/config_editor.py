@@ -40,7 +40,7 @@ from gateway.ops.config_check import check_usable
 from gateway.ops.config_reload import ConfigReloader
 from gateway.runtime.secrets import describe, redactor_of
 
-_VALUE_CHARS = 200_000
+_MAX_VALUE_CHARS = 200_000
 
 
 @frozen
@@ -141,7 +141,7 @@ class ConfigEditor:
                 t("{file} is another program's file", file=self.file),
                 hint=t("change it with `kore config set`"),
             )
-        if value is not None and len(value) > _VALUE_CHARS:
+        if value is not None and len(value) > _MAX_VALUE_CHARS:
             raise ConfigError(t("{key}: the value is too long", key=printable(key)))
         before = editing.text_of(self.file)
         path = editing.path_of(key, editing.content_of(self.file, before), ours=True)

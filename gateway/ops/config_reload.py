@@ -86,7 +86,7 @@ class ReloadTargets:
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 2.0
+POLL_INTERVAL_S = 2.0
 
 # A recently changed file may still be written to.
 CALM_S = 0.3
@@ -150,7 +150,7 @@ class ConfigReloader:
         await asyncio.to_thread(self._keep)
         try:
             while True:
-                await wait_for(self._reload_requested, LOOK_S)
+                await wait_for(self._reload_requested, POLL_INTERVAL_S)
                 if self._reload_requested.is_set() or self._read_stamp() != self._stamp:
                     self._reload_requested.clear()
                     await self._settle()

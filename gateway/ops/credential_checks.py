@@ -11,7 +11,7 @@ from agent.providers.registry import ModelConfig
 from agent.proxies.outbound import through
 from agent.types import user
 
-_ASK_S = 30
+_ASK_TIMEOUT_S = 30
 _MAX_TOKENS = 16
 
 
@@ -25,7 +25,7 @@ async def check_model_key(config: ModelConfig) -> str:
         config.model_id, "Answer in one word.", (user("Say hi."),), max_tokens=_MAX_TOKENS
     )
     began = time.monotonic()
-    limit_s = max(_ASK_S, config.timeout_s or 0)
+    limit_s = max(_ASK_TIMEOUT_S, config.timeout_s or 0)
     try:
         async with asyncio.timeout(limit_s):
             async for _ in provider.stream(request):

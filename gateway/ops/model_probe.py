@@ -17,7 +17,7 @@ from agent.providers.registry import ModelConfig
 from agent.records import frozen
 from agent.types import Message, Text, user
 
-_ASK_S = 60
+_ASK_TIMEOUT_S = 60
 # More than an answer needs, because thoughts of models count as well.
 _MAX_TOKENS = 1024
 _WORD = "Zürich"
@@ -57,7 +57,7 @@ async def probe_model(config: ModelConfig) -> list[ProbeResult]:
 async def _try_key(config: ModelConfig, n: int, of: int) -> ProbeResult:
     trial = ProbeResult(config.name, config.model, n, of, ok=False)
     provider = open_provider(config)
-    limit_s = max(_ASK_S, config.timeout_s or 0)
+    limit_s = max(_ASK_TIMEOUT_S, config.timeout_s or 0)
     try:
         async with asyncio.timeout(limit_s):
             return await _talk(provider, config, trial)

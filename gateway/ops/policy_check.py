@@ -17,8 +17,8 @@ from gateway.access.control import AccessControl
 from gateway.access.policy_case import PolicyCase, decision_facts, describe_role, make_case
 from gateway.access.roles import RoleRegistry
 
-_COMMAND_CHARS = 20_000
-_PLAN_S = 10.0
+_MAX_COMMAND_CHARS = 20_000
+_PLAN_TIMEOUT_S = 10.0
 
 
 class PolicyCheck:
@@ -81,7 +81,7 @@ class PolicyCheck:
             values = self._agent.toolbox.validate(tool, dict(arguments))
             plan = EffectPlan()
             if isinstance(tool, DescribesEffects):
-                async with asyncio.timeout(_PLAN_S):
+                async with asyncio.timeout(_PLAN_TIMEOUT_S):
                     plan = await tool.plan(values, CallContext(call, environment, lambda *_: None))
         except TimeoutError:
             raise KoreError(t("{name} takes too long to be checked", name=name)) from None
@@ -94,7 +94,7 @@ def _check_command(case: PolicyCase, arguments: Mapping[str, Any]) -> dict[str, 
     command = arguments.get("command")
     if not isinstance(command, str) or not command.strip():
         raise KoreError(t("the command is empty"))
-    if len(command) > _COMMAND_CHARS:
+    if len(command) > _MAX_COMMAND_CHARS:
         raise KoreError(t("the command is too long"))
     decision = case.policy.decide(case.request(command))
     return {

@@ -31,9 +31,9 @@ from gateway.config import Settings
 T = TypeVar("T")
 
 # Screens show no larger files, and editors are slow with them.
-_FILE_BYTES = 1_000_000
+_MAX_FILE_BYTES = 1_000_000
 _MAX_ENTRIES = 2_000
-_PICTURE_BYTES = 5_000_000
+_MAX_PICTURE_BYTES = 5_000_000
 
 
 class FileChangedMeanwhile(KoreError):
@@ -97,7 +97,7 @@ class ProjectFiles:
     def read_picture(self, place: str, path: str) -> Mapping[str, Any]:
         """Return a picture of a type that browsers show, as base64."""
         file = self.find(self.call(place), path)
-        data = _answer(file, lambda: file_io.read(file, _PICTURE_BYTES))
+        data = _answer(file, lambda: file_io.read(file, _MAX_PICTURE_BYTES))
         media_type = sniff_image_type(data[:16])
         if media_type is None:
             raise KoreError(t("{name} is not a picture", name=escape_line(file.name)))
@@ -128,9 +128,9 @@ class ProjectFiles:
                 text = text.replace("\n", "\r\n")
             changed = Document(text, document.form)
             new = _answer(file, changed.encode)
-            if len(new) > _FILE_BYTES:
+            if len(new) > _MAX_FILE_BYTES:
                 raise KoreError(
-                    t("{name} may have {most:,} bytes", name=file.name, most=_FILE_BYTES)
+                    t("{name} may have {most:,} bytes", name=file.name, most=_MAX_FILE_BYTES)
                 )
             _answer(file, lambda: _write(file, new, call))
         return _as_json(changed, new)
@@ -154,7 +154,7 @@ class ProjectFiles:
         """Return the document and its bytes; None instead of bytes for a missing file."""
         if _answer(file, lambda: file_io.kind(file)) is None:
             return Document("", TextFormat()), None
-        data = _answer(file, lambda: file_io.read(file, _FILE_BYTES))
+        data = _answer(file, lambda: file_io.read(file, _MAX_FILE_BYTES))
         return _answer(file, lambda: decode(data, file)), data
 
     def call(self, place: str, changes: Recorder | None = None) -> CallContext:

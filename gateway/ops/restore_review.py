@@ -17,7 +17,7 @@ from gateway.config.json_files.document import read_object
 from gateway.config.key_catalog import widens_access
 from gateway.config.secret_keys import masked
 
-_VALUE_CHARS = 2_000
+_MAX_VALUE_CHARS = 2_000
 
 
 @frozen
@@ -96,7 +96,7 @@ def _newly_trusted(coming: Mapping[str, Any], trust_file: Path) -> Iterator[str]
 
 
 def _visible(text: str) -> str:
-    visible = escape_for_approval(text[:_VALUE_CHARS])
-    if len(text) > _VALUE_CHARS:
-        visible += f"… (+{len(text) - _VALUE_CHARS:,})"
+    visible = escape_for_approval(text[:_MAX_VALUE_CHARS])
+    if len(text) > _MAX_VALUE_CHARS:
+        visible += f"… (+{len(text) - _MAX_VALUE_CHARS:,})"
     return visible

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.plugins.installation import PluginReview
     from gateway.plugins.market import Market, MarketEntry
 
-_SHOWN = 12
+_MAX_NAMES = 12
 Rows = list[tuple[str, str]]
 
 
@@ -110,8 +110,8 @@ def entry_facts(entry: "MarketEntry") -> dict[str, Any]:
 
 def several(names: Sequence[str]) -> str:
     """Return the first names and the number of further ones."""
-    first = ", ".join(names[:_SHOWN])
-    more = len(names) - _SHOWN
+    first = ", ".join(names[:_MAX_NAMES])
+    more = len(names) - _MAX_NAMES
     return first if more <= 0 else f"{first}, … (+{more})"
 
 

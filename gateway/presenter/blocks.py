@@ -37,10 +37,10 @@ _DETAIL_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "text
 # Kinds of tools whose results are counted instead of shown.
 _COUNTED: frozenset[ToolKind] = frozenset({"read", "search", "fetch"})
 _RESULT_LINES = 3
-_LIST_LINES = 30
+_MAX_LIST_LINES = 30
 _THOUGHT_LINES = 8
 # A longer diff is shown by its first lines.
-DIFF_LINES = 60
+MAX_DIFF_LINES = 60
 # Shorter durations are not worth showing.
 _MIN_ELAPSED_S = 1
 _VERDICTS: dict[Answer, str] = {
@@ -88,7 +88,7 @@ class Block:
     @property
     def is_collapsed(self) -> bool:
         """True if a part of the block is only shown on request."""
-        is_long_diff = (self.diff or "").rstrip("\n").count("\n") >= DIFF_LINES
+        is_long_diff = (self.diff or "").rstrip("\n").count("\n") >= MAX_DIFF_LINES
         return self.is_cut or self.file is not None or is_long_diff
 
     @property
@@ -169,7 +169,7 @@ def _with_result(call: Block, result: events.ToolResulted) -> Block:
     if result.kind in _COUNTED and not result.is_error and len(lines) > 1:
         excerpt, is_counted = [t("{n:,} lines", n=len(lines))], True
     else:
-        limit = _LIST_LINES if result.kind == "plan" else _RESULT_LINES
+        limit = _MAX_LIST_LINES if result.kind == "plan" else _RESULT_LINES
         if len(lines) > limit + 1:
             excerpt = lines[-limit:] if is_command else lines[:limit]
             omitted = len(lines) - limit

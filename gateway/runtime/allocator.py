@@ -9,7 +9,7 @@ import asyncio
 
 from gateway.runtime.libc import function
 
-TRIM_EVERY_S = 300.0
+TRIM_INTERVAL_S = 300.0
 # mallopt(3). A threshold set here stays; otherwise glibc raises it after large blocks are freed.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _OPTIONS = ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 64 * 1024), (_TRIM_THRESHOLD, 128 * 1024))
@@ -25,7 +25,7 @@ def keep_one_arena() -> None:
             mallopt(option, value)
 
 
-async def trim_regularly(every_s: float = TRIM_EVERY_S) -> None:
+async def trim_regularly(every_s: float = TRIM_INTERVAL_S) -> None:
     """Return free pages between used ones to the system, until cancelled."""
     trim = function("malloc_trim")
     while trim is not None:

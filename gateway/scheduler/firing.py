@@ -40,7 +40,7 @@ _BATCH = 50
 # Undelivered runs before a job is paused. Only the latest slots are read; some may have been
 # missed.
 _MAX_UNDELIVERED = 2
-_SLOTS_LOOKED_AT = 10
+_MAX_SLOTS = 10
 
 
 @frozen
@@ -190,7 +190,7 @@ def _pause_if_unreachable(
     tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs
 ) -> bool:
     """Pause a job whose latest runs did not reach its chat, and tell the owner."""
-    runs = [slot for slot in jobs.slots(tx, job, _SLOTS_LOOKED_AT) if slot.state != "missed"]
+    runs = [slot for slot in jobs.slots(tx, job, _MAX_SLOTS) if slot.state != "missed"]
     last = runs[:_MAX_UNDELIVERED]
     is_lost = len(last) == _MAX_UNDELIVERED and all(slot.lost for slot in last)
     if not is_lost or not chats.is_unreachable(tx, job.route):

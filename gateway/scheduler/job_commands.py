@@ -28,7 +28,7 @@ from gateway.store.repositories.jobs import CATCH_UPS, Job
 # Phones turn two hyphens into one dash.
 _FLAG = re.compile(r"(?:--|[—–])(urgent|own|zone|catch-up)(?:[= ]([\w/+-]+))?\s*")
 _OPTION = re.compile(r"(?:--|[—–])[a-z][\w-]*")
-_BUTTON_JOBS = 8
+_MAX_BUTTON_JOBS = 8
 _CHANGES = ("remove", "pause", "resume")
 _HOW = mark_for_translation(
     "`/cron add WHEN TEXT` sets a reminder, `/cron ask WHEN TASK` schedules a task for "
@@ -170,7 +170,7 @@ def choices(
 ) -> list[tuple[str, str]]:
     """Return labels and arguments of the actions on the first listed jobs."""
     buttons = []
-    for job in job_editor.visible(tx, notifier.context, message)[:_BUTTON_JOBS]:
+    for job in job_editor.visible(tx, notifier.context, message)[:_MAX_BUTTON_JOBS]:
         if job.state == "on":
             buttons.append((t("Pause {n}", n=job.id), f"pause {job.id}"))
         else:

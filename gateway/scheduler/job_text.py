@@ -11,7 +11,7 @@ from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.jobs import Job, Slot
 
-_TITLE_CHARS = 50
+_MAX_TITLE_CHARS = 50
 _USUAL = re.compile(
     r"(?P<minute>\d\d?) (?P<hour>\d\d?) (?:(?P<monthday>\d\d?) \* \*"
     r"|\* \* (?P<days>\*|1-5|[0-7](?:,[0-7])*))"
@@ -45,7 +45,7 @@ _MONTHS = (
 def title(job: Job) -> str:
     """Return the job's text in one line."""
     line = " ".join(job.message.content.split())
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"
 
 
 def local_time(at: float, zone: str) -> str:

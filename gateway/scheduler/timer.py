@@ -18,7 +18,7 @@ from gateway.store.repositories import jobs
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 30.0
+_POLL_INTERVAL_S = 30.0
 _PAUSE_S = 5.0
 # Regular corrections set the clock back by less than this.
 _JUMP_S = 10.0
@@ -60,7 +60,7 @@ class JobTimer:
                 await news.wait()
                 continue
             while not news.is_set() and (left_s := due_at - self._clock()) > 0:
-                await self._wait(news, min(_LOOK_S, left_s))
+                await self._wait(news, min(_POLL_INTERVAL_S, left_s))
                 if self._clock() < self._latest - _JUMP_S:
                     break
                 self._latest = max(self._latest, self._clock())

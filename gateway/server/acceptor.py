@@ -17,7 +17,7 @@ from gateway.server.connection_ranks import ConnectionRanks
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_S = 10.0
+HANDSHAKE_TIMEOUT_S = 10.0
 # No file can be opened now; the connection waits in the queue of the operating system.
 _PAUSE_S = 0.5
 # Minimum interval between warnings that other people can cause.
@@ -96,7 +96,7 @@ class ConnectionAcceptor:
                 self._server,
                 connection,
                 ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
             )
         except OSError as exc:
             log.debug("a connection was not opened: %s", type(exc).__name__)

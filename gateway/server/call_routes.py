@@ -20,7 +20,7 @@ from gateway.server.guard import access_of, refusal
 from gateway.server.tokens import AccessToken
 
 # Time limit for receiving the body of a request.
-_BODY_S = 30.0
+_BODY_TIMEOUT_S = 30.0
 
 
 class UnknownCall(KoreError):
@@ -33,7 +33,7 @@ def add_call_routes(app: web.Application, service: Service, budgets: TokenBudget
     async def answer(request: web.Request) -> web.Response:
         set_language(request)
         try:
-            async with asyncio.timeout(_BODY_S):
+            async with asyncio.timeout(_BODY_TIMEOUT_S):
                 arguments = json_object(await request.read())
             call, values = prepared(access_of(request), request.match_info["name"], arguments)
             if call.shape == "stream":

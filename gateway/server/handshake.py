@@ -21,8 +21,8 @@ from gateway.server.host_names import HostNames, with_port
 
 # Close code of Kore's own: the key or the address was rejected.
 DENIED = 4401
-_PROOF_S = 10.0
-_HEARTBEAT_S = 30.0
+_PROOF_TIMEOUT_S = 10.0
+_HEARTBEAT_INTERVAL_S = 30.0
 _FIRST_FRAME_LIMIT_BYTES = 1024
 
 Holder = TypeVar("Holder")
@@ -109,7 +109,10 @@ class KeyHandshake:
 def new_socket(limit: int) -> web.WebSocketResponse:
     """Return a WebSocket response that accepts frames up to this size in bytes."""
     return web.WebSocketResponse(
-        heartbeat=_HEARTBEAT_S, max_msg_size=limit, compress=False, protocols=(SUBPROTOCOL,)
+        heartbeat=_HEARTBEAT_INTERVAL_S,
+        max_msg_size=limit,
+        compress=False,
+        protocols=(SUBPROTOCOL,),
     )
 
 
@@ -122,7 +125,7 @@ async def refuse(socket: web.WebSocketResponse, error: KoreError) -> None:
 
 async def _is_proven(socket: web.WebSocketResponse, proof: KeyProof) -> bool:
     try:
-        async with asyncio.timeout(_PROOF_S):
+        async with asyncio.timeout(_PROOF_TIMEOUT_S):
             message = await socket.receive()
     except TimeoutError:
         return False

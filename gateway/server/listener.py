@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT = 8790
 # A connection is closed after this time without a complete request.
 _IDLE_S = 30.0
-_STOP_S = 2.0
+_STOP_TIMEOUT_S = 2.0
 _BACKLOG = 256
 DEFAULT_CONNECTIONS = 500
 
@@ -160,7 +160,7 @@ async def serve(
         access_log=None,
         logger=RequestLogger(log),
         handle_signals=False,
-        shutdown_timeout=_STOP_S,
+        shutdown_timeout=_STOP_TIMEOUT_S,
         keepalive_timeout=_IDLE_S,
     )
     await runner.setup()

@@ -29,8 +29,8 @@ from gateway.core.errors import ConnectionLost
 from gateway.runtime.paths import socket_address
 from gateway.server.host_names import is_loopback
 
-_CONNECT_S = 10.0
-_HEARTBEAT_S = 15.0
+_CONNECT_TIMEOUT_S = 10.0
+_HEARTBEAT_INTERVAL_S = 15.0
 # Number of items per acknowledgement, well below the server's window.
 _ACK_AFTER = 64
 
@@ -116,7 +116,7 @@ async def _connected(
     session: aiohttp.ClientSession, address: str, token: str
 ) -> aiohttp.ClientWebSocketResponse:
     try:
-        async with asyncio.timeout(_CONNECT_S):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             async with session.get(f"{address}/v1/hello") as response:
                 hello = await response.json() if response.status == 200 else {}
             if hello.get("protocol") != PROTOCOL:
@@ -129,7 +129,7 @@ async def _connected(
             socket = await session.ws_connect(
                 url,
                 protocols=claim.protocols if token else (),
-                heartbeat=_HEARTBEAT_S,
+                heartbeat=_HEARTBEAT_INTERVAL_S,
                 max_msg_size=LINE_LIMIT_BYTES,
             )
             if token:

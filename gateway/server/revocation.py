@@ -13,7 +13,7 @@ from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0
+_POLL_INTERVAL_S = 5.0
 
 Close = Callable[[], Awaitable[object]]
 
@@ -45,7 +45,7 @@ class RevocationWatch:
 
     async def _end_revoked(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             tokens = self._tokens_now() if self._open else frozenset()
             for token, close in tuple(self._open.values()):
                 # The token of a Unix socket client is not in a file.

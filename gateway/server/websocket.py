@@ -2,8 +2,8 @@
 
 A client sends `{"id", "call", "arguments"}`, `{"id", "ack": COUNT}` or `{"id", "cancel": true}`. It
 receives `{"id", "value"}`, `{"id", "error"}`, and for a stream `{"id", "ready": true}`, a frame
-`{"id", "item"}` for each event, and `{"id", "end": true}`. At most `WINDOW` unacknowledged items of
-a stream are in flight, so an unread stream does not block the others. A call with `"blocks": true`
+`{"id", "item"}` for each event, and `{"id", "end": true}`. At most `MAX_UNACKNOWLEDGED` items of a
+stream are in flight, so an unread stream does not block the others. A call with `"blocks": true`
 also receives the `blocks` of each item.
 """
 
@@ -37,7 +37,7 @@ from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)
 
-WINDOW = 256
+MAX_UNACKNOWLEDGED = 256
 MAX_CALLS = 64
 
 
@@ -99,12 +99,12 @@ class _Stream:
     """Flow control of a stream: the number of items that may still be sent."""
 
     def __init__(self) -> None:
-        self._left = WINDOW
+        self._left = MAX_UNACKNOWLEDGED
         self._has_room = asyncio.Event()
         self._has_room.set()
 
     def acknowledge(self, count: int) -> None:
-        self._left = min(WINDOW, self._left + count)
+        self._left = min(MAX_UNACKNOWLEDGED, self._left + count)
         if self._left > 0:
             self._has_room.set()
 

@@ -16,7 +16,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution import subagent_tasks
 
 _MAX_AGENTS = 20
-_STEP_CHARS = 200
+_MAX_STEP_CHARS = 200
 
 
 def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], str] = str) -> str:
@@ -149,7 +149,7 @@ def _last_step(tx: Transaction, session: str) -> str:
     count = sessions.count_messages(tx, session)
     for _, _, message in reversed(sessions.load_after(tx, session, count - 2, 2)):
         if message.tool_calls:
-            return call_block(started_event(message.tool_calls[-1])).heading[:_STEP_CHARS]
+            return call_block(started_event(message.tool_calls[-1])).heading[:_MAX_STEP_CHARS]
         if message.role == "assistant":
-            return " ".join(message.text.split())[:_STEP_CHARS]
+            return " ".join(message.text.split())[:_MAX_STEP_CHARS]
     return ""

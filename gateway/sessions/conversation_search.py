@@ -22,13 +22,13 @@ from gateway.store.repositories.execution.claims import TurnClaim
 
 _log = logging.getLogger(__name__)
 # Limit of query words that are searched individually.
-_TERMS = 12
+_MAX_TERMS = 12
 _AROUND_CHARS = 200
 # Limit of messages that are compared by meaning.
 _NEWEST = 1_000
 # Messages read before and after a hit, and the length limits of the texts.
 _AROUND_MESSAGES = 5
-_HIT_CHARS = 6_000
+_MAX_HIT_CHARS = 6_000
 _NEIGHBOUR_CHARS = 1_500
 
 
@@ -93,7 +93,7 @@ class ConversationSearch:
         return [
             MemoryHit(
                 _place(session, number, role, at),
-                _shortened(text, _HIT_CHARS if number == n else _NEIGHBOUR_CHARS),
+                _shortened(text, _MAX_HIT_CHARS if number == n else _NEIGHBOUR_CHARS),
                 taint,
             )
             for number, role, at, text in messages
@@ -125,7 +125,7 @@ class ConversationSearch:
             hits = search.find(tx, words, scope, limit + len(own_messages), _AROUND_CHARS)
             return [hit for hit in hits if (hit.session, hit.n) not in own_messages]
 
-        return _ranked(words, find(words), map(find, query_terms(words)[:_TERMS]))[:limit]
+        return _ranked(words, find(words), map(find, query_terms(words)[:_MAX_TERMS]))[:limit]
 
     def _newest(self, tx: Transaction) -> list[SearchHit]:
         own_messages = self._own_messages(tx)

@@ -30,11 +30,11 @@ def rename(tx: Transaction, session: str, name: str) -> str:
     Raises `KoreError` for a name that is too long.
     """
     line = " ".join(name.split())
-    if len(line) > session_admin.NAME_CHARS:
+    if len(line) > session_admin.MAX_NAME_CHARS:
         raise KoreError(
             t(
                 "names are limited to {NAME_CHARS} characters, found {line}",
-                NAME_CHARS=session_admin.NAME_CHARS,
+                NAME_CHARS=session_admin.MAX_NAME_CHARS,
                 line=len(line),
             )
         )

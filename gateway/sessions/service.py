@@ -30,7 +30,7 @@ P = ParamSpec("P")
 
 T = TypeVar("T")
 
-_FILE_BYTES = 100 * 1000**2
+_MAX_FILE_BYTES = 100 * 1000**2
 
 _DONE: dict[Status, str] = {
     "open": mark_for_translation("Session {id} resumed."),
@@ -148,15 +148,15 @@ def _text(file: Path) -> str:
     """
     try:
         with file.open("rb") as stream:
-            content = stream.read(_FILE_BYTES + 1)
+            content = stream.read(_MAX_FILE_BYTES + 1)
     except OSError as exc:
         raise KoreError(f"{file}: {exc.strerror}") from exc
-    if len(content) > _FILE_BYTES:
+    if len(content) > _MAX_FILE_BYTES:
         raise KoreError(
             t(
                 "{file}: larger than the limit of {FILE_BYTES:,} bytes",
                 file=file,
-                FILE_BYTES=_FILE_BYTES,
+                FILE_BYTES=_MAX_FILE_BYTES,
             )
         )
     return content.decode("utf-8-sig", errors="replace")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 from agent.errors import ToolError
-from agent.undo.restore import LIMIT_BYTES
+from agent.undo.restore import MAX_BYTES
 from gateway.store.files.file_store import FileStore
 from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 
@@ -37,7 +37,7 @@ class UndoFiles:
     def get(self, name: str) -> bytes | None:
         content = BytesIO()
         try:
-            self._files.fetch(name, content, LIMIT_BYTES)
+            self._files.fetch(name, content, MAX_BYTES)
         except StoredFileMissing:
             return None
         except StoredFileDamaged as exc:

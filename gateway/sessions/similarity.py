@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.providers.embeddings import Vector
 
 # Limit of new embeddings per search; further texts follow in the next search.
-NEW_TEXTS = 512
+MAX_NEW_TEXTS = 512
 UNKNOWN = -1.0
 
 
@@ -61,7 +61,7 @@ class StoredSimilarity:
         vectors = await self._database.transact(
             search.load_embeddings, list(texts_by_digest), time.time()
         )
-        missing = [digest for digest in texts_by_digest if digest not in vectors][:NEW_TEXTS]
+        missing = [digest for digest in texts_by_digest if digest not in vectors][:MAX_NEW_TEXTS]
         if missing:
             fresh = await _embed(config, [texts_by_digest[digest] for digest in missing])
             new = {item: vector.tobytes() for item, vector in zip(missing, fresh, strict=True)}

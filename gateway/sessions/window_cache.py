@@ -10,7 +10,7 @@ from gateway.store.repositories.execution import windows
 from gateway.store.repositories.execution.windows import SessionWindow
 
 # Evicted sessions are read from disk again within a few milliseconds.
-LIMIT_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 # Memory of a message besides its texts, including Python objects.
 _MESSAGE_BYTES = 1_500
 # A text is in memory twice: unchanged, and in a vendor's request.
@@ -31,7 +31,7 @@ class SessionWindowCache:
     """
 
     def __init__(
-        self, database: Store, *, limit_bytes: int = LIMIT_BYTES, is_shared: bool = False
+        self, database: Store, *, limit_bytes: int = MAX_BYTES, is_shared: bool = False
     ) -> None:
         self._database = database
         self._is_shared = is_shared

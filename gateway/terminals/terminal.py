@@ -19,15 +19,15 @@ from agent.i18n import t
 from agent.records import frozen
 
 # Output that later followers receive, in characters.
-BUFFER_CHARS = 256_000
+MAX_BUFFER_CHARS = 256_000
 # Size of an item; the number of items in flight bounds the delay (`websocket.py`).
-ITEM_CHARS = 4_096
+MAX_ITEM_CHARS = 4_096
 # Beyond this lag of the fastest follower the program has to wait.
-_LAG_CHARS = 64_000
+_MAX_LAG_CHARS = 64_000
 _CHUNK_BYTES = 16_384
 # Without followers, at most one chunk is read in this time.
 _UNATTENDED_S = 0.01
-_INPUT_BYTES = 1_000_000
+_MAX_INPUT_BYTES = 1_000_000
 
 
 @frozen
@@ -57,7 +57,7 @@ class _Follower:
 
 
 class Terminal:
-    """Terminal, open until `close`. Output beyond `BUFFER_CHARS` is dropped, oldest first.
+    """Terminal, open until `close`. Output beyond `MAX_BUFFER_CHARS` is dropped, oldest first.
 
     `used_at` is the time of the last input, `left_at` that at which the last follower left; both
     are from `time.monotonic`.
@@ -96,7 +96,7 @@ class Terminal:
         if not self._is_open:
             raise KoreError(t("this terminal has ended"))
         data = text.encode("utf-8", "replace")
-        if len(self._input) + len(data) > _INPUT_BYTES:
+        if len(self._input) + len(data) > _MAX_INPUT_BYTES:
             raise KoreError(t("the program in this terminal does not read what you type"))
         self.used_at = time.monotonic()
         self._input += data
@@ -166,9 +166,9 @@ class Terminal:
             if skip >= len(chunk):
                 skip -= len(chunk)
                 continue
-            parts.append(chunk[skip : skip + ITEM_CHARS - count])
+            parts.append(chunk[skip : skip + MAX_ITEM_CHARS - count])
             count, skip = count + len(parts[-1]), 0
-            if count == ITEM_CHARS:
+            if count == MAX_ITEM_CHARS:
                 break
         follower.position += count
         return "".join(parts)
@@ -176,12 +176,12 @@ class Terminal:
     def _append(self, text: str) -> None:
         if not text:
             return
-        if self._chunks and len(self._chunks[-1]) < ITEM_CHARS:
+        if self._chunks and len(self._chunks[-1]) < MAX_ITEM_CHARS:
             self._chunks[-1] += text
         else:
             self._chunks.append(text)
         self._last += len(text)
-        while self._last - self._first - len(self._chunks[0]) >= BUFFER_CHARS:
+        while self._last - self._first - len(self._chunks[0]) >= MAX_BUFFER_CHARS:
             self._first += len(self._chunks.popleft())
         self._tell()
 
@@ -202,11 +202,11 @@ class Terminal:
         if not self._followers:
             self._pause()
             self._loop.call_later(_UNATTENDED_S, self._read_on)
-        elif self._lag > _LAG_CHARS:
+        elif self._lag > _MAX_LAG_CHARS:
             self._pause()
 
     def _read_on(self) -> None:
-        if self._is_open and not self._is_reading and self._lag <= _LAG_CHARS:
+        if self._is_open and not self._is_reading and self._lag <= _MAX_LAG_CHARS:
             self._is_reading = True
             self._loop.add_reader(self._master, self._read)
 

@@ -31,7 +31,7 @@ from gateway.store.repositories.execution.claims import TurnClaim
 REPORT_AFTER_S = 2.0
 # Limit on the turns per conversation that reports start before a person sends another message.
 MAX_IN_A_ROW = 10
-_OUTPUT_CHARS = 1_500
+_MAX_OUTPUT_CHARS = 1_500
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ def report_lost_commands(tx: Transaction, session: str, where: str) -> str | Non
 
 
 def _note(commands: Sequence[EndedCommand]) -> str:
-    room = _OUTPUT_CHARS // len(commands)
+    room = _MAX_OUTPUT_CHARS // len(commands)
     ends = (
         render_prompt(
             "command_ended",

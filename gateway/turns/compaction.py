@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WORKERS = 2
-_WAITING = 64
+_MAX_WAITING = 64
 # Consecutive failures per session, after which only turns without room left try again.
-_FAILURES = 3
-_REMEMBERED = 1_000
+_MAX_FAILURES = 3
+_MAX_REMEMBERED = 1_000
 # Number of stored request prefixes, for the most recent sessions; each is a few kilobytes. Older
 # ones are useless, because a vendor's cache expires within minutes.
 _PREFIXES = 100
@@ -95,7 +95,7 @@ class CompactionService:
     events: EventHub
     usage: StoreUsageMeter
     audience: Callable[[InboundMessage], PromptAudience]
-    _jobs: asyncio.Queue[CompactionJob] = field(default_factory=lambda: asyncio.Queue(_WAITING))
+    _jobs: asyncio.Queue[CompactionJob] = field(default_factory=lambda: asyncio.Queue(_MAX_WAITING))
     _under_way: set[str] = field(default_factory=set)
     _running: dict[str, RunningCompaction] = field(default_factory=dict)
     _failed: OrderedDict[str, int] = field(default_factory=OrderedDict)
@@ -117,7 +117,7 @@ class CompactionService:
         session = claim.session
         if session in self._under_way or session in self._running:
             return
-        if self._failed.get(session, 0) >= _FAILURES:
+        if self._failed.get(session, 0) >= _MAX_FAILURES:
             return
         if self._has_room(window, model) or self._jobs.full():
             return
@@ -205,7 +205,7 @@ class CompactionService:
         if error is None:
             return
         self._failed[session] = failures + 1
-        if len(self._failed) > _REMEMBERED:
+        if len(self._failed) > _MAX_REMEMBERED:
             self._failed.popitem(last=False)
         if isinstance(error, KoreError):
             log.warning("session %s could not be summarized: %s", session, error)

@@ -15,8 +15,8 @@ from gateway.core.event_hub import EventHub
 from gateway.core.link_defusing import defuse_answer
 from gateway.delivery.preview import (
     FIRST_AFTER_S,
-    GROUP_EVERY_S,
-    PRIVATE_EVERY_S,
+    GROUP_INTERVAL_S,
+    PRIVATE_INTERVAL_S,
     PreviewTiming,
     StreamingPreview,
     SupportsPreview,
@@ -135,7 +135,7 @@ class TurnScreens:
             ),
             timing=PreviewTiming(
                 FIRST_AFTER_S,
-                PRIVATE_EVERY_S if message.private else GROUP_EVERY_S,
+                PRIVATE_INTERVAL_S if message.private else GROUP_INTERVAL_S,
                 clean=self._renderer.clean,
                 defuse=lambda text: defuse_answer(text, exposure),
             ),

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.2, 30.0
 _STEADY_S = 30.0
 # Time that a worker has to suspend its turns before it is killed.
-STOP_S = 20.0
+STOP_TIMEOUT_S = 20.0
 
 
 async def keep_workers(command: Sequence[str], count: int) -> None:
@@ -57,7 +57,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
-        async with asyncio.timeout(STOP_S):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
             await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):

@@ -35,7 +35,7 @@ from gateway.workers.links import FrontLink
 log = logging.getLogger(__name__)
 
 # Interval between searches for dead workers and for work whose hint was lost.
-LOOK_S = 1.0
+POLL_INTERVAL_S = 1.0
 # A waiting lane is passed on again after this many looks, then after twice as many each time.
 _LOOKS_BEFORE_REPEAT = 2
 # Looks without any worker before people are notified.
@@ -134,7 +134,7 @@ class FrontLoop:
                     await self._find_missed()
                 except StoreError as exc:
                     log.warning("looking for workers is delayed: %s", exc)
-                await wait_for(self._look_now, LOOK_S)
+                await wait_for(self._look_now, POLL_INTERVAL_S)
 
     async def _reap(self) -> None:
         """Release the turns of dead workers, so that others continue them."""
@@ -210,7 +210,7 @@ class FrontLoop:
         return now < self._patient_until or self._was_away(now)
 
     def _was_away(self, now: float) -> bool:
-        return now - self._looked_at > max(self._lease_s / 2, 3 * LOOK_S)
+        return now - self._looked_at > max(self._lease_s / 2, 3 * POLL_INTERVAL_S)
 
     def _note_look(self) -> None:
         now = time.monotonic()

@@ -33,7 +33,7 @@ from gateway.workers.links import choose_worker
 log = logging.getLogger(__name__)
 
 # Interval between searches for work whose hint was lost.
-LOOK_S = 2.0
+POLL_INTERVAL_S = 2.0
 # Limits on waiting lanes read at a time, and on lanes taken at a time.
 _MAX_LANES_READ, _MAX_LANES_SERVED = 200, 50
 # Looks between reloads of facts that commands change, in case a hint was lost.
@@ -132,7 +132,7 @@ class WorkerLoop:
                         await self._look()
                     except StoreError as exc:
                         log.warning("this worker cannot look for work: %s", exc)
-                    pause_s = LOOK_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
+                    pause_s = POLL_INTERVAL_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
                     await wait_for(self._look_now, pause_s)
             finally:
                 # Hints still arrive while the worker suspends its turns.

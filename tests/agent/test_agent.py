@@ -36,7 +36,7 @@ from agent.security.taint.taint import UNTRUSTED
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.runner import Permissions
-from agent.turn.event_stream import SIZE
+from agent.turn.event_stream import MAX_EVENTS
 from agent.turn.journal import CancelToken
 from agent.types import Context, Image, Message, Taint, Text, ToolCall, ToolResult, assistant, user
 from tests.agent.props import (
@@ -240,7 +240,7 @@ async def test_stop_before_a_resumed_turn_starts_answers_its_open_calls(tmp_path
 
 async def test_stop_without_a_reader_still_gives_a_result(tmp_path: Path) -> None:
     stop = CancelToken()
-    agent, _ = scripted(["word " * SIZE * 2], tmp_path)
+    agent, _ = scripted(["word " * MAX_EVENTS * 2], tmp_path)
     async with aclosing(agent.turn(task(agent, stop=stop))) as stream:
         await anext(stream)
         # The writer fills the queue and blocks.

@@ -41,7 +41,7 @@ from typing import Any
 
 from gateway.control.replacement import REPLACED
 from gateway.store.port import Row
-from gateway.store.repositories.execution.claims import ATTEMPTS
+from gateway.store.repositories.execution.claims import MAX_ATTEMPTS
 from tests.crash.jobs import OWNER, Account, Job, Ledger, plan, settle
 from tests.crash.kept_process import KeptWorker
 from tests.crash.lasting_commands import LastingCommands
@@ -294,7 +294,7 @@ class WorkerLoop:
 
     def _is_anything_worn(self) -> bool:
         return any(
-            self._rows("turn", "id", state=state, attempts=above(ATTEMPTS - 1))
+            self._rows("turn", "id", state=state, attempts=above(MAX_ATTEMPTS - 1))
             for state in ("running", "waiting")
         )
 

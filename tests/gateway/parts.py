@@ -24,7 +24,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.access.wiring import SecurityContext
 from gateway.app import recover
-from gateway.bus.bus import CONCURRENT_TURNS, MessageBus
+from gateway.bus.bus import MAX_CONCURRENT_TURNS, MessageBus
 from gateway.bus.link import ProcessLink, SoleProcess
 from gateway.channels.api import ApiChannel
 from gateway.channels.console import ConsoleChannel
@@ -125,7 +125,7 @@ async def opened(
     owner: str | None = None,
     settings: Mapping[str, Section] | None = None,
     timing: Timing | None = None,
-    concurrent_turns: int = CONCURRENT_TURNS,
+    concurrent_turns: int = MAX_CONCURRENT_TURNS,
     modes: Mapping[str, PermissionMode] | None = None,
     policy: Path | None = None,
     cipher: Cipher | None = None,

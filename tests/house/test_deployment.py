@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from agent.providers.vendors import VENDORS
-from gateway.app import STOP_S
+from gateway.app import STOP_TIMEOUT_S
 from gateway.cli.verb_table import find_verb
 from gateway.config.key_catalog import environment_names
 from gateway.config.layers import RESERVED
 from gateway.config.load import load_settings
 from gateway.control.health import standby_pages
-from gateway.fanout.base import FLUSH_S
+from gateway.fanout.base import FLUSH_TIMEOUT_S
 from tests.house.tree import ROOT
 
 DEPLOY = ROOT / "examples" / "deploy"
@@ -200,7 +200,7 @@ def test_compose_references_are_defined() -> None:
 
 
 def test_grace_period_covers_draining() -> None:
-    least_s = STOP_S + FLUSH_S + _MARGIN_S
+    least_s = STOP_TIMEOUT_S + FLUSH_TIMEOUT_S + _MARGIN_S
     for service in kore_services().values():
         assert int(service["stop_grace_period"].removesuffix("s")) > least_s
     for pod in kore_pods():

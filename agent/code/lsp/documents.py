@@ -8,7 +8,7 @@ from typing import Literal
 from agent.code.lsp.session import LspSession
 from agent.errors import ToolError
 from agent.security.files import file_io
-from agent.text.text_document import LIMIT_BYTES, decode
+from agent.text.text_document import MAX_BYTES, decode
 from agent.tools.file_views import Stamp, stamp
 
 Change = Literal["created", "changed", "deleted"]
@@ -19,7 +19,7 @@ def read_document(path: Path) -> tuple[str, Stamp]:
     """Return the text of a file and its stamp from before the read. Raises `ToolError`; may
     block."""
     before = stamp(path)
-    return decode(file_io.read(path, LIMIT_BYTES), path).text, before
+    return decode(file_io.read(path, MAX_BYTES), path).text, before
 
 
 async def open_from_disk(session: LspSession, path: Path, language: str) -> str:

@@ -16,7 +16,7 @@ from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, decode, diff
+from agent.text.text_document import MAX_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport
@@ -90,7 +90,7 @@ class CodeProposals:
         def read(changed: Path) -> str:
             if self._questions.scope.find(str(changed), call) != changed:
                 raise ToolError(f"{changed} lies behind a link; nothing was changed.")
-            return decode(file_io.read(changed, LIMIT_BYTES), changed).text
+            return decode(file_io.read(changed, MAX_BYTES), changed).text
 
         async def work(session: LspSession) -> list[Draft]:
             async with server.turn:

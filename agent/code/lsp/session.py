@@ -38,7 +38,7 @@ _REGISTER_TIMEOUT_S = 1.0
 MAX_DOCUMENTS = 50
 _SERVER_CANCELLED = -32802
 _CONTENT_MODIFIED = -32801
-_RETRIES = 3
+_MAX_RETRIES = 3
 _PULL = "textDocument/diagnostic"
 _SYMBOLS = "textDocument/documentSymbol"
 
@@ -282,7 +282,7 @@ class LspSession:
 
     async def _pull(self, path: Path, timeout_s: float) -> Any:
         params = {"textDocument": {"uri": uri_of(path)}}
-        for _ in range(_RETRIES):
+        for _ in range(_MAX_RETRIES):
             try:
                 report = await self.peer.request(_PULL, params, timeout_s)
             except ResponseError as exc:

@@ -9,7 +9,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.grammars.parser_process import ParserProcess
 
-LIMIT_BYTES = 500_000
+MAX_BYTES = 500_000
 # Processor time for the tree, and for all parts of one text.
 _TREE_LIMIT_S = 0.5
 _LIMIT_S = 2.0
@@ -76,8 +76,8 @@ def parse(
     Raises `ToolError` for a text that is too large, takes too long or ends its parser, and without
     the grammar.
     """
-    if len(data) > LIMIT_BYTES:
-        raise ToolError(f"It is larger than {LIMIT_BYTES // 1000} kB, so it was not parsed.")
+    if len(data) > MAX_BYTES:
+        raise ToolError(f"It is larger than {MAX_BYTES // 1000} kB, so it was not parsed.")
     parts = {
         "definitions": language.definitions if definitions else "",
         "names": language.references if max_names else "",

@@ -108,7 +108,7 @@ def _page_rank(edges: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 TIMEOUT_S = 0.7
 # About 1,500 tokens.
-LIMIT_CHARS = 6_000
+MAX_CHARS = 6_000
 MAX_FILES = 20_000
 # Time of a background task; the next call continues with the remaining files.
 _BACKGROUND_TIMEOUT_S = 120.0
@@ -296,7 +296,7 @@ def _draw(
         project.ranking = (key, rank(tags))
     ranking = project.ranking[1]
     lines: list[str] = []
-    room, shown_paths = LIMIT_CHARS, ShownPaths(visible_files.root)
+    room, shown_paths = MAX_CHARS, ShownPaths(visible_files.root)
     for path, _ in sorted(files, key=lambda item: -ranking.files[os.fspath(item[0])]):
         block = _block(path, project.tags[path][1], ranking, visible_files)
         room -= sum(len(line) + 1 for line in block)

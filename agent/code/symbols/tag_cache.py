@@ -22,7 +22,7 @@ KnownTags = dict[Path, tuple[Stamp, FileTags]]
 
 # Increment when the same text yields different tags.
 _VERSION = 1
-LIMIT_BYTES = 64_000_000
+MAX_BYTES = 64_000_000
 MAX_PROJECTS = 20
 
 
@@ -35,7 +35,7 @@ class TagCache:
     def load(self, project: Path) -> KnownTags:
         """Return the cached tags of a project. Blocks."""
         try:
-            data = file_io.read(self._path(project), LIMIT_BYTES)
+            data = file_io.read(self._path(project), MAX_BYTES)
             first, *lines = data.splitlines()
             if json.loads(first) != _header(project):
                 return {}
@@ -49,7 +49,7 @@ class TagCache:
     def save(self, project: Path, tags_by_path: Mapping[Path, tuple[Stamp, FileTags]]) -> None:
         """Save the tags that fit into the size limit. Blocks."""
         lines = [json.dumps(_header(project)).encode()]
-        left_bytes = LIMIT_BYTES - len(lines[0])
+        left_bytes = MAX_BYTES - len(lines[0])
         for path, (stamp, tags) in tags_by_path.items():
             entry = [os.path.relpath(path, project), stamp, tags.to_json()]
             line = json.dumps(entry, separators=(",", ":")).encode()

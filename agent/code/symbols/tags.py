@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.symbols.outline import symbols_from
-from agent.code.symbols.parsing import LIMIT_BYTES, language_of, parse
+from agent.code.symbols.parsing import MAX_BYTES, language_of, parse
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
@@ -65,7 +65,7 @@ def main() -> int:
     for line in sys.stdin:
         name = json.loads(line)
         try:
-            tags = tags_of(file_io.read(Path(name), LIMIT_BYTES), Path(name))
+            tags = tags_of(file_io.read(Path(name), MAX_BYTES), Path(name))
         except ToolError:
             # Too large, deleted or not parseable: leave it out of the map.
             tags = NO_TAGS

@@ -74,9 +74,9 @@ class OutlineTool:
 
 def _outline(path: Path) -> ToolResult:
     from agent.code.symbols.outline import outline
-    from agent.code.symbols.parsing import LIMIT_BYTES
+    from agent.code.symbols.parsing import MAX_BYTES
 
-    data = file_io.read(path, LIMIT_BYTES)
+    data = file_io.read(path, MAX_BYTES)
     if b"\0" in data:
         raise ToolError(f"{path} is no text.")
     text = outline(data.decode("utf-8", "replace"), path)

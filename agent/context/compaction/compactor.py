@@ -16,7 +16,7 @@ from agent.context.compaction.summarizer import DroppedMessages, Summariser, Sum
 from agent.context.edited_files import SKILL, attachment_limit
 from agent.context.history_validation import close_unanswered_calls, is_valid
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import MANY, estimate, estimate_text
+from agent.context.token_budget import FULL_AT_MESSAGES, estimate, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.usage import UsageMeter
@@ -98,7 +98,7 @@ def choose_split_point(
     below = [0, *accumulate(map(estimate, messages))]
     for split in splits:
         front = 0 if split.request is None else estimate(messages[split.request])
-        is_short = len(messages) - split.place <= MANY // 2
+        is_short = len(messages) - split.place <= FULL_AT_MESSAGES // 2
         if is_short and front + below[-1] - below[split.place] <= goal:
             return split
     return splits[-1] if splits else None
@@ -131,7 +131,7 @@ GOAL = 0.5
 _MIN_SUMMARISED_SHARE = 0.2
 
 # Limit for failed summaries during one turn, while the person waits for the answer.
-_TRIES = 2
+_MAX_TRIES = 2
 
 
 @dataclass(slots=True)
@@ -352,7 +352,7 @@ class Compactor:
     exposure: TaintState
     meter: UsageMeter
     keeper: CompactionStore
-    _tries: int = _TRIES
+    _tries: int = _MAX_TRIES
 
     async def make_room(self, conversation: Conversation, limit: int) -> CompactionResult | None:
         """Compact the conversation in place and store it; return None if it is unchanged."""
@@ -388,5 +388,5 @@ class Compactor:
             shorter = await shorten(self.summariser, conversation, goal, dropped, self.meter)
         except (ProviderError, LimitReached, ConfigError):
             return None
-        self._tries = _TRIES
+        self._tries = _MAX_TRIES
         return shorter

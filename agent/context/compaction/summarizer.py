@@ -73,13 +73,13 @@ def summary_from_json(data: Mapping[str, Any], taint: frozenset[Taint]) -> Summa
 
 
 # Token limit for a summary; the prompt asks for fewer.
-SUMMARY_TOKENS = 4_000
+MAX_SUMMARY_TOKENS = 4_000
 
 _MIN_TOKENS = 100
 
 _REPLY_TOKENS = 8_000
 
-_TRIES = 3
+_MAX_TRIES = 3
 
 _TIMEOUT_S = 180.0
 
@@ -89,7 +89,7 @@ _SHARE = 0.6
 
 def summary_limit(goal: int) -> int:
     """Return the token limit for the summary in a conversation of `goal` tokens."""
-    return max(min(SUMMARY_TOKENS, goal // 4), _MIN_TOKENS)
+    return max(min(MAX_SUMMARY_TOKENS, goal // 4), _MIN_TOKENS)
 
 
 @frozen
@@ -148,7 +148,7 @@ class Summariser:
     async def _retell(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         model = self.models.open(self.models.profile("quick"))
         room = int(model.context_tokens * _SHARE)
-        for _ in range(_TRIES - 1):
+        for _ in range(_MAX_TRIES - 1):
             try:
                 request = self._request(model, leaving, room)
                 return await self._request_summary(model, request, leaving, meter)

@@ -52,7 +52,7 @@ OVERVIEW_FILES = (
     *("Gemfile", "composer.json", "CMakeLists.txt", "Makefile", "setup.cfg", "tsconfig.json"),
 )
 
-OVERVIEW_TOKENS = 2_000
+MAX_OVERVIEW_TOKENS = 2_000
 
 _OVERVIEW_FILE_TOKENS = 800
 # A longer list of changes is less useful than the tree.
@@ -107,7 +107,7 @@ class ProjectContext:
                 texts.append(text)
                 reported_paths.append(path)
         if self.root is not None:
-            for path, text in self._beginnings(self.root, min(int(room), OVERVIEW_TOKENS)):
+            for path, text in self._beginnings(self.root, min(int(room), MAX_OVERVIEW_TOKENS)):
                 if self._is_new(str(path), text):
                     texts.append(render_prompt("project_beginning", path=path, text=text))
                     reported_paths.append(path)

@@ -11,11 +11,11 @@ from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
 from agent.security.files.safe_open import open_regular
 
-TREE_TOKENS = 500
+MAX_TREE_TOKENS = 500
 # A directory entry and whether it is a folder.
 _Entry: TypeAlias = "tuple[os.DirEntry[str], bool]"
 # Limit on the entries that are read for one tree.
-_LOOKED_AT = 5_000
+_MAX_ENTRIES = 5_000
 _IGNORE_LIMIT_BYTES = 100_000
 # Name of the line for entries of a folder that are not shown.
 _MORE = "..."
@@ -39,7 +39,7 @@ class FolderTree:
     levels: int
 
 
-def tree(root: Path, shape: TreeLimits, limit: int = TREE_TOKENS) -> FolderTree:
+def tree(root: Path, shape: TreeLimits, limit: int = MAX_TREE_TOKENS) -> FolderTree:
     """Return the tree in about `limit` tokens, as deep as fits.
 
     If even the first level does not fit, it is cut.
@@ -123,7 +123,7 @@ class _TreeWalk:
     def __init__(self, root: Path, shape: TreeLimits) -> None:
         self._root = root
         self._per_folder = shape.per_folder
-        self._remaining = _LOOKED_AT
+        self._remaining = _MAX_ENTRIES
         self._entries_by_folder: dict[str, Sequence[_Entry]] = {}
         self._ignores = Ignores(root, root, _ignores)
         self._next: list[tuple[Path, tuple[str, ...]]] = [(root, ())]

@@ -15,7 +15,7 @@ from agent.security.taint.origin import (
     lies_in,
     unconfirmed_notice,
 )
-from agent.security.taint.prompt_file import LIMIT_CHARS, PromptFiles
+from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -102,7 +102,7 @@ class Instructions:
         texts: list[str] = []
         notices: list[str] = []
         taint = NOTHING
-        room = LIMIT_CHARS
+        room = MAX_CHARS
         times: FolderTimes = {}
         for folder in project_folders(root, Path(os.path.expanduser("~"))):
             # Resolved once: if the folder later becomes a link, reading it fails.
@@ -114,7 +114,7 @@ class Instructions:
                 continue
             if len(text) > room:
                 notices.append(
-                    f"{path} does not fit: project instructions may have {LIMIT_CHARS:,} "
+                    f"{path} does not fit: project instructions may have {MAX_CHARS:,} "
                     "characters in all. Shorten it."
                 )
                 text = f"{text[:room]}\n…" if room else ""

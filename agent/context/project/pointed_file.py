@@ -7,8 +7,7 @@ from agent.context.project.directory_tree import describe_size
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
-from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
-from agent.text.media_types import sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 
 FileKind = Literal["folder", "picture", "text", "binary"]
 
@@ -53,12 +52,12 @@ def read_pointed_file(path: Path) -> PointedFile:
     kind = _kind(data[:_HEAD_BYTES], size)
     if kind == "text":
         return PointedFile(kind, data.decode("utf-8", "replace"), size, size > len(data))
-    most = describe_size(PICTURE_LIMIT_BYTES)
+    most = describe_size(MAX_PICTURE_BYTES)
     note = render_prompt("project_file_binary", path=path, size=describe_size(size), most=most)
     return PointedFile(kind, "", size, note=note)
 
 
 def _kind(head: bytes, size_bytes: int) -> FileKind:
     if sniff_image_type(head[:16]) is not None:
-        return "picture" if size_bytes <= PICTURE_LIMIT_BYTES else "binary"
+        return "picture" if size_bytes <= MAX_PICTURE_BYTES else "binary"
     return "binary" if b"\0" in head or head.startswith(b"%PDF-") else "text"

@@ -6,9 +6,9 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
 # The longest silence to accept from such a server.
-PATIENCE_S = 1800.0
+SILENCE_TIMEOUT_S = 1800.0
 
-_LOOKUP_S = 2.0
+_LOOKUP_TIMEOUT_S = 2.0
 # RFC 6761, 6762 and 8375, and names that routers and containers assign.
 _SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".intranet", ".home.arpa", ".docker")
 # Benchmark network (RFC 2544): transparent proxies such as Clash answer with its addresses for
@@ -34,7 +34,7 @@ def is_private_host(host: str) -> bool | None:
 async def leads_to_private_address(host: str) -> bool:
     """Return whether all addresses of a name are private; False if it cannot be resolved."""
     with suppress(OSError, TimeoutError, UnicodeError):
-        async with asyncio.timeout(_LOOKUP_S):
+        async with asyncio.timeout(_LOOKUP_TIMEOUT_S):
             infos = await asyncio.get_running_loop().getaddrinfo(
                 host, None, type=socket.SOCK_STREAM
             )

@@ -12,7 +12,7 @@ from agent.events import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 from agent.i18n import t
 from agent.providers.http import error_mapping
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.http.private_address import PATIENCE_S, leads_to_private_address
+from agent.providers.http.private_address import SILENCE_TIMEOUT_S, leads_to_private_address
 from agent.providers.http.transport import Deadlines, Endpoint, HttpResponse, Transport
 
 
@@ -137,7 +137,7 @@ class StreamingClient:
     async def _looked_up(self) -> Deadlines:
         host = urlsplit(self._endpoint.api_base).hostname or ""
         if await leads_to_private_address(host):
-            return Deadlines.patient(PATIENCE_S)
+            return Deadlines.patient(SILENCE_TIMEOUT_S)
         return replace(self._deadlines, looks_up=False)
 
     def _meaning(

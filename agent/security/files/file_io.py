@@ -265,7 +265,7 @@ _file_locks: WeakValueDictionary[Path, _FileLock] = WeakValueDictionary()
 _table = Lock()
 
 # An operation on one file takes milliseconds.
-_LOCK_S, _LOCK_LOOK_S = 3.0, 0.005
+_LOCK_TIMEOUT_S, _LOCK_POLL_INTERVAL_S = 3.0, 0.005
 
 
 @contextmanager
@@ -293,7 +293,7 @@ def _lock_for_processes(path: Path) -> int | None:
     Returns None if the file does not exist, cannot be locked, or stays locked until the timeout: a
     command may hold a lock forever.
     """
-    deadline = time.monotonic() + _LOCK_S
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
             descriptor = os.open(path, os.O_RDONLY | _PLAIN)
@@ -310,7 +310,7 @@ def _lock_for_processes(path: Path) -> int | None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 break
-            time.sleep(_LOCK_LOOK_S)
+            time.sleep(_LOCK_POLL_INTERVAL_S)
         except OSError:
             break
         os.close(descriptor)

@@ -21,7 +21,7 @@ from agent.records import frozen
 from agent.security.files.safe_open import LISTED, THROUGH, open_folder_beneath, open_subfolder
 
 # Maximum number of open folders on the way to the current one, including it.
-_KEPT = 16
+_MAX_OPEN = 16
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -129,7 +129,7 @@ class FolderCursor:
         self.names.append(name)
         self._open.append(fd)
         self._identities.append(_identity(fd))
-        if len(self._open) > _KEPT:
+        if len(self._open) > _MAX_OPEN:
             os.close(self._open.popleft())
 
     def _follow_back(self, inner: int) -> bool:

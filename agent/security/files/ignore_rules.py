@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from re2 import Set
 
 NAME = ".gitignore"
-LIMIT_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 # Limits for all patterns of a file and for one pattern; anything beyond is ignored.
-PATTERNS_CHARS = 50_000
-PATTERN_CHARS = 500
+MAX_PATTERNS_CHARS = 50_000
+MAX_PATTERN_CHARS = 500
 # Return the bytes of a `.gitignore`, or None if it does not exist or may not be read.
 Read = Callable[[Path], bytes | None]
 
 # Total size of the patterns matched in one pass; with more, RE2's memory limit makes it slow.
-_GROUP_CHARS = 1_500
+_MAX_GROUP_CHARS = 1_500
 # Endings that pathspec gives to a pattern for files and folders, and to one for folders only.
 _ANY_END = "(?:(?P<ps_d>/)|$)"
 _FOLDER_END = "(?P<ps_d>/)"
@@ -117,7 +117,7 @@ def _rules(text: str) -> _Rules:
     chars = 0
     for regex, hides in _patterns(text):
         chars += len(regex)
-        if chars > _GROUP_CHARS and patterns:
+        if chars > _MAX_GROUP_CHARS and patterns:
             groups += _compile(patterns)
             patterns, chars = [], len(regex)
         patterns.append((regex, hides))
@@ -151,10 +151,10 @@ def _patterns(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each pattern of a file as a regular expression, with True if it ignores."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-    remaining_chars = PATTERNS_CHARS
+    remaining_chars = MAX_PATTERNS_CHARS
     for line in text.removeprefix("\ufeff").split("\n"):
         pattern = line.removesuffix("\r")
-        if pattern in ("!", "!/", "//") or not 0 < len(pattern) <= PATTERN_CHARS:
+        if pattern in ("!", "!/", "//") or not 0 < len(pattern) <= MAX_PATTERN_CHARS:
             continue
         try:
             regex, hides = GitIgnoreSpecPattern.pattern_to_regex(_inside(pattern))

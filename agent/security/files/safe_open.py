@@ -21,7 +21,7 @@ from typing import BinaryIO
 _OPENAT2 = 437
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _RESOLVE = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
-_TRIES = 8
+_MAX_TRIES = 8
 
 # On Linux, O_PATH opens folders for traversal even if they cannot be listed.
 THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -134,7 +134,7 @@ def _opener() -> _Open | None:
     def open_beneath(folder: int, path: str, flags: int) -> int:
         how = How(flags, 0, _RESOLVE)
         name = os.fsencode(path)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             fd: int = syscall(
                 ctypes.c_long(_OPENAT2),
                 ctypes.c_long(folder),

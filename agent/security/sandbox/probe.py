@@ -23,7 +23,7 @@ _CALLS = ("keyctl", "io_uring_setup", "bpf", "unshare")
 _END_LINE = "the probe ran to its end"
 _TIMEOUT_S = 20.0
 _EXIT_TIMEOUT_S = 5.0
-_POLL_S = 0.01
+_POLL_INTERVAL_S = 0.01
 
 
 def probe(sandbox: Sandbox, folder: Path) -> str | None:
@@ -130,7 +130,7 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
         while process.poll() is None and time.monotonic() < deadline:
             users |= _users(mark)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(_POLL_S)
+                process.wait(_POLL_INTERVAL_S)
         process.stdin.close()
         if not spawn.is_supervised:
             with suppress(ProcessLookupError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.security.files.safe_open import read_regular
 
-LIMIT_BYTES = 65_536
+MAX_BYTES = 65_536
 
 _SECTION = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*')
 _ENTRY = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*([^"\\#;\x00-\x1f\x7f]*)')
@@ -92,12 +92,12 @@ def is_plain_configuration(path: str | Path) -> bool:
     True for a missing file; false for a link and anything else that is not a regular file.
     """
     try:
-        data = read_regular(path, LIMIT_BYTES + 1, follow_links=False)
+        data = read_regular(path, MAX_BYTES + 1, follow_links=False)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return len(data) <= LIMIT_BYTES and is_plain_text(data)
+    return len(data) <= MAX_BYTES and is_plain_text(data)
 
 
 def is_plain_text(data: bytes) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agent.security.grammars.parser_process import ParserProcess, SyntaxTree
 
 # Longer lines are not parsed, so that one command does not delay others.
-LIMIT_CHARS = 10_000
+MAX_CHARS = 10_000
 SHORT_BYTES = 300
 # Characters that may begin a construct; the parser's work grows with their number.
 MARKS = str.maketrans(dict.fromkeys('|&;()[]{}<>$`"\n'))

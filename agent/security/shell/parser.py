@@ -18,7 +18,7 @@ from agent.security.shell.ast import (
     heredoc_body,
     text_of,
 )
-from agent.security.shell.grammar import LIMIT_CHARS, ParsingBudget, syntax_tree, unreadable
+from agent.security.shell.grammar import MAX_CHARS, ParsingBudget, syntax_tree, unreadable
 from agent.security.shell.program_table import variables
 from agent.security.shell.words import unquote_word
 from agent.security.shell.wrappers import unwrap
@@ -306,7 +306,7 @@ __all__ = ["Command", "Redirect", "Script", "parse_script"]
 MAX_SCRIPTS = 200
 MAX_DEPTH = 8
 # Ordinary lines take a thousandth of it; only a crafted line takes longer.
-BUDGET_S = 0.1
+MAX_PARSE_S = 0.1
 
 
 def parse_script(command: str) -> Script:
@@ -324,12 +324,12 @@ def parse_script(command: str) -> Script:
     texts: set[str] = set()
     sets: set[str] = set()
     scripts = 0
-    budget = ParsingBudget(BUDGET_S)
+    budget = ParsingBudget(MAX_PARSE_S)
     while pending:
         text, depth = pending.pop()
         scripts += 1
         is_late = budget.left_s < 0
-        if is_late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > LIMIT_CHARS:
+        if is_late or depth > MAX_DEPTH or scripts > MAX_SCRIPTS or len(text) > MAX_CHARS:
             opaque = opaque or "it is too long or nested too deeply"
             continue
         if reason := unreadable(text):

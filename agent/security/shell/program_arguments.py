@@ -12,8 +12,8 @@ from agent.security.shell.words import is_pattern
 CommandClass = Literal["reads", "works", "unknown"]
 Spec = Mapping[str, Any]
 
-MANY = 1_000_000
-LIMIT_PATTERN_CHARS = 500
+NO_LIMIT = 1_000_000
+MAX_PATTERN_CHARS = 500
 
 
 def classify_arguments(
@@ -126,13 +126,13 @@ class _Arguments:
         self._positionals += 0 if word and "assigns" in spec and "=" in word else 1
         if "pattern" in spec and (index < self._texts or "text_args" not in spec):
             self._check_pattern(word)
-        if word in spec.get("forbid_args", ()) or index >= spec.get("max_args", MANY):
+        if word in spec.get("forbid_args", ()) or index >= spec.get("max_args", NO_LIMIT):
             self._kind = "unknown"
         elif "only" in spec and word not in spec["only"]:
             self._kind = spec.get("otherwise", "unknown")
-        elif index >= spec.get("reads_args", MANY):
+        elif index >= spec.get("reads_args", NO_LIMIT):
             self._lift()
-        if not ("text" in spec or index < self._texts or index >= spec.get("text_from", MANY)):
+        if not ("text" in spec or index < self._texts or index >= spec.get("text_from", NO_LIMIT)):
             self._path(word, source)
 
     def _path(self, word: str | None, source: str) -> None:
@@ -153,7 +153,7 @@ class _Arguments:
         pattern = self._spec.get("pattern")
         if pattern is None:
             return
-        if text is None or len(text) > LIMIT_PATTERN_CHARS or not re.fullmatch(pattern, text):
+        if text is None or len(text) > MAX_PATTERN_CHARS or not re.fullmatch(pattern, text):
             self._kind = "unknown"
 
 

@@ -26,7 +26,7 @@ from agent.security.shell.program_table import (
 # Files that Python and node run when they are given a folder.
 _MAIN = ("__main__.py", "index.js")
 # A larger file is identified by its device, inode, size and times.
-_HASHED_BYTES = 8_000_000
+_MAX_HASHED_BYTES = 8_000_000
 # Effect of a command: it only reads files, writes files, runs the bound files, or may run others.
 _Role = Literal["reads", "writes", "runs", "unbound"]
 _COPIES_INPUT = ("tee", "sponge")
@@ -357,7 +357,7 @@ def _content(path: str) -> str:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             return "no file"
-        if info.st_size > _HASHED_BYTES:
+        if info.st_size > _MAX_HASHED_BYTES:
             times = f"{info.st_mtime_ns} {info.st_ctime_ns}"
             return f"{info.st_dev} {info.st_ino} {info.st_size} {times}"
         with open(fd, "rb", closefd=False) as file:

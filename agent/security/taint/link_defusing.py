@@ -46,7 +46,7 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _TAIL = ".,;:!?)'*_~"
-_LABEL_CHARS = 500
+_MAX_LABEL_CHARS = 500
 # Text after which the bracket of a label can be removed without creating a link, definition or tag.
 _BEFORE_LABEL = re.compile(r"(?:\A|[\s(*_~\"':,;|>]|[^\x00-\x7f])\Z")
 # End of an address in every renderer; some include each character up to a blank.
@@ -191,7 +191,7 @@ class LinkText:
             self._rest += [f"{_DEFUSED_MARK} ", tail]
 
     def _labelled(self, before: str, match: re.Match[str], target: str) -> int:
-        label = before.rfind("[", -_LABEL_CHARS)
+        label = before.rfind("[", -_MAX_LABEL_CHARS)
         # A picture whose mark is broken would become a link.
         is_picture = label > 0 and before[label - 1] == "!"
         may_stay = self._is_own if is_picture else self._is_shown

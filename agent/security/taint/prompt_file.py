@@ -10,7 +10,7 @@ from agent.records import frozen
 from agent.security.files.safe_open import open_regular_beneath
 from agent.security.taint.file_marks import FolderTimes, MarkLevel, OpenFileMark, opened_level
 
-LIMIT_CHARS = 20_000
+MAX_CHARS = 20_000
 _MAX_FILES = 64
 _Key = tuple[int, int, int, int]
 
@@ -19,7 +19,7 @@ _Key = tuple[int, int, int, int]
 class PromptText:
     """Text of a file and the level of its mark at the time of reading.
 
-    Of a file longer than `LIMIT_CHARS`, `text` is only the beginning, and `newest` contains its
+    Of a file longer than `MAX_CHARS`, `text` is only the beginning, and `newest` contains its
     last lines.
     """
 
@@ -90,19 +90,19 @@ def _read(path: Path) -> _CachedText:
         io.TextIOWrapper(raw, encoding="utf-8", errors="replace") as file,
     ):
         mark = OpenFileMark.of(raw.fileno())
-        text, newest = file.read(LIMIT_CHARS + 1), ""
-        is_cut = len(text) > LIMIT_CHARS and bool(text[-1].strip() or file.read(1_000).strip())
+        text, newest = file.read(MAX_CHARS + 1), ""
+        is_cut = len(text) > MAX_CHARS and bool(text[-1].strip() or file.read(1_000).strip())
         if is_cut:
             newest = _newest_lines(raw, mark.info.st_size)
         return _CachedText(_key(mark.info), text if is_cut else text.strip(), newest, mark)
 
 
 def _newest_lines(file: IO[bytes], size: int) -> str:
-    """Return the last lines of a long file, at most `LIMIT_CHARS` characters."""
+    """Return the last lines of a long file, at most `MAX_CHARS` characters."""
     # A UTF-8 character has at most four bytes.
-    file.seek(max(size - 4 * LIMIT_CHARS, 0))
-    text = file.read(4 * LIMIT_CHARS).decode("utf-8", "replace").replace("\r\n", "\n")
-    end = text.rstrip()[-LIMIT_CHARS:]
+    file.seek(max(size - 4 * MAX_CHARS, 0))
+    text = file.read(4 * MAX_CHARS).decode("utf-8", "replace").replace("\r\n", "\n")
+    end = text.rstrip()[-MAX_CHARS:]
     return end.partition("\n")[2] or end
 
 

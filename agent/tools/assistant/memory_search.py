@@ -28,10 +28,10 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-SHOWN = 10
+DEFAULT_HITS = 10
 MAX_HITS = 50
-LINE_CHARS = 500
-FILES = 200
+MAX_LINE_CHARS = 500
+MAX_FILES = 200
 _AROUND_LINES = 10
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _WORD = re.compile(r"\w+")
@@ -71,7 +71,7 @@ class MemorySearch:
             around := await self._open(id_[1], int(id_[2]), call)
         ):
             return around
-        count = min(max(1, int(args.get("count", SHOWN))), MAX_HITS)
+        count = min(max(1, int(args.get("count", DEFAULT_HITS))), MAX_HITS)
         hits, note = await self._search_files(args["query"], count, call)
         if call.recall is not None:
             try:
@@ -127,7 +127,7 @@ class MemorySearch:
         except ToolError:
             return []
         files = [memory]
-        for path in sorted(memory.parent.glob("*.md"))[:FILES]:
+        for path in sorted(memory.parent.glob("*.md"))[:MAX_FILES]:
             try:
                 real = self._scope.find(str(path), call)
             except ToolError:
@@ -153,7 +153,7 @@ def _hits_of(path: Path) -> list[tuple[int, MemoryHit]]:
     """Return the non-empty lines of a file with their line numbers."""
     taint = UNTRUSTED if is_marked(path) else NOTHING
     return [
-        (number, MemoryHit(f"{path.name}:{number}", line.strip()[:LINE_CHARS], taint))
+        (number, MemoryHit(f"{path.name}:{number}", line.strip()[:MAX_LINE_CHARS], taint))
         for number, line in enumerate(lines(path) or (), 1)
         if line.strip()
     ]

@@ -17,7 +17,7 @@ from agent.security.files.file_io import exclusive_file
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
+from agent.text.text_document import MAX_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
@@ -31,7 +31,7 @@ FILE_LIMIT_CHARS = 20_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _SIGNS = " \t-*.,;:!?\"'`。，；：！？“”「」"
-_LISTED = 5
+_MAX_LISTED = 5
 _LIKE = 0.4
 
 
@@ -140,7 +140,7 @@ def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | Non
 
 
 def _listing(lines: Sequence[str], places: Sequence[int]) -> str:
-    return "".join(f"\n- {_fact(lines[n])}" for n in places[:_LISTED])
+    return "".join(f"\n- {_fact(lines[n])}" for n in places[:_MAX_LISTED])
 
 
 def _likeness(left: str, right: str) -> float:
@@ -164,7 +164,7 @@ def _normal(text: str) -> str:
 def _read_memory(path: Path) -> Document:
     if file_io.kind(path) is None:
         return Document("", TextFormat())
-    document = decode(file_io.read(path, LIMIT_BYTES), path)
+    document = decode(file_io.read(path, MAX_BYTES), path)
     if document.form.encoding != TextFormat().encoding:
         # The prompt reads memories as UTF-8, so other encodings would be garbled when read back.
         raise ToolError(

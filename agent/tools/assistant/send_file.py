@@ -18,7 +18,7 @@ from agent.tools.traits import PATH_ALIASES, ToolTraits
 from agent.types import Artifact, Effect, JsonSchema, Taint, ToolResult
 
 MAX_FILES = 20
-CAPTION_CHARS = 4_000
+MAX_CAPTION_CHARS = 4_000
 
 
 def _sent_paths(arguments: Mapping[str, Any]) -> Sequence[str]:
@@ -87,9 +87,10 @@ class SendFile:
         """Return the real paths of regular files that may be shown. Raises ToolError."""
         if not 0 < len(args["paths"]) <= MAX_FILES:
             raise ToolError(f"Give 1 to {MAX_FILES} paths; found {len(args['paths'])}.")
-        if len(args.get("caption") or "") > CAPTION_CHARS:
+        if len(args.get("caption") or "") > MAX_CAPTION_CHARS:
             raise ToolError(
-                f"A caption has {CAPTION_CHARS:,} characters at most; put the rest in your reply."
+                f"A caption has at most {MAX_CAPTION_CHARS:,} characters; "
+                "put the rest in your reply."
             )
         root = call.workspace
         files = []

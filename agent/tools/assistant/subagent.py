@@ -14,7 +14,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 DEFAULT_AGENT = "general"
 PROMPT_LIMIT_CHARS = 50_000
-_TITLE_CHARS = 80
+_MAX_TITLE_CHARS = 80
 
 
 class SubagentTool:
@@ -74,7 +74,7 @@ class SubagentTool:
         resume = str(args.get("resume") or "").strip().removeprefix("#")
         return await call.spawn(
             SubagentRequest(
-                title=title[:_TITLE_CHARS],
+                title=title[:_MAX_TITLE_CHARS],
                 prompt=prompt,
                 agent=args.get("subagent_type") or DEFAULT_AGENT,
                 model=args.get("model"),

@@ -45,7 +45,7 @@ FOLDER = "pictures"
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 ANSWER_TIMEOUT_S = 180.0
 _MAX_BYTES = 30_000_000
-_PROMPT_CHARS = 8_000
+_MAX_PROMPT_CHARS = 8_000
 
 
 @frozen
@@ -212,8 +212,10 @@ def _prompt(args: Mapping[str, Any]) -> str:
     prompt: str = args["prompt"].strip()
     if not prompt:
         raise ToolError("The prompt is empty: describe the picture.")
-    if len(prompt) > _PROMPT_CHARS:
-        raise ToolError(f"The prompt has {len(prompt):,} characters; {_PROMPT_CHARS:,} at most.")
+    if len(prompt) > _MAX_PROMPT_CHARS:
+        raise ToolError(
+            f"The prompt has {len(prompt):,} characters; {_MAX_PROMPT_CHARS:,} at most."
+        )
     return prompt
 
 

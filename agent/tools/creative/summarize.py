@@ -18,7 +18,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # This agent reads and changes nothing.
 AGENT = "explore"
-_FOCUS_CHARS = 1_000
+_MAX_FOCUS_CHARS = 1_000
 
 
 class Summarize:
@@ -53,7 +53,7 @@ class Summarize:
         if call.spawn is None:
             raise ToolError("Sub-agents are not available here: read the file yourself.")
         path = self._scope.find(args["path"], call)
-        focus = escape_line(args.get("focus") or "")[:_FOCUS_CHARS]
+        focus = escape_line(args.get("focus") or "")[:_MAX_FOCUS_CHARS]
         request = SubagentRequest(
             title=escape_line(f"Summarize {path.name}")[:80],
             prompt=render_prompt(

@@ -16,7 +16,7 @@ from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import (
-    LIMIT_BYTES,
+    MAX_BYTES,
     Document,
     decode,
     diff,
@@ -170,7 +170,7 @@ def _apply_edits(
     path: Path, edits: Sequence[Edit], unsaved: UnsavedText = _ON_DISK
 ) -> tuple[Document, Document, str]:
     """Return the file before and after the edits, and the differences that were tolerated."""
-    before = unsaved.over(decode(file_io.read(path, LIMIT_BYTES), path))
+    before = unsaved.over(decode(file_io.read(path, MAX_BYTES), path))
     text, tolerance = before.text, ""
     for number, edit in enumerate(edits, 1):
         try:

@@ -27,11 +27,11 @@ _PLAIN = str.maketrans(
 Key = Callable[[str], str]
 
 # Number of file lines quoted in a rejection.
-_EXCERPT_LINES = 10
-_EXCERPT_CHARS = 200
+_MAX_EXCERPT_LINES = 10
+_MAX_EXCERPT_CHARS = 200
 _DISTINCT_CHARS = 4
 _MAX_PLACES = 100
-_SEARCHED_LINES = 5_000
+_MAX_SEARCHED_LINES = 5_000
 
 
 def _without_end(line: str) -> str:
@@ -218,16 +218,16 @@ def closest_lines(plain: str, old: str) -> str:
         start = _by_likeness(lines, old_lines)
     if start is None:
         return " Read the file again and quote it exactly."
-    end = min(start + min(len(old_lines), _EXCERPT_LINES), len(lines))
+    end = min(start + min(len(old_lines), _MAX_EXCERPT_LINES), len(lines))
     excerpt = quote_lines(lines, [(start, end)], around=0)
     return f" Similar text is at line {start + 1}:\n{excerpt}"
 
 
 def similar_lines(lines: Sequence[str], missing: str) -> str:
     """Return up to three lines of a file that resemble a missing line, with line numbers."""
-    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
-    close = difflib.get_close_matches(missing.strip()[:_EXCERPT_CHARS], set(searched), 3)
-    places = [n for n, line in enumerate(searched) if line in close][:_EXCERPT_LINES]
+    searched = [line.strip()[:_MAX_EXCERPT_CHARS] for line in lines[:_MAX_SEARCHED_LINES]]
+    close = difflib.get_close_matches(missing.strip()[:_MAX_EXCERPT_CHARS], set(searched), 3)
+    places = [n for n, line in enumerate(searched) if line in close][:_MAX_EXCERPT_LINES]
     if not places:
         return " Read the file again and quote a line of it exactly."
     return f" Similar lines:\n{quote_lines(lines, [(n, n + 1) for n in places], around=0)}"
@@ -252,6 +252,6 @@ def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     offset, longest = max(enumerate(old_lines), key=lambda item: len(item[1].strip()))
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None
-    searched = [line.strip()[:_EXCERPT_CHARS] for line in lines[:_SEARCHED_LINES]]
-    close = difflib.get_close_matches(longest.strip()[:_EXCERPT_CHARS], searched, 1, 0.7)
+    searched = [line.strip()[:_MAX_EXCERPT_CHARS] for line in lines[:_MAX_SEARCHED_LINES]]
+    close = difflib.get_close_matches(longest.strip()[:_MAX_EXCERPT_CHARS], searched, 1, 0.7)
     return max(0, searched.index(close[0]) - offset) if close else None

@@ -18,7 +18,7 @@ from agent.security.files.globs import FilePattern
 from agent.security.taint.file_marks import ShownPaths
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES
+from agent.text.text_document import MAX_BYTES
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.glob import inside
@@ -35,15 +35,15 @@ from agent.tools.schema import parameters
 from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-LINES_SHOWN = 100
+DEFAULT_LINES = 100
 MAX_LINES = 1_000
 MAX_CONTEXT_LINES = 20
-LINE_CHARS = 400
+MAX_LINE_CHARS = 400
 PATTERN_LIMIT_CHARS = 10_000
 TIMEOUT_S = 20.0
 # In larger trees the result does not list the files that were too large.
-FILES_LISTED = 50_000
-SKIPPED_SHOWN = 5
+MAX_LISTED_FILES = 50_000
+MAX_SKIPPED_SHOWN = 5
 # A match never crosses a line end.
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
@@ -212,14 +212,14 @@ def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
         path = sight.find_named(name)
         if path is not None and lines(path) is None:
             size = size_of(path)
-            reason = f"{size / 1e6:.0f} MB" if size > LIMIT_BYTES else "no text"
+            reason = f"{size / 1e6:.0f} MB" if size > MAX_BYTES else "no text"
             yield f"{sight.display_path(path)} ({reason})"
         return
     with closing(seeker.files()) as names:
-        for name in islice(names, FILES_LISTED):
+        for name in islice(names, MAX_LISTED_FILES):
             size = size_of(sight.folder / name)
             # The visibility test takes longer than the size test.
-            if size > LIMIT_BYTES and (path := sight.find(name, options.glob)) is not None:
+            if size > MAX_BYTES and (path := sight.find(name, options.glob)) is not None:
                 yield f"{sight.display_path(path)} ({size / 1e6:.0f} MB)"
 
 
@@ -227,8 +227,8 @@ def _skipped_text(names: list[str]) -> str:
     """Return one line that lists the files not searched; empty if there are none."""
     if not names:
         return ""
-    more = f" and {len(names) - SKIPPED_SHOWN:,} more" if len(names) > SKIPPED_SHOWN else ""
-    return f"… (not searched: {', '.join(map(escape_line, names[:SKIPPED_SHOWN]))}{more})"
+    more = f" and {len(names) - MAX_SKIPPED_SHOWN:,} more" if len(names) > MAX_SKIPPED_SHOWN else ""
+    return f"… (not searched: {', '.join(map(escape_line, names[:MAX_SKIPPED_SHOWN]))}{more})"
 
 
 def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:
@@ -237,7 +237,7 @@ def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOpt
         raise ToolError(f"A pattern has 1 to {PATTERN_LIMIT_CHARS:,} characters.")
     if _LINE_END.search(_OTHER_THAN.sub("", pattern)):
         raise ToolError("A pattern matches within one line; remove the line breaks.")
-    most = min(max(1, int(args.get("head_limit", LINES_SHOWN))), MAX_LINES)
+    most = min(max(1, int(args.get("head_limit", DEFAULT_LINES))), MAX_LINES)
     context = min(max(0, int(args.get("context", 0))), MAX_CONTEXT_LINES)
     glob = args.get("glob")
     # One match more than the limit shows that there are more.
@@ -255,5 +255,7 @@ def _excerpt(text: list[str], hits: list[int], context: int) -> Iterator[str]:
                 yield "--"
             last = number
             line = text[number - 1]
-            text_shown = line if len(line) <= LINE_CHARS else line[:LINE_CHARS] + "… (line cut)"
+            text_shown = (
+                line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "… (line cut)"
+            )
             yield f"{number}{':' if number in hit_lines else '-'}{text_shown}"

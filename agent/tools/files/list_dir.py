@@ -21,8 +21,8 @@ from agent.tools.schema import parameters
 from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-ENTRIES_PER_FOLDER = 50
-ENTRIES_IN_ALL = 1_000
+MAX_ENTRIES_PER_FOLDER = 50
+MAX_ENTRIES = 1_000
 MAX_DEPTH = 5
 
 
@@ -67,7 +67,7 @@ class ListDir:
         walk = _ListWalk(self._scope.hidden_test(call))
         for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
-            if len(lines) >= ENTRIES_IN_ALL or room < 0:
+            if len(lines) >= MAX_ENTRIES or room < 0:
                 lines.append("… (cut; list a folder further down)")
                 break
             lines.append(line)
@@ -94,7 +94,7 @@ class _ListWalk:
         with os.scandir(fd) as scan:
             entries = [entry for entry in scan if not self._is_hidden(folder, entry)]
         entries.sort(key=lambda e: (not _is_folder(e), e.name.casefold(), e.name))
-        for entry in entries[:ENTRIES_PER_FOLDER]:
+        for entry in entries[:MAX_ENTRIES_PER_FOLDER]:
             name = escape_line(entry.name)
             self.is_marked |= is_name_marked(folder / entry.name, self._times)
             if not _is_folder(entry):
@@ -103,7 +103,7 @@ class _ListWalk:
             yield f"{indent}{name}/"
             if depth > 1:
                 yield from self._inner(folder / entry.name, fd, depth - 1, indent + "  ")
-        if (more := len(entries) - ENTRIES_PER_FOLDER) > 0:
+        if (more := len(entries) - MAX_ENTRIES_PER_FOLDER) > 0:
             yield f"{indent}... ({more} more)"
 
     def _inner(self, folder: Path, above: int, depth: int, indent: str) -> Iterator[str]:

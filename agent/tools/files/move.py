@@ -22,7 +22,7 @@ from agent.security.taint.file_marks import (
 )
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, decode, diff
+from agent.text.text_document import MAX_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
 from agent.tools.files.draft_check import Draft, DraftCheck, NoDraftCheck
@@ -35,7 +35,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 # Each of them is judged and shown in the question.
 MAX_FILES = 500
-DIFF_CHARS = 20_000
+MAX_DIFF_CHARS = 20_000
 
 
 @frozen
@@ -246,7 +246,7 @@ def _difference(move: _Move, root: Path) -> str:
     source = _display(move.source, root)
     if move.target is not None:
         return f"rename from {source}\nrename to {_display(move.target, root)}"
-    parts, room = [], DIFF_CHARS
+    parts, room = [], MAX_DIFF_CHARS
     for path in move.paths(move.source)[move.is_folder :]:
         name = _display(path, root)
         text = _text(path) if room > 0 else None
@@ -260,7 +260,7 @@ def _text(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
-        return decode(file_io.read(path, LIMIT_BYTES), path).text
+        return decode(file_io.read(path, MAX_BYTES), path).text
     except (OSError, ToolError):
         return None
 

@@ -29,8 +29,8 @@ from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
 from agent.text.text_document import (
-    LIMIT_BYTES,
-    QUOTE_BYTES,
+    MAX_BYTES,
+    MAX_QUOTE_BYTES,
     Document,
     TextFormat,
     decode,
@@ -237,7 +237,7 @@ class ApplyPatch:
         if path.is_symlink():
             return self._of_link(path, patch, call)
         try:
-            before = decode(file_io.read(path, LIMIT_BYTES), path)
+            before = decode(file_io.read(path, MAX_BYTES), path)
             before = unsaved.get(path, UnsavedText()).over(before)
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
@@ -314,7 +314,7 @@ def _make_link(path: Path, link: str, level: MarkLevel, call: CallContext) -> No
 def _quotes(changes: Sequence[_Change]) -> str:
     """Return the current lines that hunks changed, for further edits by the model."""
     quoted = [change for change in changes if change.after and change.regions]
-    limit_bytes = max(_MIN_QUOTE_BYTES, QUOTE_BYTES // max(1, len(quoted)))
+    limit_bytes = max(_MIN_QUOTE_BYTES, MAX_QUOTE_BYTES // max(1, len(quoted)))
     parts = [
         f"{change.path} reads now:\n"
         + quote_lines(lines_of(change.after.text), change.regions, limit_bytes=limit_bytes)

@@ -15,10 +15,9 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.marked_write import append_marked, write_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.media_types import LIMIT_BYTES as PICTURE_LIMIT_BYTES
-from agent.text.media_types import sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from agent.text.text_document import (
-    LIMIT_BYTES,
+    MAX_BYTES,
     Document,
     TextFormat,
     decode,
@@ -96,7 +95,7 @@ class ReadFile:
         # Before the file is read, so that a change in between is noticed later.
         view_stamp = stamp(path)
         try:
-            data = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+            data = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
         if media_type := sniff_image_type(data[:16]):
@@ -318,7 +317,7 @@ class AppendFile:
 
 def _picture(data: bytes, media_type: str, path: Path) -> ToolResult:
     """Return the picture. Raises ToolError if it is too large."""
-    if len(data) > PICTURE_LIMIT_BYTES:
+    if len(data) > MAX_PICTURE_BYTES:
         raise ToolError(f"{path} is {too_large(len(data))}")
     kind = media_type.rpartition("/")[2].upper()
     text = f"{path}: a picture ({kind}, {len(data):,} bytes)."
@@ -347,7 +346,7 @@ def _existing(path: Path) -> Document | None:
     if kind == "folder":
         raise ToolError(f"{path} is a folder; give the path of a file in it.")
     try:
-        return decode(file_io.read(path, LIMIT_BYTES), path)
+        return decode(file_io.read(path, MAX_BYTES), path)
     except ToolError:
         return Document("", TextFormat())
 
@@ -362,7 +361,7 @@ def _encode(content: str, form: TextFormat) -> bytes:
 
 
 def _appendable(path: Path) -> Document | None:
-    return decode(file_io.read(path, LIMIT_BYTES), path) if file_io.kind(path) else None
+    return decode(file_io.read(path, MAX_BYTES), path) if file_io.kind(path) else None
 
 
 def _longer(path: Path, old: Document | None, content: str) -> Draft:

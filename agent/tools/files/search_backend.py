@@ -21,13 +21,13 @@ from typing import IO, Any, TypeVar
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.sandbox.trusted_programs import find_trusted_program
-from agent.text.text_document import LIMIT_BYTES
+from agent.text.text_document import MAX_BYTES
 from agent.tools.child_process import ENVIRONMENT, program
 
 T = TypeVar("T")
 
 _RECORD_LIMIT_BYTES = 4_000_000
-_ERROR_CHARS = 300
+_MAX_ERROR_CHARS = 300
 # No settings of a person, neither by file nor by environment. `.gitignore` files in the searched
 # folder apply; those above it are read by `Ignores`. `--no-ignore-dot` disables `.ignore`, and
 # since ripgrep 14 also `.rgignore`.
@@ -38,7 +38,7 @@ _FIRST_WITHOUT_RGIGNORE = 14
 
 # A program silent for this long is checked, up to this number of times.
 _SILENT_S, _LOOK_S, _LOOKS = 0.3, 0.05, 5
-_VERSION_S = 5.0
+_VERSION_TIMEOUT_S = 5.0
 
 
 class SearchFailed(ToolError):
@@ -96,7 +96,7 @@ class SearchBackend:
         """Yield matching lines by file, sorted by path. Raises ToolError for a bad pattern."""
         if not query.name:
             self._check_ignore_files()
-        rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={LIMIT_BYTES}"]
+        rg = ["--json", "--sort=path", "--crlf", f"--max-filesize={MAX_BYTES}"]
         rg += [f"--max-count={query.most + 1}", f"--regexp={query.pattern}"]
         rg += ["--ignore-case"] if query.ignore_case else ["--case-sensitive"]
         folding = "i" if query.ignore_case else "-"
@@ -141,7 +141,7 @@ class SearchBackend:
             for record in _split_records(process.stdout, end, pid):
                 has_records = True
                 yield record
-            errors = process.stderr.read(4 * _ERROR_CHARS).decode("utf-8", "replace")
+            errors = process.stderr.read(4 * _MAX_ERROR_CHARS).decode("utf-8", "replace")
             code = process.wait()
             if code == 2 and errors and not has_records:
                 raise ToolError(_pattern_error(errors))
@@ -200,7 +200,7 @@ def _major_version(ripgrep: str) -> int:
     """Return the major version; 0 if it is unknown."""
     try:
         output = subprocess.run(
-            [ripgrep, "--version"], env=ENVIRONMENT, capture_output=True, timeout=_VERSION_S
+            [ripgrep, "--version"], env=ENVIRONMENT, capture_output=True, timeout=_VERSION_TIMEOUT_S
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return 0
@@ -288,4 +288,5 @@ def _pattern_error(errors: str) -> str:
     message = " ".join(line for line in lines if line.strip("^ ") and not line.startswith("(?:"))
     with suppress(ValueError):
         message = message[message.index("error:") + len("error:") :]
-    return f"The pattern is no valid regular expression: {' '.join(message.split())[:_ERROR_CHARS]}"
+    reason = " ".join(message.split())[:_MAX_ERROR_CHARS]
+    return f"The pattern is not a valid regular expression: {reason}"

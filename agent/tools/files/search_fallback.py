@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.security.files.ignore_rules import MAX_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import NAME, Ignores
 from agent.security.files.safe_open import open_regular
-from agent.text.text_document import LIMIT_BYTES, TextFormat, lines_of, searchable
+from agent.text.text_document import MAX_BYTES, TextFormat, lines_of, searchable
 from agent.tools.child_process import limit
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class _SearchWalk:
 
 
 def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
-    data = _read(path, LIMIT_BYTES)
+    data = _read(path, MAX_BYTES)
     lines = searchable(data) if data is not None else None
     if data is None or lines is None:
         return

@@ -24,7 +24,7 @@ from agent.undo.reversal import Reversal, UndoRequest
 if TYPE_CHECKING:
     from agent.undo.ledger import PathChange
 
-DIFF_CHARS = 20_000
+MAX_DIFF_CHARS = 20_000
 
 
 class Undo:
@@ -63,7 +63,7 @@ class Undo:
         pairs = report.net_changes(moves, "undo")
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
-        difference = report.differences(pairs, blobs, call.workspace, DIFF_CHARS)
+        difference = report.differences(pairs, blobs, call.workspace, MAX_DIFF_CHARS)
         return EffectPlan(changes=changes, creates=creates, diff=difference or None)
 
     def _run(self, request: "UndoRequest", call: CallContext) -> tuple[Sequence[Draft], ToolResult]:
@@ -74,7 +74,7 @@ class Undo:
         # Taken first: the current content may not be stored anywhere afterwards.
         pairs = report.net_changes(moves, "undo")
         diffs = {
-            path: report.differences({path: pair}, blobs, root, DIFF_CHARS)
+            path: report.differences({path: pair}, blobs, root, MAX_DIFF_CHARS)
             for path, pair in pairs.items()
         }
         outcome = reversal.carry_out(secrets.token_hex(16), "undo", moves)

@@ -18,7 +18,7 @@ from agent.tools.file_views import FileViews
 from agent.types import ToolResult
 
 # Larger files are read from the disk only.
-LIMIT_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 
 @frozen
@@ -45,7 +45,7 @@ async def read_unsaved(path: Path, call: CallContext) -> UnsavedText:
     if editor is None or not path.is_relative_to(call.workspace):
         return UnsavedText()
     try:
-        document = await file_io.in_thread(lambda: decode(file_io.read(path, LIMIT_BYTES), path))
+        document = await file_io.in_thread(lambda: decode(file_io.read(path, MAX_BYTES), path))
     except ToolError:
         # Missing, not text, or too large: the tool reports this itself.
         return UnsavedText()
@@ -67,7 +67,7 @@ def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
     """
     if unsaved.text is None:
         return
-    document = decode(file_io.read(path, LIMIT_BYTES), path)
+    document = decode(file_io.read(path, MAX_BYTES), path)
     write_marked(path, unsaved.over(document).encode(), call.workspace, NOTHING)
 
 
@@ -80,7 +80,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
     if editor is None or not path.is_relative_to(call.workspace):
         return ""
     try:
-        before = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+        before = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
         text = decode(before, path).text
     except ToolError:
         return ""
@@ -93,7 +93,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
     if not is_shown:
         return ""
     try:
-        after = await file_io.in_thread(lambda: file_io.read(path, LIMIT_BYTES))
+        after = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
     except ToolError:
         after = b""
     if after != before:

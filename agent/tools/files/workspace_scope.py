@@ -11,7 +11,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.globs import FilePattern
-from agent.security.files.ignore_rules import LIMIT_BYTES as IGNORES_LIMIT_BYTES
+from agent.security.files.ignore_rules import MAX_BYTES as IGNORES_LIMIT_BYTES
 from agent.security.files.ignore_rules import Ignores
 from agent.security.files.paths import (
     INBOX_FOLDER,
@@ -26,7 +26,7 @@ from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
 from agent.security.shell.deletions import DeletionTargets
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES, searchable
+from agent.text.text_document import MAX_BYTES, searchable
 from agent.text.visible import escape_line, hidden_character
 from agent.tools.base import CallContext
 from agent.tools.files.feature_list import LIST, PROGRESS
@@ -43,7 +43,7 @@ PRIVATE_NAMES = (MEMORY_FOLDER, INBOX_FOLDER, OWNER_PROFILE, *OWNER_TASK_FILES)
 OWN_FOLDER = ".kore"
 
 # In a very large folder, this many entries are compared with a missing name.
-_SCANNED = 5_000
+_MAX_SCANNED = 5_000
 
 
 @frozen
@@ -97,7 +97,7 @@ class WorkspaceScope:
             with os.scandir(folder) as entries:
                 names = [
                     entry.name
-                    for entry in islice(entries, _SCANNED)
+                    for entry in islice(entries, _MAX_SCANNED)
                     if not is_hidden(folder, entry)
                 ]
         except OSError:
@@ -315,7 +315,7 @@ class VisibleFiles:
 def lines(path: Path) -> list[str] | None:
     """Return the lines of a text file; None if it is unreadable, for example binary."""
     try:
-        data = file_io.read(path, LIMIT_BYTES)
+        data = file_io.read(path, MAX_BYTES)
     except ToolError:
         return None
     return searchable(data)

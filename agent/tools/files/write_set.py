@@ -10,7 +10,7 @@ from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
 from agent.security.files.paths import folded_path
 from agent.security.taint.marked_write import write_marked
-from agent.text.text_document import LIMIT_BYTES, Document, TextFormat, decode
+from agent.text.text_document import MAX_BYTES, Document, TextFormat, decode
 from agent.tools.base import CallContext
 from agent.tools.files.draft_check import Draft
 from agent.tools.files.feature_list import check_edit_allowed
@@ -57,7 +57,7 @@ def _prepare(draft: Draft) -> _Write:
         if draft.before is not None:
             raise ToolError(f"{path} does not exist any more; nothing was written.")
         return _Write(path, None, Document(after, TextFormat()))
-    before = decode(file_io.read(path, LIMIT_BYTES), path)
+    before = decode(file_io.read(path, MAX_BYTES), path)
     if before.text != draft.before:
         raise ToolError(f"{path} has changed meanwhile; nothing was written.")
     check_edit_allowed(path, before.text, after)

@@ -115,7 +115,7 @@ _WORKTREE_FILES = frozenset({"HEAD", "commondir", "gitdir"})
 _NO_FILES: frozenset[str] = frozenset()
 _MAX_LEVELS = 40
 _COPIED_BYTES = 1 << 20
-_CACHED_STORES = 4
+_MAX_CACHED_STORES = 4
 # Share of the process's descriptors that is used here, and the number needed.
 _SHARE, _WANTED_DESCRIPTORS = 4, 4_096
 OBJECTS = "objects/"
@@ -174,7 +174,7 @@ class HistoryCache:
         }
         with self._lock:
             self.folders.pop(store, None)
-            while len(self.folders) >= _CACHED_STORES:
+            while len(self.folders) >= _MAX_CACHED_STORES:
                 self.folders.pop(next(iter(self.folders)))
             self.folders[store] = objects
 

@@ -39,15 +39,15 @@ class RingBuffer:
         return data[max(0, position - first) :], max(0, first - position)
 
 
-BUFFER_BYTES = 200_000
+MAX_BUFFER_BYTES = 200_000
 
 # A process ends when its conversation has been silent for this long.
 IDLE_S = 12 * 3600.0
 
-WRITE_S = 5.0
+WRITE_TIMEOUT_S = 5.0
 
-_TITLE_CHARS = 60
-_LAST_LINE_CHARS = 400
+_MAX_TITLE_CHARS = 60
+_MAX_LAST_LINE_CHARS = 400
 
 # Run the command with this descriptor as its standard input.
 Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
@@ -95,7 +95,7 @@ class BackgroundProcess:
         self.is_ending = self.has_unreported_end = self.is_being_reported = False
         self.started_at_s = time.monotonic()
         self._is_exposed = origin.is_exposed
-        self._ring = RingBuffer(BUFFER_BYTES)
+        self._ring = RingBuffer(MAX_BUFFER_BYTES)
         self._activity = asyncio.Event()
         self._idle: asyncio.Timeout | None = None
         self._stdin: int | None = None
@@ -105,7 +105,7 @@ class BackgroundProcess:
     @property
     def title(self) -> str:
         line = " ".join(self.origin.command.split())
-        return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+        return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"
 
     @property
     def state(self) -> str:
@@ -121,7 +121,7 @@ class BackgroundProcess:
 
     @property
     def last_line(self) -> str:
-        lines = self.last_output(_LAST_LINE_CHARS).replace("\r", "\n").splitlines()
+        lines = self.last_output(_MAX_LAST_LINE_CHARS).replace("\r", "\n").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def output_since(self, position: int) -> TaskOutput:
@@ -231,7 +231,7 @@ class BackgroundProcess:
             mark_tainted(self.origin.workspace, self.origin.workspace)
         unwritten = text
         try:
-            async with asyncio.timeout(WRITE_S):
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
                 while unwritten and self._stdin is not None:
                     try:
                         unwritten = unwritten[os.write(self._stdin, unwritten) :]

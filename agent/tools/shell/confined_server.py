@@ -94,7 +94,7 @@ class ServerLog:
 
 _GRACE_S = 1.0
 # It may run for weeks, so it is checked less often than a command.
-_LOOK_S = 5.0
+_POLL_INTERVAL_S = 5.0
 
 
 class TooMuchOutput(Exception):
@@ -233,7 +233,9 @@ class ConfinedServer:
         if (limits := self._settings.limits) is None:
             return nullcontext()
         folders = (command.home,) if command.read_only else (command.home, folder)
-        return self._meters.metered(CommandMeter(self._title, folders, limits, look_s=_LOOK_S))
+        return self._meters.metered(
+            CommandMeter(self._title, folders, limits, look_s=_POLL_INTERVAL_S)
+        )
 
     def _on_log(self, data: bytes) -> None:
         if not self._log.take(data):

@@ -73,7 +73,7 @@ def _is_own(host: str) -> bool:
 
 
 MAX_TIMEOUT_S = 600
-_REASON_CHARS = 300
+_MAX_REASON_CHARS = 300
 
 
 class Exec:
@@ -360,8 +360,10 @@ class Exec:
             raise ToolError(
                 "outside needs a reason: say in one sentence what the sandbox prevents."
             )
-        if len(reason) > _REASON_CHARS:
-            raise ToolError(f"The reason is too long: one sentence, {_REASON_CHARS} characters.")
+        if len(reason) > _MAX_REASON_CHARS:
+            raise ToolError(
+                f"The reason is too long: one sentence, {_MAX_REASON_CHARS} characters."
+            )
         return reason
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.security.files.quarantine import set_aside
 from agent.security.files.safe_open import read_regular
-from agent.security.shell.git_safety import LIMIT_BYTES, is_plain_configuration
+from agent.security.shell.git_safety import MAX_BYTES, is_plain_configuration
 from agent.tools.shell.mount_restrictions import find_git_stores
 
 # Git runs the hooks and reads configuration from the others.
@@ -61,7 +61,7 @@ class GitStoreGuard:
 
 def _pointed_at(pointer: Path, prefix: str = "") -> Path:
     """Return the real path that a file of git names. Raises OSError or ValueError."""
-    text = os.fsdecode(read_regular(pointer, LIMIT_BYTES))
+    text = os.fsdecode(read_regular(pointer, MAX_BYTES))
     return Path(os.path.realpath(pointer.parent / text.removeprefix(prefix).strip()))
 
 

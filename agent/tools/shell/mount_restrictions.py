@@ -20,7 +20,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
 
-LIMIT_ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 
 TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
@@ -57,7 +57,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     except `.git`: there only hooks and configuration are frozen. After strangers' words, the
     instructions for later turns (HEARTBEAT.md, the checklist) are frozen too. A folder that Kore
     cannot read is hidden. May block: it walks through the workspace. Raises `ToolError` if the
-    workspace has more than `LIMIT_ENTRIES` entries: otherwise a command could create a flood of
+    workspace has more than `MAX_ENTRIES` entries: otherwise a command could create a flood of
     files to uncover the paths behind them.
     """
     root = call.workspace
@@ -73,7 +73,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
             frozen.append(root / entry.name)
     walk = _CoverWalk(root, settings.blocked_paths)
     if not walk.is_complete:
-        raise ToolError(render_prompt("sandbox/too_large", limit=f"{LIMIT_ENTRIES:,}"))
+        raise ToolError(render_prompt("sandbox/too_large", limit=f"{MAX_ENTRIES:,}"))
     covered = {*closed, *frozen}
     frozen += [path for path in walk.read_only_paths if path not in covered]
     if closed:
@@ -92,7 +92,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
 def find_git_stores(root: Path) -> tuple[Path, ...]:
     """Return `MountRestrictions.git_stores`.
 
-    For a workspace with more than `LIMIT_ENTRIES` entries, return those nearest to its top. May
+    For a workspace with more than `MAX_ENTRIES` entries, return those nearest to its top. May
     block.
     """
     return tuple(_CoverWalk(root, ()).stores)
@@ -121,7 +121,7 @@ class _CoverWalk:
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
         ]
         self._lasts = {parts[-1] for parts in self._blocked}
-        self._remaining = LIMIT_ENTRIES
+        self._remaining = MAX_ENTRIES
         pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
         while pending and self._remaining > 0:
             folder, above = pending.popleft()

@@ -18,7 +18,7 @@ from agent.tools.shell.resource_limits import CommandMeter
 DRAIN_S = 0.3
 CHUNK_BYTES = 65_536
 # Time for a supervisor to end its processes, before it is killed itself.
-SUPERVISED_S = 5.0
+SUPERVISED_TIMEOUT_S = 5.0
 
 
 @frozen
@@ -139,7 +139,7 @@ class _Child:
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(SUPERVISED_S):
+            async with asyncio.timeout(SUPERVISED_TIMEOUT_S):
                 await self.process.wait()
         self._kill()
         await self.process.wait()

@@ -12,10 +12,10 @@ from agent.tools.shell.resource_limits import ResourceLimits
 from agent.tools.shell.session_space import SessionSpaces
 from agent.types import Taint
 
-AT_ONCE = 64
-PER_SESSION = 8
+MAX_RUNNING = 64
+MAX_PER_SESSION = 8
 # Time that a start waits for the command to end immediately.
-GLIMPSE_S = 0.5
+START_WAIT_S = 0.5
 
 
 class ProcessRegistry:
@@ -71,7 +71,7 @@ class ProcessRegistry:
         self._tasks[process] = task
         task.add_done_callback(lambda _: self._tasks.pop(process, None))
         try:
-            await asyncio.wait({task}, timeout=GLIMPSE_S)
+            await asyncio.wait({task}, timeout=START_WAIT_S)
         except asyncio.CancelledError:
             # Its session has ended: no turn reports it.
             await self.kill(process)
@@ -147,17 +147,17 @@ class ProcessRegistry:
     def _make_room(self, session: str) -> None:
         """Forget the process that ended first. Raises `ToolError` if too many run."""
         own = self._by_session.get(session, {})
-        if sum(each.exit_description is None for each in own.values()) >= PER_SESSION:
+        if sum(each.exit_description is None for each in own.values()) >= MAX_PER_SESSION:
             raise ToolError(
-                f"{PER_SESSION} processes are running here, which is the limit; kill one first."
+                f"{MAX_PER_SESSION} processes are running here, which is the limit; kill one first."
             )
-        if self.running >= AT_ONCE:
-            raise ToolError(f"{AT_ONCE} background processes are running, which is the limit.")
-        while len(own) >= PER_SESSION:
+        if self.running >= MAX_RUNNING:
+            raise ToolError(f"{MAX_RUNNING} background processes are running, which is the limit.")
+        while len(own) >= MAX_PER_SESSION:
             del own[
                 next(number for number, each in own.items() if each.exit_description is not None)
             ]
-        while len(self._all()) >= AT_ONCE:
+        while len(self._all()) >= MAX_RUNNING:
             processes, number = self._oldest_ended()
             del processes[number]
 

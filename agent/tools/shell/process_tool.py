@@ -20,7 +20,7 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 MAX_WAIT_S = 300.0
 # Long enough for most programs to respond to their input.
-_ANSWER_S = 1.0
+_ANSWER_TIMEOUT_S = 1.0
 _LAST = "\x04"
 _ACTIONS = ("list", "output", "input", "kill")
 
@@ -90,7 +90,7 @@ class ProcessTool:
             data = text.removesuffix(_LAST).encode("utf-8", "replace")
             is_exposed = "untrusted" in call.taint
             await process.write(data, is_exposed=is_exposed, last=text.endswith(_LAST))
-            wait_s = max(wait_s, _ANSWER_S)
+            wait_s = max(wait_s, _ANSWER_TIMEOUT_S)
         elif action == "kill":
             await self._processes.kill(process)
         return await report(process, call, self._limit_bytes, wait_s, first_words=action == "input")

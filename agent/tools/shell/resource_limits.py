@@ -21,7 +21,7 @@ from agent.security.files.safe_open import LISTED, open_folder_beneath
 from agent.security.sandbox.base import Limits
 from agent.security.taint.command_marks import WriteClock
 
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 # Maximum share of the machine's memory, regardless of the configured limit.
 MEMORY_SHARE = 0.75
 # Bytes that a command may write if the disk was full before.
@@ -41,7 +41,7 @@ class CommandMeter:
     session: str
     folders: tuple[Path, ...]
     limits: Limits
-    look_s: float = LOOK_S
+    look_s: float = POLL_INTERVAL_S
     pid: int | None = None
     end_reason: str = ""
     clock: WriteClock = field(default_factory=WriteClock)
@@ -104,7 +104,7 @@ class ResourceLimits:
         """End the command if its session uses too much memory and it uses the most."""
         limit = min(meter.limits.session_bytes, int(_machine_bytes() * MEMORY_SHARE))
         now = time.monotonic()
-        if now - self._seen_at > LOOK_S / 2:
+        if now - self._seen_at > POLL_INTERVAL_S / 2:
             self._seen_at = now
             self._processes_seen = await asyncio.to_thread(_processes)
         ours = [

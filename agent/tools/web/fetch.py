@@ -19,7 +19,7 @@ from agent.tools.base import CallContext, EffectPlan
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
-from agent.tools.web.pdf import LIMIT_BYTES as PDF_LIMIT_BYTES
+from agent.tools.web.pdf import MAX_BYTES as PDF_LIMIT_BYTES
 from agent.tools.web.pdf import pdf_text
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.version import VERSION

@@ -9,7 +9,7 @@ from contextlib import suppress
 from agent.errors import ToolError
 from agent.tools.child_process import ENVIRONMENT, limit, program
 
-LIMIT_BYTES = 20_000_000
+MAX_BYTES = 20_000_000
 MAX_PAGES = 200
 TEXT_LIMIT_CHARS = 2_000_000
 TIMEOUT_S = 30.0

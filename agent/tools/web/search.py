@@ -26,7 +26,7 @@ T = TypeVar("T")
 ENGINE_TIMEOUT_S = 10
 TIMEOUT_S = 15.0
 MAX_RESULTS = 20
-SNIPPET_CHARS = 300
+MAX_SNIPPET_CHARS = 300
 _DUCKDUCKGO = "https://html.duckduckgo.com"
 
 
@@ -173,7 +173,7 @@ def _hits(results: Sequence[Mapping[str, Any]] | None) -> list[SearchResult]:
 
 
 def _render_hit(number: int, hit: SearchResult) -> str:
-    lines = (hit.title, hit.url, hit.snippet[:SNIPPET_CHARS])
+    lines = (hit.title, hit.url, hit.snippet[:MAX_SNIPPET_CHARS])
     title, url, snippet = (" ".join(line.split()) for line in lines)
     return f"{number}. {title}\n   {url}\n   {snippet}"
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the header's name
 # Limit of messages in a preview without another limit: every edit parses all of them again.
-_PAGES = 8
+_MAX_PAGES = 8
 
 
 class TelegramChannel:
@@ -188,7 +188,7 @@ class TelegramChannel:
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
         """Return at most as many pages as stay messages when the whole answer becomes a file."""
         most = self._settings.long_answer_messages
-        return render_pages(growing.text, growing.status_line, text_messages(most) or _PAGES)
+        return render_pages(growing.text, growing.status_line, text_messages(most) or _MAX_PAGES)
 
     async def preview(
         self,

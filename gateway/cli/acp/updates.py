@@ -36,10 +36,10 @@ Content = ContentToolCallContent | FileEditToolCallContent
 
 # Kinds of tools that editors do not know.
 _OTHER_KINDS: dict[str, ToolKind] = {"plan": "think", "ask": "other", "delegate": "other"}
-_RESULT_CHARS = 10_000
+_MAX_RESULT_CHARS = 10_000
 # An update with output replaces the previous one: only the end is sent, at limited intervals.
-_OUTPUT_CHARS = 4_000
-_OUTPUT_EVERY_S = 0.5
+_MAX_OUTPUT_CHARS = 4_000
+_OUTPUT_INTERVAL_S = 0.5
 
 
 class SentText:
@@ -225,9 +225,9 @@ class TurnUpdates:
         return str((self._folder / Path(path).expanduser()).absolute())
 
     def _output(self, id_: str, text: str) -> Iterator[Update]:
-        self._outputs[id_] = (self._outputs.get(id_, "") + text)[-_OUTPUT_CHARS:]
+        self._outputs[id_] = (self._outputs.get(id_, "") + text)[-_MAX_OUTPUT_CHARS:]
         now = time.monotonic()
-        if now - self._told_at.get(id_, 0.0) >= _OUTPUT_EVERY_S:
+        if now - self._told_at.get(id_, 0.0) >= _OUTPUT_INTERVAL_S:
             self._told_at[id_] = now
             content = [_text_content(self._outputs[id_])]
             yield acp.update_tool_call(id_, status="in_progress", content=content)
@@ -290,5 +290,5 @@ def _diff_text(diff: str) -> ContentToolCallContent:
 
 def _text_content(text: str, language: str = "") -> ContentToolCallContent:
     """Return text as a code block: rendered markdown would load pictures from strangers."""
-    short = text if len(text) <= _RESULT_CHARS else f"{text[:_RESULT_CHARS]}\n…"
+    short = text if len(text) <= _MAX_RESULT_CHARS else f"{text[:_MAX_RESULT_CHARS]}\n…"
     return acp.tool_content(acp.text_block(code_block(escape_invisible(short), language)))

@@ -27,8 +27,8 @@ from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
 from gateway.presenter.text import complaint
 
-_LISTED_SESSIONS = 500
-_LOOK_S = 2.0
+_MAX_LISTED_SESSIONS = 500
+_POLL_INTERVAL_S = 2.0
 _OF_TABS = frozenset(
     {
         *("new_tab", "open_session", "close_tab", "step", "go_to"),
@@ -110,7 +110,7 @@ class FullScreen(App[None]):
     async def on_mount(self) -> None:
         for session in self._sessions or (None,):
             await self._add_tab(session)
-        self.set_interval(_LOOK_S, self._refresh_panel)
+        self.set_interval(_POLL_INTERVAL_S, self._refresh_panel)
         self.screen_change_signal.subscribe(self, lambda _: self.default_screen.refresh_bindings())
         self.default_screen.screen_layout_refresh_signal.subscribe(self, self._underline)
 
@@ -163,7 +163,7 @@ class FullScreen(App[None]):
 
     async def action_open_session(self) -> None:
         try:
-            sessions = await self._service.list_sessions(_LISTED_SESSIONS)
+            sessions = await self._service.list_sessions(_MAX_LISTED_SESSIONS)
         except KoreError as exc:
             self._complain(exc)
             return

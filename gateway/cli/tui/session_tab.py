@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 State = Literal["asks", "runs", "news", "idle", "away"]
 _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle": "", "away": "… "}
-_TITLE_CHARS = 24
+_MAX_TITLE_CHARS = 24
 # Interval between two repaints of the feed while text streams in.
 _FRAME_S = 1 / 20
 # Worker group of the commands that the person runs.
@@ -139,8 +139,8 @@ class SessionTab(TabPane):
     @property
     def title_text(self) -> Text:
         name = escape_line(self.conversation.name) or t("New")
-        if len(name) > _TITLE_CHARS:
-            name = name[: _TITLE_CHARS - 1] + "…"
+        if len(name) > _MAX_TITLE_CHARS:
+            name = name[: _MAX_TITLE_CHARS - 1] + "…"
         return Text(f"{_MARKS[self.state]}{name}")
 
     @property

@@ -17,7 +17,7 @@ from gateway.cli.console.output.diff import diff
 from gateway.presenter.blocks import Block
 from gateway.presenter.text import without_ansi
 
-_LINE_CHARS = 200
+_MAX_LINE_CHARS = 200
 
 
 class SidePanel(Vertical):
@@ -131,6 +131,6 @@ def _change(block: Block) -> Text:
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
     name = str(block.arguments.get("path") or block.heading)
     return Text.assemble(
-        escape_line(name)[:_LINE_CHARS], (f"  +{added}", "green"), (f" -{removed}", "red"),
+        escape_line(name)[:_MAX_LINE_CHARS], (f"  +{added}", "green"), (f" -{removed}", "red"),
         no_wrap=True,
     )  # fmt: skip

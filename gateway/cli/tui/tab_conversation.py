@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import Show, UserCommand
 
 # Interval between two attempts to reconnect to Kore.
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 _SENT_AGAIN = 240
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class TabConversation:
                 pass
             self.is_connected = False
             self._on_event(None)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def say(self, text: str, pasted: list[tuple[int, int]]) -> None:
         """Send a message and retry without a connection; it is accepted only once.
@@ -165,7 +165,7 @@ class TabConversation:
             try:
                 return await call()
             except ConnectionLost:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
         return await call()
 
 

@@ -30,7 +30,7 @@ from gateway.turns.tool_listing import beginning, list_tools
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
-_SHOWN_CHARS = 60
+_MAX_SHOWN_CHARS = 60
 
 _IGNORED_AGENT = mark_for_translation(
     "{path} is ignored: its folder is not trusted, and an agent {name} already exists"
@@ -164,7 +164,7 @@ def _quote(text: str) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"
 
 
 def run_tools(args: argparse.Namespace) -> int:

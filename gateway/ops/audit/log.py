@@ -39,7 +39,7 @@ from gateway.store.repositories.audit_outbox import AuditNote
 log = logging.getLogger(__name__)
 
 FILE_LIMIT_BYTES = 10_000_000
-FILES_KEPT = 10
+MAX_FILES = 10
 _HEAD_BYTES = 512
 
 
@@ -65,7 +65,7 @@ class AuditLog:
         level: Callable[[], AuditLevel] = lambda: "summary",
         clean: Callable[[str], str] = str,
         limit_bytes: int = FILE_LIMIT_BYTES,
-        keep: int = FILES_KEPT,
+        keep: int = MAX_FILES,
         mark: Path | None = None,
     ) -> None:
         self._folder = folder

@@ -33,7 +33,7 @@ REPAIR = "kore:audit"
 _NUMBERED = re.compile(r"audit-(\d{6,})\.jsonl")
 _FIELDS = ["ts", "agent_id", "role", "tool", "allowed", "reason", "params", "session_id"]
 _KEYS = [*_FIELDS, "prev_hash", "hash"]
-_OPENING_TRIES = 20
+_MAX_OPENING_TRIES = 20
 _SIZE_BYTES = 256
 
 
@@ -134,7 +134,7 @@ def full_file(folder: Path, number: int) -> Path:
 
 def open_files(folder: Path, stack: ExitStack) -> list[tuple[Path, BufferedReader]]:
     """Open a consistent set of all files, oldest first. Raises `AuditError`."""
-    for _ in range(_OPENING_TRIES):
+    for _ in range(_MAX_OPENING_TRIES):
         before = [*numbered_files(folder).values(), folder / CURRENT]
         open_stack = ExitStack()
         files = []

@@ -11,8 +11,8 @@ from agent.tools.shell.process_group import run
 from agent.types import Usage
 from gateway.ops.evals.case import EvalCase, Expectation
 
-COMMAND_S = 60
-_QUOTED_CHARS = 200
+COMMAND_TIMEOUT_S = 60
+_MAX_QUOTED_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -97,16 +97,16 @@ async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[st
     job = SandboxCommand(command, outcome.folder, outcome.folder)
     try:
         with outcome.sandbox.prepare(job) as spawn:
-            ended = await run(spawn, COMMAND_S, output.extend)
+            ended = await run(spawn, COMMAND_TIMEOUT_S, output.extend)
     except (OSError, ToolError) as exc:
         return [f"`{command}` could not be run: {exc}"]
     if ended.code == expected:
         return []
     if ended.code is None:
-        return [f"`{command}` took longer than {COMMAND_S} s"]
+        return [f"`{command}` took longer than {COMMAND_TIMEOUT_S} s"]
     return [f"`{command}` ended with {ended.code}: {_quote(output.decode(errors='replace'))}"]
 
 
 def _quote(text: str) -> str:
-    short = text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "…"
+    short = text if len(text) <= _MAX_QUOTED_CHARS else text[:_MAX_QUOTED_CHARS] + "…"
     return repr(short)

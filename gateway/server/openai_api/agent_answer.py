@@ -25,9 +25,9 @@ T = TypeVar("T")
 # After this time without an event, check the disk and whether the client has disconnected.
 TICK_S = 1.0
 # Number of attempts to find a new owner of the data, with a pause between them.
-_TRIES = 150
+_MAX_TRIES = 150
 _PAUSE_S = 0.2
-_TITLE_CHARS = 80
+_MAX_TITLE_CHARS = 80
 
 
 @frozen
@@ -99,7 +99,7 @@ class AgentAnswer:
             except ConnectionLost:
                 self._has_gap, self._error = True, None
                 tries += 1
-                if tries > _TRIES:
+                if tries > _MAX_TRIES:
                     raise
                 await asyncio.sleep(_PAUSE_S)
                 yield None
@@ -270,4 +270,4 @@ async def _next(items: AsyncIterator[T]) -> T:
 def _title(question: events.ApprovalAsked) -> str:
     request = question.request
     words = request.arguments.get("command") or request.arguments.get("path") or ""
-    return f"{request.tool} {words}".strip().replace("`", "'")[:_TITLE_CHARS]
+    return f"{request.tool} {words}".strip().replace("`", "'")[:_MAX_TITLE_CHARS]

@@ -29,7 +29,7 @@ from gateway.server.openai_api.model_reply import ModelAnswer, Piece
 from gateway.server.openai_api.server_sent_events import ServerSentEvents, has_left
 
 _FINISH = {"max_iterations": "length", "limit": "length", "filtered": "content_filter"}
-_RESULT_CHARS = 10_000
+_MAX_RESULT_CHARS = 10_000
 
 Steps = AsyncGenerator[TurnEnd | ModelAnswer | None, None]
 
@@ -209,7 +209,7 @@ class _TurnSteps:
                 item = _item("kore:tool_call", name, arguments, call_id=call_id)
                 self._calls[call_id] = writer.add_item(item, "kore")
             case events.ToolResulted() if event.id in self._calls:
-                changes = {"output": event.content[:_RESULT_CHARS], "is_error": event.is_error}
+                changes = {"output": event.content[:_MAX_RESULT_CHARS], "is_error": event.is_error}
                 writer.end_item(self._calls.pop(event.id), changes)
             case events.ApprovalAsked(_, request):
                 writer.end_message()

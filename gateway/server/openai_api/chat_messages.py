@@ -9,7 +9,7 @@ from typing import Any
 from agent.errors import KoreError
 from agent.run.content import ImageUrl, message_of
 from agent.serialization import safe_text
-from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from agent.types import Image, Message, Part, Text, ToolCall
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, bad_field
@@ -80,8 +80,8 @@ async def _picture(url: str, place: str) -> Image:
     except (binascii.Error, ValueError):
         content = b""
     kind = sniff_image_type(content[:16])
-    if not (comma and head.endswith(";base64")) or kind is None or len(content) > LIMIT_BYTES:
-        raise bad_field(place, f"a PNG, JPEG, GIF or WebP of at most {LIMIT_BYTES:,} bytes")
+    if not (comma and head.endswith(";base64")) or kind is None or len(content) > MAX_PICTURE_BYTES:
+        raise bad_field(place, f"a PNG, JPEG, GIF or WebP of at most {MAX_PICTURE_BYTES:,} bytes")
     return Image(kind, content)
 
 

@@ -9,7 +9,7 @@ from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Image, Message, user
 
-_TITLE_CHARS = 50
+_MAX_TITLE_CHARS = 50
 
 
 @frozen
@@ -62,7 +62,7 @@ class ClientConversation:
             " ".join(message.text.split()) for message in self.messages if message.role == "user"
         )
         text = next((text for text in texts if text), "")
-        return text if len(text) <= _TITLE_CHARS else f"{text[: _TITLE_CHARS - 1]}…"
+        return text if len(text) <= _MAX_TITLE_CHARS else f"{text[: _MAX_TITLE_CHARS - 1]}…"
 
     def pictures(self) -> list[str]:
         """Return the pictures in the new messages, as base64."""

@@ -29,10 +29,10 @@ V = TypeVar("V")
 
 SESSION_HEADER = "X-Kore-Session"
 KEY_HEADER = "Idempotency-Key"
-_KEY_CHARS = 255
+_MAX_KEY_CHARS = 255
 # Header that OpenAI's own clients send with an automatic retry.
 _RETRY_HEADER = "x-stainless-retry-count"
-_REMEMBERED = 1_000
+_MAX_REMEMBERED = 1_000
 _RETRIED_WITHIN_S = 1_800.0
 
 
@@ -151,15 +151,15 @@ class RequestSessions:
 def _put(entries: OrderedDict[str, V], key: str, value: V) -> None:
     entries[key] = value
     entries.move_to_end(key)
-    if len(entries) > _REMEMBERED:
+    if len(entries) > _MAX_REMEMBERED:
         entries.popitem(last=False)
 
 
 def read_key(request: web.Request) -> str:
     """Return a digest of the request's key and its token, '' without a key. Raises `ApiError`."""
     key = request.headers.get(KEY_HEADER, "")
-    if len(key) > _KEY_CHARS:
-        raise bad_field(KEY_HEADER, f"at most {_KEY_CHARS} characters")
+    if len(key) > _MAX_KEY_CHARS:
+        raise bad_field(KEY_HEADER, f"at most {_MAX_KEY_CHARS} characters")
     return digest_of(access_of(request).identity, key) if key else ""
 
 

@@ -23,7 +23,7 @@ from gateway.server.openai_api.stored_answers import StoredAnswers
 from gateway.server.revocation import RevocationWatch
 
 # Time limit for receiving the body of a request.
-_BODY_S = 30.0
+_BODY_TIMEOUT_S = 30.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BodyHandler = Callable[[web.Request, Mapping[str, Any]], Awaitable[web.StreamResponse]]
@@ -79,7 +79,7 @@ def _with_body(handler: BodyHandler, revocations: RevocationWatch) -> Handler:
             )
             raise ApiError(415, words)
         try:
-            async with asyncio.timeout(_BODY_S):
+            async with asyncio.timeout(_BODY_TIMEOUT_S):
                 data = await request.read()
         except TimeoutError:
             raise ApiError(408, t("the request took too long to arrive")) from None

@@ -53,11 +53,11 @@ log = logging.getLogger(__name__)
 # Writes everything that a transaction sees to a new SQLite file.
 WriteCopy = Callable[[Transaction, Path], None]
 
-_WAITING = 20_000
-_RERUNS = 50
+_MAX_WAITING = 20_000
+_MAX_RERUNS = 50
 _RERUN_S, _LONGEST_RERUN_S = 0.002, 0.5
 # Interval for checking whether an expired lease was renewed.
-_LOOK_S = 0.05
+_POLL_INTERVAL_S = 0.05
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
 
@@ -128,7 +128,7 @@ class PostgresStore:
         self._closed = False
         self._closing = threading.Event()
         self._lost = threading.Event()  # Logged once for all connections
-        self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_WAITING)
+        self._jobs: queue.Queue[_PendingWork | None] = queue.Queue(maxsize=_MAX_WAITING)
         self._threads = [
             threading.Thread(target=self._serve, args=(slot,), name=f"database-{slot}", daemon=True)
             for slot in range(first_slot, first_slot + options.connections)
@@ -227,7 +227,7 @@ class PostgresStore:
     async def until_held(self) -> None:
         # The lease expires by the clock, and a thread renews it.
         while not self.is_held():  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def until_replaced(self) -> None:
         await self._replaced.wait()
@@ -333,7 +333,7 @@ class PostgresStore:
         Raises `_Unsure`, `StoreError` and `psycopg.Error`; an error of the work itself is stored in
         the job.
         """
-        for attempt in range(_RERUNS):
+        for attempt in range(_MAX_RERUNS):
             job.error = None
             broken: Sequence[BrokenSeal] = ()
             began = time.monotonic()
@@ -354,7 +354,7 @@ class PostgresStore:
                 if is_lost(exc, connection):
                     raise
                 _roll_back(connection)
-                if code_of(exc) not in RERUN or attempt == _RERUNS - 1:
+                if code_of(exc) not in RERUN or attempt == _MAX_RERUNS - 1:
                     raise
                 self._limiter.note_conflict()
             except SealBroken:

@@ -30,7 +30,7 @@ _OPEN_ENDED = re.compile(f"[^{_UNSPACED}]$")
 # word, the highest position that counts, bytes of all words of a text.
 _WORD_BYTES = 2000
 _PLACES = 16_383
-_LIST_BYTES = 1_000_000
+_MAX_LIST_BYTES = 1_000_000
 # Question marks in quoted text stay; the others become numbered values.
 _MARK = re.compile(r"'(?:[^']|'')*'|\?")
 
@@ -78,7 +78,7 @@ def words_of(text: str) -> Iterator[str]:
 def _word_list(text: str) -> str:
     """Return a word list in the server's format: 'word':place, each word with all its places."""
     places: dict[str, list[int]] = {}
-    room = _LIST_BYTES
+    room = _MAX_LIST_BYTES
     for place, word in enumerate(words_of(text), 1):
         # A word takes four bytes in addition to its text, and two for each of its places.
         room -= 2 if word in places else len(word.encode()) + 8

@@ -18,7 +18,7 @@ CATCH_UPS: tuple[CatchUp, ...] = ("skip", "once", "all")
 State = Literal["on", "paused", "done", "failed"]
 
 # Number of slots remembered per job.
-_KEPT = 100
+_MAX_SLOTS = 100
 _LARGEST = 2**63 - 1
 _DONE_KEPT_S = 7 * 86_400
 _PLAIN = (
@@ -200,7 +200,7 @@ def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
     )
     tx.run(
         "DELETE FROM job_run WHERE job = ? AND at < (SELECT at FROM job_run WHERE job = ?"
-        f" ORDER BY at DESC LIMIT 1 OFFSET {_KEPT})",
+        f" ORDER BY at DESC LIMIT 1 OFFSET {_MAX_SLOTS})",
         (job.id, job.id),
     )
     return bool(row_count)

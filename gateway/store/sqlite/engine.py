@@ -36,11 +36,11 @@ from gateway.store.sqlite.transaction import SqliteTransaction, table_names
 P = ParamSpec("P")
 T = TypeVar("T")
 
-GROUP = 64
+MAX_GROUP = 64
 BACKUP_PAGES = 256
-_WAITING = 20_000
+_MAX_WAITING = 20_000
 # Timeout for a file that another program has locked.
-_LOCK_S = 1.0
+_LOCK_TIMEOUT_S = 1.0
 _LOCKING = "PRAGMA locking_mode=EXCLUSIVE"
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -82,7 +82,7 @@ class SqliteStore:
         self._closed = False
         # Rows that are already in the audit log.
         self._reported: set[BrokenSeal] = set()
-        self._jobs: queue.Queue[StoreWork] = queue.Queue(maxsize=_WAITING)
+        self._jobs: queue.Queue[StoreWork] = queue.Queue(maxsize=_MAX_WAITING)
         self._thread = threading.Thread(target=self._serve, name="database", daemon=True)
         self._thread.start()
 
@@ -170,7 +170,7 @@ class SqliteStore:
     def _serve_group(self, first: StoreWork) -> None:
         """Run a job, together with the jobs queued after it so far."""
         jobs = [first]
-        while len(jobs) < GROUP and not self._jobs.empty():
+        while len(jobs) < MAX_GROUP and not self._jobs.empty():
             jobs.append(self._jobs.get_nowait())
         for alone, run in groupby(jobs, key=lambda job: job.alone):
             group = list(run)
@@ -309,7 +309,7 @@ def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) ->
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     try:
         connection = sqlite3.connect(
-            path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
+            path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         with ExitStack() as stack:
             stack.callback(connection.close)

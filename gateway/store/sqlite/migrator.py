@@ -16,7 +16,7 @@ from gateway.store.errors import StoreBusy, StoreError, catalogue_text
 from gateway.store.schema import Schema, foreign
 
 SCHEMA = Schema(Path(__file__).parent)
-COPIES_KEPT = 3
+MAX_COPIES = 3
 FOLDER = "backups"
 _PREFIX, _END, _PART = "before-upgrade-", ".db", ".part"
 
@@ -84,7 +84,7 @@ def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
         _sync(part)
         part.rename(target)
         _sync(folder)
-        for old in copies(path)[:-COPIES_KEPT]:
+        for old in copies(path)[:-MAX_COPIES]:
             old.unlink()
     except (OSError, sqlite3.Error) as exc:
         with suppress(OSError):

@@ -25,7 +25,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask
 from gateway.store.repositories.usage import Payer, Totals
 from gateway.turns.usage.limits import BillingDay, UsageLimit, caps, subagent_cap, unpriced
 from gateway.turns.usage.reservations import Reservations
-from gateway.turns.usage.turn_log import FAILURES_IN_ROW, Ending, ModelFailure, TurnLog
+from gateway.turns.usage.turn_log import MAX_FAILURES_IN_ROW, Ending, ModelFailure, TurnLog
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class StoreUsageMeter:
         """
         message, elapsed_s = claim.messages[-1], time.monotonic() - began
         failure = self.turns.end(message, model or "", ending, spent, elapsed_s)
-        if failure is None or failure.in_row < FAILURES_IN_ROW:
+        if failure is None or failure.in_row < MAX_FAILURES_IN_ROW:
             return
         try:
             lane = await self.database.transact(self._tell_of_failure, failure, message)

@@ -15,7 +15,7 @@ from gateway.core.messages import InboundMessage
 log = logging.getLogger(__name__)
 
 # Number of consecutive failures of a model after which it is reported.
-FAILURES_IN_ROW = 3
+MAX_FAILURES_IN_ROW = 3
 # Error codes that are not the model's fault: the next message may well be answered.
 _ABOUT_THE_MESSAGE = frozenset({"context-too-long", "denied", "bad-output", "limit"})
 
@@ -144,7 +144,7 @@ def failure_facts(logs: Sequence[Mapping[str, Any]], model: str) -> dict[str, An
     last = max((mapping["last"] for mapping in logs if mapping["last"]), default=None)
     answered_at = max(mapping["answered_at"] for mapping in logs)
     is_failing = any(
-        mapping["in_row"] >= FAILURES_IN_ROW and mapping["failed_at"] > answered_at
+        mapping["in_row"] >= MAX_FAILURES_IN_ROW and mapping["failed_at"] > answered_at
         for mapping in logs
     )
     return {

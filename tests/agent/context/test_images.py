@@ -3,7 +3,7 @@ from pathlib import Path
 
 from agent.context import images
 from agent.context.images import ImageLoader
-from agent.text.media_types import LIMIT_BYTES
+from agent.text.media_types import MAX_PICTURE_BYTES
 from agent.types import Context, Image, ImageFile, Message, Part, Text
 
 
@@ -54,7 +54,7 @@ async def test_only_the_newest_pictures_are_shown(tmp_path: Path) -> None:
 
 
 async def test_large_pictures_reduce_the_number_shown(tmp_path: Path) -> None:
-    size = LIMIT_BYTES - 100
+    size = MAX_PICTURE_BYTES - 100
     messages = [user_message(put(tmp_path, f"{n}.png", png(n, size))) for n in range(5)]
     shown = await ImageLoader(tmp_path).with_pictures(messages)
     fit = images.MAX_BYTES // size

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.context.system_prompt import Workspace
-from agent.security.taint.prompt_file import LIMIT_CHARS
+from agent.security.taint.prompt_file import MAX_CHARS
 
 FILES = ("IDENTITY.md", "AGENT.md", "SOUL.md", "USER.md")
 
@@ -82,7 +82,7 @@ def test_pipe_instead_of_a_file_does_not_block(tmp_path: Path) -> None:
 
 def test_huge_file_is_cut_with_a_notice(workspace: Workspace) -> None:
     path = workspace.folder / "USER.md"
-    path.write_text("start " + "x" * LIMIT_CHARS + "END")
+    path.write_text("start " + "x" * MAX_CHARS + "END")
     made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
     assert "start xxx" in made.text
     assert "END" not in made.text
@@ -107,7 +107,7 @@ def test_too_long_memory_keeps_its_newest_lines(workspace: Workspace, is_snapsho
 
 def test_file_with_a_blank_at_the_limit_is_cut_with_a_notice(workspace: Workspace) -> None:
     path = workspace.folder / "USER.md"
-    path.write_text("x" * LIMIT_CHARS + "\nEND")
+    path.write_text("x" * MAX_CHARS + "\nEND")
     made = workspace.system_prompt(workspace.owner_memory, workspace.folder, owner=True)
     assert "END" not in made.text
     assert len(made.notices) == 1

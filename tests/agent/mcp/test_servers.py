@@ -298,7 +298,7 @@ async def test_server_that_floods_its_log_is_ended(tmp_path: Path) -> None:
 async def test_server_that_fills_the_disk_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.tools.shell.confined_server._LOOK_S", 0.05)
+    monkeypatch.setattr("agent.tools.shell.confined_server._POLL_INTERVAL_S", 0.05)
     limits = Limits(disk_bytes=10_000_000)
     servers = McpServers(McpSettings((stand_in("hoard"),), tmp_path), ToolSettings(limits=limits))
     await servers.load()

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from agent.errors import BadReply, ConfigError, KeyRefused, ProviderError, Unavailable
-from agent.providers.embeddings import BATCH, TEXT_CHARS, EmbeddingClient
+from agent.providers.embeddings import BATCH, MAX_TEXT_CHARS, EmbeddingClient
 from agent.providers.registry import ModelConfig, resolve_model
 from tests.fakes.model import ModelServer
 
@@ -34,9 +34,9 @@ async def test_embeddings_are_normalized_and_in_order(
 
 async def test_long_and_empty_texts_are_adjusted(model_server: ModelServer) -> None:
     embedding_client = client(model_server)
-    await embedding_client.embed(["", "y" * (TEXT_CHARS + 1)])
+    await embedding_client.embed(["", "y" * (MAX_TEXT_CHARS + 1)])
     await embedding_client.aclose()
-    assert model_server.embedded == [[" ", "y" * TEXT_CHARS]]
+    assert model_server.embedded == [[" ", "y" * MAX_TEXT_CHARS]]
 
 
 async def test_ollama_embeddings_use_the_compatible_api(model_server: ModelServer) -> None:

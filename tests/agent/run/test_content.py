@@ -10,7 +10,7 @@ from agent.errors import KoreError
 from agent.providers.scripted import ScriptedProvider
 from agent.run.content import message_of
 from agent.security.network.urls import Address
-from agent.text.media_types import LIMIT_BYTES
+from agent.text.media_types import MAX_PICTURE_BYTES
 from agent.types import Image, Text
 from tests.fakes.web import Page, WebSite
 
@@ -64,7 +64,7 @@ async def test_picture_at_a_private_address_is_not_fetched(tmp_path: Path) -> No
     ("part", "reason"),
     [
         (b"hello there", "the bytes is no PNG"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(LIMIT_BYTES), "too large"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(MAX_PICTURE_BYTES), "too large"),
         (Path("/nowhere/a.png"), "/nowhere/a.png cannot be read: No such file"),
         (7, "found int"),
     ],

@@ -145,7 +145,7 @@ def test_conversations_have_separate_views(tmp_path: Path) -> None:
     assert seen.take_stale_views("s") == []
 
 
-@pytest.mark.parametrize("count", [file_views.FILES + 1, file_views.SESSIONS + 1])
+@pytest.mark.parametrize("count", [file_views.MAX_FILES + 1, file_views.MAX_SESSIONS + 1])
 def test_only_the_newest_views_are_retained(tmp_path: Path, count: int) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
@@ -157,9 +157,9 @@ def test_only_the_newest_views_are_retained(tmp_path: Path, count: int) -> None:
     for n in range(count):
         os.truncate(tmp_path / str(n), 5)
     path.write_text("newer")
-    assert len(seen.take_stale_views("s")) == min(count, file_views.FILES)
+    assert len(seen.take_stale_views("s")) == min(count, file_views.MAX_FILES)
     assert sum(len(seen.take_stale_views(str(n))) for n in range(count)) == min(
-        count, file_views.SESSIONS - 1
+        count, file_views.MAX_SESSIONS - 1
     )
 
 

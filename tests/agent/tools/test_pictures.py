@@ -17,7 +17,7 @@ from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.run.history import JsonlHistory
 from agent.settings import ToolSettings
-from agent.text.media_types import LIMIT_BYTES
+from agent.text.media_types import MAX_PICTURE_BYTES
 from agent.tools.base import CallContext
 from agent.tools.files.read_write import ReadFile
 from agent.tools.output_spill import spill_folder
@@ -154,7 +154,7 @@ async def test_picture_alone_is_a_result(call: CallContext) -> None:
 async def test_too_large_picture_is_rejected_with_a_hint(
     call: CallContext, workspace: Path
 ) -> None:
-    (workspace / "big.png").write_bytes(LOGO + bytes(LIMIT_BYTES))
+    (workspace / "big.png").write_bytes(LOGO + bytes(MAX_PICTURE_BYTES))
     with pytest.raises(ToolError, match=r"big\.png is a picture of 3,700,012 bytes; at most"):
         await ReadFile(ToolSettings()).run({"path": "big.png"}, call)
 
@@ -170,7 +170,10 @@ def test_pictures_are_stored_once_by_content(tmp_path: Path) -> None:
 
 
 def test_omitted_pictures_are_noted(tmp_path: Path) -> None:
-    too_large, no_picture = Image("image/png", LOGO + bytes(LIMIT_BYTES)), Image("image/png", b"%!")
+    too_large, no_picture = (
+        Image("image/png", LOGO + bytes(MAX_PICTURE_BYTES)),
+        Image("image/png", b"%!"),
+    )
     enough = (Image("image/png", LOGO),) * (MAX_PICTURES + 2)
     images = keep_images(ToolResult("all", images=(too_large, no_picture, *enough)), tmp_path)
     assert len(images.images) == MAX_PICTURES

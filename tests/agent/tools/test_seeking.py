@@ -18,7 +18,7 @@ from agent.errors import ToolError
 from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.text.text_document import LIMIT_BYTES
+from agent.text.text_document import MAX_BYTES
 from agent.tools.base import CallContext
 from agent.tools.files.glob import Glob
 from agent.tools.files.grep import Grep
@@ -526,7 +526,7 @@ async def test_grep_names_unsearched_files(
     (workspace / "small.txt").write_text("needle\n")
     (workspace / "picture.bin").write_bytes(b"\0\0needle\n")
     with (workspace / "large.log").open("wb") as file:
-        file.truncate(LIMIT_BYTES + 1)
+        file.truncate(MAX_BYTES + 1)
     tool_result = await grep(call, program, pattern="needle")
     assert "small.txt" in tool_result.for_model
     assert tool_result.for_model.endswith("… (not searched: large.log (20 MB))")

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing
 
 from agent.events import Event, TextDelta, ToolOutput, ToolResulted
-from agent.turn.event_stream import SIZE, EventStream
+from agent.turn.event_stream import MAX_EVENTS, EventStream
 from tests.agent.props import expect_no_task_left
 
 
@@ -21,11 +21,11 @@ async def test_events_arrive_in_order_beyond_the_buffer_size() -> None:
     outlet = EventStream()
 
     async def write() -> None:
-        for word in words(3 * SIZE):
+        for word in words(3 * MAX_EVENTS):
             await outlet.emit(word)
 
     async with expect_no_task_left():
-        assert await drain(outlet, asyncio.create_task(write())) == words(3 * SIZE)
+        assert await drain(outlet, asyncio.create_task(write())) == words(3 * MAX_EVENTS)
 
 
 async def test_full_stream_blocks_its_writer() -> None:
@@ -34,15 +34,15 @@ async def test_full_stream_blocks_its_writer() -> None:
 
     async def write() -> None:
         nonlocal written
-        for word in words(SIZE + 10):
+        for word in words(MAX_EVENTS + 10):
             await outlet.emit(word)
             written += 1
 
     writer = asyncio.create_task(write())
     for _ in range(5):
         await asyncio.sleep(0)
-    assert written == SIZE
-    assert len(await drain(outlet, writer)) == SIZE + 10
+    assert written == MAX_EVENTS
+    assert len(await drain(outlet, writer)) == MAX_EVENTS + 10
 
 
 async def test_waiting_reader_is_woken_by_the_end() -> None:
@@ -66,13 +66,13 @@ async def test_events_emitted_before_the_writer_failed_are_read() -> None:
     outlet = EventStream()
 
     async def write() -> None:
-        for word in words(SIZE):
+        for word in words(MAX_EVENTS):
             await outlet.emit(word)
         raise ValueError
 
     writer = asyncio.create_task(write())
     await asyncio.wait({writer})
-    assert await drain(outlet, writer) == words(SIZE)
+    assert await drain(outlet, writer) == words(MAX_EVENTS)
     assert isinstance(writer.exception(), ValueError)
 
 
@@ -93,21 +93,21 @@ async def test_live_output_is_dropped_with_a_note_for_a_slow_reader() -> None:
     outlet, result = EventStream(), ToolResulted("c1", "exec", "all of it", False, 0.1)
 
     async def write() -> None:
-        for _ in range(SIZE):
+        for _ in range(MAX_EVENTS):
             outlet.offer(output_event("x"))
         outlet.offer(output_event("ä"))
         outlet.offer(output_event("b"))
         await outlet.emit(result)
 
     seen = await drain(outlet, asyncio.create_task(write()))
-    assert seen == [output_event("x")] * SIZE + [output_event("", 3), result]
+    assert seen == [output_event("x")] * MAX_EVENTS + [output_event("", 3), result]
 
 
 async def test_live_output_after_a_gap_notes_the_missing_part() -> None:
     outlet, result = EventStream(), asyncio.Event()
 
     async def write() -> None:
-        for _ in range(SIZE + 2):
+        for _ in range(MAX_EVENTS + 2):
             outlet.offer(output_event("x"))
         result.set()
         await go.wait()
@@ -116,6 +116,8 @@ async def test_live_output_after_a_gap_notes_the_missing_part() -> None:
     go = asyncio.Event()
     async with aclosing(outlet.drain(asyncio.create_task(write()))) as stream:
         await result.wait()
-        seen = [await anext(stream) for _ in range(SIZE)]
+        seen = [await anext(stream) for _ in range(MAX_EVENTS)]
         go.set()
-        assert [*seen, await anext(stream)] == [output_event("x")] * SIZE + [output_event("y", 2)]
+        assert [*seen, await anext(stream)] == [output_event("x")] * MAX_EVENTS + [
+            output_event("y", 2)
+        ]

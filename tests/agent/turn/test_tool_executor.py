@@ -8,7 +8,7 @@ from typing import Any
 from agent import events
 from agent.prompts import load_prompt
 from agent.tools.base import CallContext
-from agent.turn.tool_executor import PARALLEL_READS
+from agent.turn.tool_executor import MAX_PARALLEL_READS
 from agent.types import ToolCall, ToolResult
 from tests.agent.props import Handmade, call, calls, results, run_turn, scripted, task
 
@@ -57,10 +57,10 @@ async def test_concurrent_reads_are_limited(tmp_path: Path) -> None:
         running.discard(context.call.id)
         return ToolResult("")
 
-    planned = [call("look", f"c{n}", n=n) for n in range(2 * PARALLEL_READS + 1)]
+    planned = [call("look", f"c{n}", n=n) for n in range(2 * MAX_PARALLEL_READS + 1)]
     agent, _ = scripted([calls(*planned), "done"], tmp_path, Handmade("look", body))
     _, result = await run_turn(agent, task(agent))
-    assert max(together) == PARALLEL_READS
+    assert max(together) == MAX_PARALLEL_READS
     assert len(results(result.messages)) == len(planned)
 
 

@@ -7,8 +7,8 @@ from gateway.access.pairing import (
     ALPHABET,
     CODE_LETTERS,
     CODE_LIFE_S,
-    OPEN_CODES,
-    TRIES,
+    MAX_OPEN_CODES,
+    MAX_TRIES,
     TURNED_DOWN_S,
     PairingCodes,
     plain_name,
@@ -109,9 +109,9 @@ def test_person_gets_only_one_code_per_hour(pairing: PairingCodes, tx: Transacti
 
 def test_number_of_open_codes_is_limited(pairing: PairingCodes, tx: Transaction) -> None:
     codes = [ask(pairing, tx, str(n)) for n in range(500)]
-    assert len(list(filter(None, codes))) == OPEN_CODES
-    assert len(members.requests(tx, NOW)) == OPEN_CODES
-    assert stored.count(tx, "pairing") == OPEN_CODES
+    assert len(list(filter(None, codes))) == MAX_OPEN_CODES
+    assert len(members.requests(tx, NOW)) == MAX_OPEN_CODES
+    assert stored.count(tx, "pairing") == MAX_OPEN_CODES
     assert ask(pairing, tx, "9999", NOW + CODE_LIFE_S) is not None
 
 
@@ -123,7 +123,7 @@ def test_wrong_codes_increase_the_lockout(
     pairing: PairingCodes, tx: Transaction, access: AccessControl
 ) -> None:
     code = ask_code(pairing, tx, "9")
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         verdict = pairing.approve(tx, "AAAA-AAAA", "chat:7", NOW)
         assert verdict.reason == "unknown"
     # The lock is a database row, so a new process sees it.

@@ -7,13 +7,13 @@ from agent.errors import KoreError
 from gateway.access.approvals import ApprovalService
 from gateway.access.chat_membership import ChatMembership
 from gateway.access.control import AccessControl
-from gateway.access.pairing import OPEN_CODES, PairingCodes
+from gateway.access.pairing import MAX_OPEN_CODES, PairingCodes
 from gateway.access.pairing_service import PairingService
 from gateway.bus.ingest import BackpressureLimits, Ingestor, IngestResult
 from gateway.commands import read_command
 from gateway.core.channel_events import Batch
 from gateway.core.messages import Sender
-from gateway.store.repositories.access.members import DENIED_KEPT
+from gateway.store.repositories.access.members import MAX_DENIED
 from gateway.store.repositories.delivery import outbox
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, chat_message, opened
@@ -72,10 +72,10 @@ async def test_flood_of_strangers_fills_neither_the_database_nor_the_log(
                 chat_message("x" * 100, str(m), sender=Sender(str(m))) for m in range(100, 150)
             ]
             await ingestor.take("chat", "bot", Batch(flood, cursors={"offset": str(n)}))
-        assert await parts.count("inbox") == DENIED_KEPT
-        assert await parts.count("pairing") == OPEN_CODES
+        assert await parts.count("inbox") == MAX_DENIED
+        assert await parts.count("pairing") == MAX_OPEN_CODES
         # Each person with a code gets a message, and the owner gets a message about each.
-        assert await parts.count("outbox") == 2 * OPEN_CODES
+        assert await parts.count("outbox") == 2 * MAX_OPEN_CODES
         assert caplog.text.count("not on the allowlist") == 50
 
 

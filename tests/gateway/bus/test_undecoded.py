@@ -82,7 +82,7 @@ async def test_replay_for_a_stopped_channel_is_an_error(tmp_path: Path) -> None:
 async def test_only_the_newest_updates_are_retained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(undecoded_updates, "KEPT", 3)
+    monkeypatch.setattr(undecoded_updates, "MAX_UPDATES", 3)
     async with opened(tmp_path, Gated()) as parts:
         for number in range(5):
             undecoded = replace(LOST, event_id=f"update:{number}")

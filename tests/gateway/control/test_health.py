@@ -150,7 +150,7 @@ class Away(Running):
 
 
 async def test_unavailable_database_delays_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_STATUS_S", 0.01)
+    monkeypatch.setattr(health, "_STATUS_TIMEOUT_S", 0.01)
     running = Away()
     try:
         async with health_server(running) as (session, url):
@@ -165,7 +165,7 @@ async def test_unavailable_database_delays_no_page(monkeypatch: pytest.MonkeyPat
                 assert "kore_parts_sent_total 4.0" in await response.text()
             assert running.asked_count == 1
             running.is_back.set()
-            monkeypatch.setattr(health, "_STATUS_S", 10.0)
+            monkeypatch.setattr(health, "_STATUS_TIMEOUT_S", 10.0)
             async with session.get(f"{url}/healthz") as response:
                 assert response.status == 200
     finally:

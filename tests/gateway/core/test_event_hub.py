@@ -20,8 +20,8 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.event_hub import (
     FELL_BEHIND,
     JOINED_CHARS,
-    LIMIT,
-    LIMIT_CHARS,
+    MAX_CHARS,
+    MAX_EVENTS,
     OUTPUT_LIMIT,
     STATUS_LIMIT,
     EventHub,
@@ -116,17 +116,17 @@ async def test_excess_live_output_is_dropped_with_a_note() -> None:
 
 async def test_watcher_exceeding_its_memory_is_dropped_with_an_error() -> None:
     watcher, large = Subscription(), "x" * 1_000_000
-    for n in range(2 * LIMIT_CHARS // len(large)):
+    for n in range(2 * MAX_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
     assert not watcher.is_open
     seen = await read_to_end(watcher)
-    assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= LIMIT_CHARS + 1e6
+    assert sum(len(e.content) for e in seen if isinstance(e, ToolResulted)) <= MAX_CHARS + 1e6
 
 
 async def test_watcher_that_keeps_up_is_never_dropped() -> None:
     watcher, large = Subscription(), "x" * 1_000_000
     reader = aiter(watcher)
-    for n in range(2 * LIMIT_CHARS // len(large)):
+    for n in range(2 * MAX_CHARS // len(large)):
         watcher.put(ToolResulted(str(n), "exec", large, False, 0.1))
         await anext(reader)
     assert watcher.is_open
@@ -135,10 +135,10 @@ async def test_watcher_that_keeps_up_is_never_dropped() -> None:
 async def test_watcher_too_far_behind_is_dropped_and_frees_its_buffer() -> None:
     watchers = EventHub()
     with watchers.watch("x") as watcher:
-        for n in range(LIMIT * 2):
+        for n in range(MAX_EVENTS * 2):
             watchers.publish("x", mark(n))
         assert not watchers.is_watched("x")
-        assert len(await read_to_end(watcher)) == LIMIT + 1
+        assert len(await read_to_end(watcher)) == MAX_EVENTS + 1
     assert not watchers.is_watched("x")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.approvals import ApprovalRequest, CommandPrefix, ServerQuestion
 from agent.i18n import use_locale
-from gateway.core.question_view import LINE_CHARS, view_of
+from gateway.core.question_view import MAX_LINE_CHARS, view_of
 
 
 def lines_of(**facts: Any) -> list[str]:
@@ -57,7 +57,7 @@ def test_many_blanks_are_counted() -> None:
 def test_long_line_is_continued() -> None:
     command = "echo " + "a" * 400 + "; rm"
     shown = lines_of(command=command)[:-1]
-    assert all(len(line) <= LINE_CHARS + 2 for line in shown)
+    assert all(len(line) <= MAX_LINE_CHARS + 2 for line in shown)
     assert "".join(line.removeprefix("↪ ") for line in shown) == command
 
 

@@ -22,7 +22,7 @@ from gateway.fanout.base import Topic
 from gateway.fanout.frames import KeySource
 from gateway.fanout.nats import NatsFanout
 from gateway.fanout.notify import NotifyFanout
-from gateway.fanout.queued import QUEUE_BYTES, QueuedFanout
+from gateway.fanout.queued import MAX_QUEUE_BYTES, QueuedFanout
 from gateway.store.postgres.connection import connect
 from tests.gateway.parts import cancel_and_wait, wait_until
 from tests.nats_server import NatsServer
@@ -36,7 +36,7 @@ class Bus(ABC):
 
     @abstractmethod
     def fanout(
-        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+        self, keys: KeySource | None = None, *, queue_bytes: int = MAX_QUEUE_BYTES, kore: int = 0
     ) -> QueuedFanout:
         """Return the fanout of one process, in one of two Kores."""
 
@@ -73,7 +73,7 @@ class PostgresBus(Bus):
         self._stopped: list[int] = []
 
     def fanout(
-        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+        self, keys: KeySource | None = None, *, queue_bytes: int = MAX_QUEUE_BYTES, kore: int = 0
     ) -> QueuedFanout:
         return NotifyFanout(self._addresses[kore], keys, queue_bytes=queue_bytes)
 
@@ -134,7 +134,7 @@ class NatsBus(Bus):
         self._server = server
 
     def fanout(
-        self, keys: KeySource | None = None, *, queue_bytes: int = QUEUE_BYTES, kore: int = 0
+        self, keys: KeySource | None = None, *, queue_bytes: int = MAX_QUEUE_BYTES, kore: int = 0
     ) -> QueuedFanout:
         async def find_id() -> str:
             return KORE_ID if kore == 0 else "8899aabbccddeeff"

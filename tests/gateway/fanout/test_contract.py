@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fanout.base import FLUSH_S
+from gateway.fanout.base import FLUSH_TIMEOUT_S
 from gateway.fanout.frames import FrameWriter, new_sender
 from gateway.store.cipher import Cipher
 from tests import postgres_server
@@ -287,7 +287,7 @@ async def test_flush_times_out_without_a_server(bus: Bus) -> None:
         await asyncio.to_thread(bus.stop)
         try:
             stream.publish(b"into the void", bytes(5_000_000))
-            async with asyncio.timeout(FLUSH_S + 5):
+            async with asyncio.timeout(FLUSH_TIMEOUT_S + 5):
                 await stream.fanout.flush()
         finally:
             bus.go_on()

@@ -15,7 +15,7 @@ from gateway.channels.base import NotFetched
 from gateway.config.sections import MediaSection
 from gateway.core.channel_events import Batch
 from gateway.core.messages import InboundMessage, Media
-from gateway.media.downloader import AT_ONCE, MediaDownloader
+from gateway.media.downloader import MAX_CONCURRENT, MediaDownloader
 from gateway.media.storage import InboxPaths, storage_name
 from gateway.store.cipher import Cipher
 from gateway.store.repositories.delivery import inbox
@@ -115,7 +115,7 @@ async def test_slow_transcription_delays_no_other_file(tmp_path: Path) -> None:
     async with opened(tmp_path, [], platform=platform) as parts:
         voices = [
             chat_message("[voice]", str(n), media=(Media("voice", remote="f", unique=f"v{n}"),))
-            for n in range(AT_ONCE + 1)
+            for n in range(MAX_CONCURRENT + 1)
         ]
         woken: list[str] = []
         inboxes = Inboxes(parts.workspace)

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from gateway.channels.base import NotFetched
 from gateway.config.sections import TranscriptionSection
 from gateway.core.messages import Media
-from gateway.media.transcription import LIMIT_BYTES, Transcriber
+from gateway.media.transcription import MAX_BYTES, Transcriber
 from tests.fakes.listener import Listener
 from tests.fakes.outbound_proxy import HttpProxy
 
@@ -139,7 +139,7 @@ async def test_slow_service_times_out_without_a_retry(listener: Listener, voice_
 
 
 async def test_oversized_recording_is_not_sent(listener: Listener, voice_file: Path) -> None:
-    large = Media("voice", path="inbox/v.ogg", size_bytes=LIMIT_BYTES + 1)
+    large = Media("voice", path="inbox/v.ogg", size_bytes=MAX_BYTES + 1)
     with pytest.raises(NotFetched, match="limit of 25 MB"):
         await transcriber(listener).transcribe(large, voice_file)
     assert listener.requests == []

@@ -155,7 +155,7 @@ async def test_unfinished_handshakes_do_not_block_others(tmp_path: Path) -> None
 async def test_stalled_handshakes_are_ended_and_count_for_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.5)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.5)
     own = Certificates(tmp_path / "tls")
     files = TlsFiles(own.file("server"), own.key("server"))
     trust = ClientTls(str(own.file("ca")))

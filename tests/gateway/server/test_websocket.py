@@ -11,7 +11,7 @@ import pytest
 from agent.events import ToolResulted
 from agent.types import assistant
 from gateway.server import revocation
-from gateway.server.websocket import MAX_CALLS, WINDOW
+from gateway.server.websocket import MAX_CALLS, MAX_UNACKNOWLEDGED
 from tests.gateway.parts import console_message, tool_call
 from tests.gateway.server.served import Served, served
 
@@ -80,7 +80,7 @@ async def test_unacknowledged_stream_delays_no_other(server: Served) -> None:
     async with server.session() as session, session.ws_connect("/v1/connect") as socket:
         await socket.send_json({"id": 1, "call": "watch", "arguments": {"lane": lane}})
         await answer(socket, 1)
-        for n in range(WINDOW + 50):
+        for n in range(MAX_UNACKNOWLEDGED + 50):
             server.parts.events.publish(lane, ToolResulted(str(n), "exec", "x", False, 0.1))
         await socket.send_json({"id": 2, "call": "status"})
         seen = 0
@@ -88,7 +88,7 @@ async def test_unacknowledged_stream_delays_no_other(server: Served) -> None:
             while (frame := await socket.receive_json())["id"] != 2:
                 seen += "item" in frame
         await socket.send_json({"id": 1, "ack": 50})
-        while seen < WINDOW + 50:
+        while seen < MAX_UNACKNOWLEDGED + 50:
             seen += "item" in await answer(socket, 1)
         await socket.send_json({"id": 3, "call": "status"})
         assert "value" in await answer(socket, 3)
@@ -107,7 +107,7 @@ async def test_invalid_token_file_closes_open_connections(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A revocation after the file is restored closes connections, too."""
-    monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
+    monkeypatch.setattr(revocation, "_POLL_INTERVAL_S", 0.05)
     path = tmp_path / "tokens.json"
     data = path.read_bytes()
     for content in (b"{", data):

@@ -17,7 +17,7 @@ from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.core.messages import Sender
 from gateway.sessions.conversation_search import ConversationSearch
-from gateway.sessions.similarity import NEW_TEXTS, UNKNOWN, StoredSimilarity
+from gateway.sessions.similarity import MAX_NEW_TEXTS, UNKNOWN, StoredSimilarity
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import search
 from gateway.store.repositories.execution.claims import TurnClaim
@@ -71,11 +71,11 @@ async def test_each_text_is_embedded_once(
 async def test_new_texts_per_search_are_limited(
     model_server: ModelServer, similarity: StoredSimilarity
 ) -> None:
-    texts = [f"cat {n}" for n in range(NEW_TEXTS + 10)]
+    texts = [f"cat {n}" for n in range(MAX_NEW_TEXTS + 10)]
     cosines = await similarity("pet", texts)
     assert cosines.count(UNKNOWN) == 11
     assert UNKNOWN not in await similarity("pet", texts)
-    assert sum(map(len, model_server.embedded)) == NEW_TEXTS + 11
+    assert sum(map(len, model_server.embedded)) == MAX_NEW_TEXTS + 11
 
 
 async def test_memory_line_is_found_by_a_synonym(

@@ -39,7 +39,7 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.repositories.execution import claims, turns, windows
 from gateway.store.repositories.execution.claims import (
-    ATTEMPTS,
+    MAX_ATTEMPTS,
     CommandClaim,
     SessionBusy,
     TurnClaim,
@@ -563,7 +563,7 @@ class JournalMachine(RuleBasedStateMachine):
                 f"SELECT {table} FROM turn WHERE {LIVE} AND session IS NOT NULL"
                 f" GROUP BY {table} HAVING count(*) > 1"
             )
-        assert not self.ask("SELECT id FROM turn WHERE attempts > ? + 1", ATTEMPTS)
+        assert not self.ask("SELECT id FROM turn WHERE attempts > ? + 1", MAX_ATTEMPTS)
 
     @invariant()
     def a_turn_waits_as_long_as_its_question_is_open(self) -> None:

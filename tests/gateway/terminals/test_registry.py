@@ -20,7 +20,7 @@ from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.trail import entries
 from gateway.server.remote_service import opened_service
 from gateway.terminals.registry import TerminalLimits, TerminalMode, TerminalRegistry
-from gateway.terminals.terminal import BUFFER_CHARS, Terminal, TerminalSize
+from gateway.terminals.terminal import MAX_BUFFER_CHARS, Terminal, TerminalSize
 from tests.fakes.model import ModelServer
 from tests.gateway.server.processes import KEY, Machine, free_port
 
@@ -217,7 +217,7 @@ async def test_output_buffer_is_bounded_and_a_slow_follower_catches_up(tmp_path:
             await read_until(quick, "done2")
             again = await anext(slow)
             assert "199999" in again["screen"]
-            assert len(again["screen"]) < BUFFER_CHARS + 20_000
+            assert len(again["screen"]) < MAX_BUFFER_CHARS + 20_000
 
 
 async def test_program_waits_for_its_only_follower(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 _ADDRESS = struct.Struct("<H2s4s")
 _TIMEOUT_S = 2.0
-_POLL_S = 0.001
+_POLL_INTERVAL_S = 0.001
 _UNSENT = 0x5411  # SIOCOUTQ of tcp(7): bytes not acknowledged by the peer
 _SOL_TCP = 6
 # Socket options that programs set before connecting: SO_KEEPALIVE, SO_LINGER, SO_RCVTIMEO,
@@ -84,7 +84,7 @@ class ConnectBroker:
         while any(fcntl.ioctl(own.fileno(), _UNSENT, bytes(4))):
             if time.monotonic() > deadline:
                 raise OSError(errno.ETIMEDOUT, "the proxy does not answer")
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_INTERVAL_S)
 
 
 class _Socket(_socket.socket):

@@ -9,7 +9,7 @@ _log = logging.getLogger(__name__)
 # Interval for repeating a lasting problem, so that it appears at the end of the log.
 AGAIN_S = 3600.0
 # Limit of remembered causes, which may contain numbers; the oldest are dropped.
-_KNOWN = 16
+_MAX_PROBLEMS = 16
 
 
 class LogOnce:
@@ -31,7 +31,7 @@ class LogOnce:
             _log.warning("telegram: %s", sentence or cause)
             at = now
         self._logged[cause] = (at, stopped | {of})
-        while len(self._logged) > _KNOWN:
+        while len(self._logged) > _MAX_PROBLEMS:
             del self._logged[next(iter(self._logged))]
 
     def over(self, of: str) -> None:

@@ -20,7 +20,7 @@ from gateway.core.channel_events import UNDECODED_LIMIT_CHARS
 
 _HEAD_BYTES = UNDECODED_LIMIT_CHARS
 _CHUNK_BYTES = 256 * 1024
-_DOWNLOAD_S = 1800.0
+_DOWNLOAD_TIMEOUT_S = 1800.0
 _LONGEST_WAIT_S = 24 * 3600.0
 
 
@@ -173,7 +173,9 @@ class AiohttpRequest(BaseRequest):
     async def download(self, url: str) -> AsyncGenerator[bytes]:
         """Yield the bytes of a file. Raises `RequestNotSent`, `ResponseLost` or `Refusal`."""
         timeout = aiohttp.ClientTimeout(
-            total=_DOWNLOAD_S, connect=self._settings.connect_s, sock_read=self._settings.answer_s
+            total=_DOWNLOAD_TIMEOUT_S,
+            connect=self._settings.connect_s,
+            sock_read=self._settings.answer_s,
         )
         connection = _RequestConnection()
         with self._classify_failures(connection):

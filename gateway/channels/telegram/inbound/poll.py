@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 OFFSET_LIFE_S = 3 * 24 * 3600.0
 _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 # A response may be corrupted in transit; after this many tries, the update itself is to blame.
-_GARBLED_TRIES = 3
+_MAX_GARBLED_TRIES = 3
 # A server that returns empty responses immediately must not be polled without a pause.
 _HASTE_S = 0.5
 _LOCK_PAUSE_S = 1.0
@@ -181,7 +181,7 @@ class Poller:
             self._limit = 1
             return None
         self._garbled_polls += 1
-        if not trouble.too_large and self._garbled_polls < _GARBLED_TRIES:
+        if not trouble.too_large and self._garbled_polls < _MAX_GARBLED_TRIES:
             raise trouble
         self._garbled_polls = 0
         update_id = int(match[1])

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 TAKEN, WRONG, FORBIDDEN, BUSY = 200, 400, 403, 503
 # Limit of updates being stored concurrently; further calls are asked to retry.
-UNDER_WAY = 64
+MAX_UNDER_WAY = 64
 _HOOK, _STORE = "the webhook is set", "messages are stored"
 
 
@@ -96,7 +96,7 @@ class Webhook:
         number: int = update["update_id"]
         task = self._under_way.get(number)
         if task is None:
-            if len(self._under_way) >= UNDER_WAY:
+            if len(self._under_way) >= MAX_UNDER_WAY:
                 return BUSY
             batch = replace(decode_batch([update], here, time.time()), cursors={})
             # Independent of the call, so that an aborted call does not interrupt storing.

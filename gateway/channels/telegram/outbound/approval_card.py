@@ -7,17 +7,17 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_for_approval
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
-from gateway.channels.telegram.outbound.split import LIMIT_UNITS
+from gateway.channels.telegram.outbound.split import MAX_UNITS
 from gateway.channels.telegram.utf16 import mend, units
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 from gateway.core.question_view import approval_event, buttons_of
 
 # The remaining space is for the head, the reason, the answers or the decision, and a retry's note.
-_CODE_UNITS = LIMIT_UNITS - 2350 - units(REPEAT_NOTE)
-_LINE_CHARS = 400
+_CODE_UNITS = MAX_UNITS - 2350 - units(REPEAT_NOTE)
+_MAX_LINE_CHARS = 400
 _HEAD_UNITS, _NOTES_UNITS, _LABELS_UNITS = 300, 1000, 600
-_BUTTON_CHARS = 40
+_MAX_BUTTON_CHARS = 40
 # Kinds of lines: details, and notes about them.
 _CODE, _NOTES = ("code", "detail", "diff"), ("reason", "note")
 
@@ -53,10 +53,10 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
         note = t("⚠️ The middle is cut; the file above has the full text.")
         pieces.append(_Piece(f"\n{note}"))
     if decided:
-        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
+        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_MAX_LINE_CHARS]}", "bold"))
         return _part(pieces)
     options = [each for each in view.options if is_whole or each.answer in ("once", "deny")]
-    if any(len(option.label) > _BUTTON_CHARS for option in options):
+    if any(len(option.label) > _MAX_BUTTON_CHARS for option in options):
         # Narrow screens truncate the labels of buttons.
         labels = "\n".join(f"• {option.label}" for option in options)
         pieces.append(_Piece(f"\n{_shorten(labels, _LABELS_UNITS)}"))
@@ -103,7 +103,7 @@ def _server_question(
         _Piece(_shorten(_text(view.lines, ("quote",)), _CODE_UNITS), "blockquote"),
     ]
     if decided:
-        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_LINE_CHARS]}", "bold"))
+        pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_MAX_LINE_CHARS]}", "bold"))
         return _part(pieces)
     hints = [t("Answer by a reply to this message.")] if query.takes_text else []
     if query.is_secret:

@@ -17,7 +17,7 @@ from gateway.channels.telegram.outbound.markdown_prepare import (
 from gateway.channels.telegram.outbound.table import Table, columns
 from gateway.core.messages import Entity
 
-_CHARS = 2048
+_MAX_CHARS = 2048
 
 _WEB = re.compile(
     r"(?:https?|ftp)://(?:[\w.:%+-]*@)?"
@@ -35,7 +35,7 @@ def is_clickable(url: str) -> bool:
     `localhost` and paths are not accepted.
     """
     match = _WEB.fullmatch(url) or _APP.fullmatch(url)
-    return match is not None and len(url) <= _CHARS
+    return match is not None and len(url) <= _MAX_CHARS
 
 
 _INLINE = {"Strong": "bold", "Emphasis": "italic", "Strikethrough": "strikethrough"}

@@ -17,7 +17,7 @@ from gateway.core.messages import OutboundMessage, Route
 
 # Limit per chat; reactions on further unanswered messages stay.
 _MOST_PER_LANE = 20
-_LANES = 1_000
+_MAX_LANES = 1_000
 
 
 class Reactions:
@@ -40,7 +40,7 @@ class Reactions:
         """Show that this message was accepted and will be answered."""
         if self._emoji is None or message_id is None:
             return
-        if route.lane not in self._reactions and len(self._reactions) >= _LANES:
+        if route.lane not in self._reactions and len(self._reactions) >= _MAX_LANES:
             # Forget the oldest chat: it was never answered.
             self._reactions.pop(next(iter(self._reactions)))
         reacted = self._reactions[route.lane]

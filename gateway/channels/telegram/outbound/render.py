@@ -13,7 +13,7 @@ from agent.i18n import mark_for_translation, plural, t
 from agent.text.visible import escape_invisible
 from agent.turn.completion_signal import humanize_signals
 from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown, sanitize
-from gateway.channels.telegram.outbound.split import LIMIT_ENTITIES, LIMIT_UNITS, first_part, split
+from gateway.channels.telegram.outbound.split import MAX_ENTITIES, MAX_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
@@ -25,9 +25,9 @@ STRAYED_NOTE = mark_for_translation("↪ From a closed or deleted topic:\n")
 EMPTY_ANSWER = mark_for_translation("The answer was empty. Please ask again or rephrase.")
 
 # A part leaves room for the note that a later retry may prepend.
-_PART_UNITS = LIMIT_UNITS - units(REPEAT_NOTE)
+_PART_UNITS = MAX_UNITS - units(REPEAT_NOTE)
 # Limit of source per message; the rest of a long answer is not parsed repeatedly while it streams.
-_PREVIEW_CHARS = 3 * LIMIT_UNITS
+_PREVIEW_CHARS = 3 * MAX_UNITS
 # Shown below a message that has no room for the rest of the text.
 _MORE = "…"
 _LOOSE_END = re.compile(
@@ -36,7 +36,7 @@ _LOOSE_END = re.compile(
 _HALF_MARK = re.compile(r"(?<!\*)\*\Z")
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*\Z")
-_HEADING_CHARS = 80
+_MAX_HEADING_CHARS = 80
 # With the lines above and notes in front, a caption stays below Telegram's 1,024.
 _OUTLINE_UNITS = 700
 # Lines that begin with letters and contain no possible mark need no parser.
@@ -92,7 +92,7 @@ def _outline(markdown: str) -> list[str]:
         heading = None if fenced else _HEADING.match(line)
         if heading is None:
             continue
-        text = f"• {_convert(heading[1])[0].strip()[:_HEADING_CHARS]}"
+        text = f"• {_convert(heading[1])[0].strip()[:_MAX_HEADING_CHARS]}"
         room -= units(text) + 1
         if room < 0:
             return [*headings, _MORE]
@@ -130,9 +130,7 @@ def _with_line(part: OutboundPart, line: str) -> OutboundPart:
     assert beginning is not None, "no part is blank"
     shift = units(beginning.text) + 2
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
-    return OutboundPart(
-        f"{beginning.text}\n\n{below}", (beginning.entities + moved)[:LIMIT_ENTITIES]
-    )
+    return OutboundPart(f"{beginning.text}\n\n{below}", (beginning.entities + moved)[:MAX_ENTITIES])
 
 
 def _close_marks(markdown: str) -> str:
@@ -167,7 +165,7 @@ def mark_topic_lost(part: OutboundPart) -> OutboundPart:
 
 
 def _with_note(part: OutboundPart, note: str) -> OutboundPart:
-    if units(note) + units(part.text) > LIMIT_UNITS:
+    if units(note) + units(part.text) > MAX_UNITS:
         note = note[0] + "\n"
     if not part.text:
         # Below a file without a caption, the note is the only text.

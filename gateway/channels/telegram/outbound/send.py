@@ -42,8 +42,8 @@ from gateway.core.messages import OutboundMessage, OutboundPart, Route
 
 _T = TypeVar("_T")
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
-_TOAST_CHARS = 200
-_PREVIEWS = 64
+_MAX_TOAST_CHARS = 200
+_MAX_PREVIEWS = 64
 
 # Telegram words its refusals for people; these phrases have been stable for years.
 _UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
@@ -154,7 +154,7 @@ class TelegramSender:
         else:
             message_id = await self._new(route, page, reply_to)
         self._preview_pages[(route, message_id)] = page
-        if len(self._preview_pages) > _PREVIEWS:
+        if len(self._preview_pages) > _MAX_PREVIEWS:
             del self._preview_pages[next(iter(self._preview_pages))]
         return message_id
 
@@ -209,7 +209,7 @@ class TelegramSender:
         https://core.telegram.org/bots/api#answercallbackquery
         """
         try:
-            await self._bot.answer_callback_query(query_id, mend(sentence[:_TOAST_CHARS]))
+            await self._bot.answer_callback_query(query_id, mend(sentence[:_MAX_TOAST_CHARS]))
         except TelegramError as exc:
             raise send_error(exc) from exc
         except (LookupError, TypeError, ValueError) as exc:

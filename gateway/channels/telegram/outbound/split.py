@@ -8,9 +8,9 @@ from dataclasses import replace
 from gateway.channels.telegram.utf16 import breaks_at, is_blank, offsets
 from gateway.core.messages import Entity, OutboundPart
 
-LIMIT_UNITS = 4096
+MAX_UNITS = 4096
 # Telegram drops further entities, and with them a part of the formatting.
-LIMIT_ENTITIES = 100
+MAX_ENTITIES = 100
 _BLOCK = "pre"
 # A cut at a paragraph is worth a half-empty message; a cut at a word only a small gap.
 _SEAMS = (
@@ -22,11 +22,11 @@ _SEAMS = (
 
 
 def split(
-    text: str, entities: Sequence[Entity] = (), limit_units: int = LIMIT_UNITS
+    text: str, entities: Sequence[Entity] = (), limit_units: int = MAX_UNITS
 ) -> tuple[OutboundPart, ...]:
     """Split text into consecutive parts; return none for a blank text.
 
-    Parts have at most `limit_units` and `LIMIT_ENTITIES`. Only blank characters at the seams are
+    Parts have at most `limit_units` and `MAX_ENTITIES`. Only blank characters at the seams are
     dropped. A code block that fits in one part stays whole; a longer one is cut between lines and
     is a block, with its language, in every part.
     """
@@ -113,7 +113,7 @@ class _Cutter:
         for entity in self._entities:
             if entity.offset + entity.length > first:
                 count += 1
-            if count > LIMIT_ENTITIES:
+            if count > MAX_ENTITIES:
                 return max(entity.offset, first + 1)
         return self._at[-1]
 

@@ -23,7 +23,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.records import ConsoleLease
 
-_TRIES = 4
+_MAX_TRIES = 4
 _PAUSE_S = 0.5
 # Connects to a service, or to its successor after a loss.
 Connect = Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]
@@ -81,7 +81,7 @@ async def _converse(
             lost = _first(group)
         assert lost is not None, "only a loss comes here"
         tries = 1 if repl is not None and repl.has_spoken else tries + 1
-        if tries > _TRIES or (repl is None and earlier is None):
+        if tries > _MAX_TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # Reuse the lane, because the answer of an unfinished turn will arrive there.
         if repl is not None:

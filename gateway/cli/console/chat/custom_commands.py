@@ -12,7 +12,7 @@ from agent.skills.substitution import fill_in, mark_commands
 
 _MOST = 500
 _DEPTH = 3
-_SUMMARY_CHARS = 100
+_MAX_SUMMARY_CHARS = 100
 
 
 @frozen
@@ -95,7 +95,7 @@ class CustomCommands:
 
 def _of_skill(skill: Skill) -> CustomCommand:
     """Return a command that sends the whole skill with the names of its files."""
-    summary = _summary(skill.description, skill.argument_hint)[:_SUMMARY_CHARS]
+    summary = _summary(skill.description, skill.argument_hint)[:_MAX_SUMMARY_CHARS]
     return CustomCommand(
         skill.name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
     )
@@ -158,5 +158,5 @@ def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
     names = document.fields.get("arguments") or ""
     words = names if isinstance(names, list) else str(names).replace(",", " ").split()
     return CustomCommand(
-        name, summary[:_SUMMARY_CHARS], document.body, path, trusted, tuple(map(str, words))
+        name, summary[:_MAX_SUMMARY_CHARS], document.body, path, trusted, tuple(map(str, words))
     )

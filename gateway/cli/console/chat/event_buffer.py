@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gateway.core.records import WatchEvent
 
 # Number of buffered events from which on producers have to wait.
-LIMIT = 1024
+MAX_EVENTS = 1024
 
 
 class EventBuffer:
@@ -23,7 +23,7 @@ class EventBuffer:
     async def keep(self, event: WatchEvent) -> None:
         """Add an event; return when there is room for another."""
         self._events.append(event)
-        if len(self._events) >= LIMIT:
+        if len(self._events) >= MAX_EVENTS:
             self._room.clear()
             await self._room.wait()
 

@@ -87,11 +87,11 @@ _AGO = (
     (3_600, mark_for_translation("{n} h ago")),
     (60, mark_for_translation("{n} min ago")),
 )
-_SHOWN_SESSIONS = 20
+_MAX_SHOWN_SESSIONS = 20
 _SHOWN_MESSAGES = 2
 # Minimum terminal width in columns for more details than the name of a session.
 _WIDE = 72
-_PICKED_SESSIONS = 500
+_MAX_PICKED_SESSIONS = 500
 _PREVIEWED = 6
 Choose = Callable[[str], Awaitable[str | None]]
 
@@ -162,7 +162,7 @@ class SessionCommands:
         self._choose = choose
 
     async def show(self) -> Sequence[SessionInfo]:
-        sessions = await self._service.list_sessions(_SHOWN_SESSIONS)
+        sessions = await self._service.list_sessions(_MAX_SHOWN_SESSIONS)
         table = Table.grid(padding=(0, 2))
         wide = self._screen.console.width >= _WIDE
         for _ in range(5 if wide else 3):
@@ -198,8 +198,8 @@ class SessionCommands:
             name = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
         if not name:
             return None
-        if name.isdecimal() and len(name) <= len(str(_SHOWN_SESSIONS)):
-            sessions = sessions or await self._service.list_sessions(_SHOWN_SESSIONS)
+        if name.isdecimal() and len(name) <= len(str(_MAX_SHOWN_SESSIONS)):
+            sessions = sessions or await self._service.list_sessions(_MAX_SHOWN_SESSIONS)
             if not 1 <= int(name) <= len(sessions):
                 raise KoreError(
                     t(
@@ -237,7 +237,7 @@ class SessionCommands:
         from gateway.cli.console.input.session_picker import PickerItem
 
         now = time.time()
-        sessions = await self._service.list_sessions(_PICKED_SESSIONS)
+        sessions = await self._service.list_sessions(_MAX_PICKED_SESSIONS)
         if not sessions:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CHANNEL = "cli"
 ACCOUNT = "local"
 # Number of recent commands to report to the model. Each has its own size limit.
-_KEPT_RUNS = 8
+_MAX_RUNS = 8
 
 
 @frozen
@@ -41,9 +41,7 @@ class MessageBuilder:
     options: MessageOptions = MessageOptions()
     project: "ProjectContext | None" = None
     workdir: ConsoleWorkdir | None = None
-    user_commands: deque[Mapping[str, Any]] = field(
-        default_factory=lambda: deque(maxlen=_KEPT_RUNS)
-    )
+    user_commands: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_RUNS))
 
     @property
     def lane(self) -> str:

@@ -134,11 +134,11 @@ def _media(path: Path) -> "Media | None":
 
     from agent.errors import ToolError
     from agent.security.files import file_io
-    from agent.text.media_types import LIMIT_BYTES, sniff_image_type
+    from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
     from gateway.core.messages import Media
 
     try:
-        data = file_io.read(path, LIMIT_BYTES)
+        data = file_io.read(path, MAX_PICTURE_BYTES)
     except ToolError:  # deleted since the line was typed
         return None
     return Media(

@@ -18,8 +18,8 @@ from gateway.core.records import QueueMode, Trace
 _FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
 _COMMAND = re.compile(r"/[\w:.-]*")
 _ARGUMENT = re.compile(r"(/\w+) +(\S*)")
-_SHOWN = 30
-_SESSIONS = 200
+_MAX_FILES = 30
+_MAX_SESSIONS = 200
 _CHOICES: dict[str, Sequence[str]] = {
     "/mode": MODES,
     "/queue": get_args(QueueMode),
@@ -70,7 +70,7 @@ class Completions(Completer):
         before = document.text_before_cursor
         if (match := _FILE.search(before)) is not None and self._files is not None:
             letters = match[1].removeprefix('"')
-            for path in await self._files.find(letters, _SHOWN):
+            for path in await self._files.find(letters, _MAX_FILES):
                 yield _as_file(path, -len(match[1]))
         elif _COMMAND.fullmatch(before):
             for name, summary in fitting(await self._commands(), before):
@@ -99,7 +99,7 @@ class Completions(Completer):
                 self._models = await asyncio.to_thread(self._workdir.models)
             return [(name, "") for name in self._models]
         if command == "/resume" and self.service is not None:
-            sessions = await self.service.list_sessions(_SESSIONS)
+            sessions = await self.service.list_sessions(_MAX_SESSIONS)
             return [(info.id, " ".join(info.name.split())) for info in sessions]
         return ()
 

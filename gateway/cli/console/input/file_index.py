@@ -13,7 +13,7 @@ from agent.errors import ToolError
 _FRESH_S = 5.0
 _LOOKING_S = 20.0
 _MOST = 200_000
-_LISTED = 2_000
+_MAX_FILES = 2_000
 
 
 class FileIndex:
@@ -81,7 +81,7 @@ class FileIndex:
         paths = []
         try:
             with os.scandir(folder) as entries:
-                for entry in islice(entries, _LISTED):
+                for entry in islice(entries, _MAX_FILES):
                     is_hidden = entry.name.startswith(".") and not prefix.startswith(".")
                     if entry.name.startswith(prefix) and not is_hidden:
                         paths.append(f"{above}{slash}{entry.name}" + "/" * entry.is_dir())

@@ -9,7 +9,7 @@ from pathlib import Path
 from prompt_toolkit.history import History
 
 _LIMIT_BYTES = 1_000_000
-_KEPT_LINES = 5_000
+_MAX_LINES = 5_000
 Fold = Callable[[str], str]
 # The folder ("" if unknown) and the input.
 _Entry = tuple[str, str]
@@ -31,7 +31,7 @@ class ConsoleHistory(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """Return each line once, newest first: lines of this folder, then of all others."""
-        entries = list(self._entries())[-_KEPT_LINES:]
+        entries = list(self._entries())[-_MAX_LINES:]
         own = [text for folder, text in reversed(entries) if folder == self._folder]
         others = [text for folder, text in reversed(entries) if folder != self._folder]
         return [self._fold(text) for text in dict.fromkeys([*own, *others])]

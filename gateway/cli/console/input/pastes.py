@@ -4,9 +4,9 @@ from collections import OrderedDict
 
 from agent.i18n import plural
 
-_LINES = 12
-_CHARS = 1_500
-_STORED_CHARS = 20_000_000
+_MAX_LINES = 12
+_MAX_CHARS = 1_500
+_MAX_STORED_CHARS = 20_000_000
 
 
 class Pastes:
@@ -36,15 +36,15 @@ class Pastes:
 
     def _note(self, text: str) -> None:
         self._pieces[text] = None
-        while sum(map(len, self._pieces)) > _STORED_CHARS and len(self._pieces) > 1:
+        while sum(map(len, self._pieces)) > _MAX_STORED_CHARS and len(self._pieces) > 1:
             self._pieces.popitem(last=False)
 
     def _fold(self, text: str) -> str:
         count = text.count("\n") + (not text.endswith("\n"))
-        if count <= _LINES and len(text) <= _CHARS:
+        if count <= _MAX_LINES and len(text) <= _MAX_CHARS:
             return text
         summary = plural(count, "pasted {n:,} line", "pasted {n:,} lines")
-        if count <= _LINES:
+        if count <= _MAX_LINES:
             summary = plural(len(text), "pasted {n:,} character", "pasted {n:,} characters")
         return self._keep(summary, text)
 
@@ -75,6 +75,6 @@ class Pastes:
             if self._texts.get(mark, text) == text:
                 break
         self._texts[mark] = text
-        while sum(map(len, self._texts.values())) > _STORED_CHARS and len(self._texts) > 1:
+        while sum(map(len, self._texts.values())) > _MAX_STORED_CHARS and len(self._texts) > 1:
             self._texts.popitem(last=False)
         return mark

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from agent.text.visible import escape_for_approval
-from gateway.presenter.blocks import DIFF_LINES, more_lines
+from gateway.presenter.blocks import MAX_DIFF_LINES, more_lines
 
 _STYLES = (
     ("+++", "bold"),
@@ -18,13 +18,13 @@ _STYLES = (
 _WORDS = re.compile(r"\w+|\s+|.", re.DOTALL)
 # Minimum similarity of a changed line; below it, the line counts as replaced.
 _ALIKE = 0.5
-_LINE_CHARS = 500
+_MAX_LINE_CHARS = 500
 _COMPARED = 400
 # Column ranges of a line, counted from its diff marker.
 _Spans = Sequence[tuple[int, int]]
 
 
-def diff(text: str, limit_lines: int | None = DIFF_LINES) -> Text:
+def diff(text: str, limit_lines: int | None = MAX_DIFF_LINES) -> Text:
     """Return a unified diff in colour; with `limit_lines` None, the whole of it."""
     lines = escape_for_approval(text).rstrip("\n").split("\n")
     output = Text()
@@ -45,7 +45,7 @@ def _changed_spans(lines: Sequence[str]) -> dict[int, _Spans]:
     """Return the ranges of each line that its counterpart does not contain."""
     spans: dict[int, _Spans] = {}
     for old, new in _pairs(lines):
-        if max(len(lines[old]), len(lines[new])) <= _LINE_CHARS:
+        if max(len(lines[old]), len(lines[new])) <= _MAX_LINE_CHARS:
             spans[old], spans[new] = _compare(lines[old][1:], lines[new][1:])
     return spans
 

@@ -34,7 +34,7 @@ from gateway.runtime.sandbox import choose_sandbox
 from gateway.store.cipher import cipher_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-_SHOWN_CHARS = 60
+_MAX_SHOWN_CHARS = 60
 
 
 def run(args: argparse.Namespace) -> int:
@@ -333,7 +333,7 @@ def _print_part(name: str, description: str) -> None:
     """Print one line, shortened to the terminal's width."""
     text = f"  {name}: {clean_lines(' '.join(description.split()))}"
     columns = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    print(shortened(text, max(columns or len(name) + _SHOWN_CHARS, len(name) + 5)))
+    print(shortened(text, max(columns or len(name) + _MAX_SHOWN_CHARS, len(name) + 5)))
 
 
 def _source_of(settings: Settings, name: str) -> str:
@@ -373,4 +373,4 @@ def find_server(args: argparse.Namespace, settings: Settings) -> McpServer:
 
 def _short(text: str) -> str:
     line = clean_lines(" ".join(text.split()))
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"

@@ -9,7 +9,7 @@ from gateway.store.conditions import DENIED, WAITING
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 
-DENIED_KEPT = 1_000
+MAX_DENIED = 1_000
 _MEMBER, _PAIRING = "member.name", "pairing.name"
 
 
@@ -234,7 +234,7 @@ def forget_denied(tx: Transaction) -> None:
     denied = f"SELECT seq FROM inbox WHERE dead_reason = '{DENIED}' ORDER BY seq DESC"
     tx.run(
         f"DELETE FROM inbox WHERE dead_reason = '{DENIED}' AND seq <="
-        f" ({denied} LIMIT 1 OFFSET {DENIED_KEPT})"
+        f" ({denied} LIMIT 1 OFFSET {MAX_DENIED})"
     )
 
 

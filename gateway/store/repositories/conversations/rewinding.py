@@ -6,7 +6,7 @@ from gateway.store.repositories.codecs import CONTENT, message_from_row
 from gateway.store.repositories.conversations import session_admin, sessions
 from gateway.store.repositories.conversations.session_admin import SessionOwner
 
-_TITLE_CHARS = 60
+_MAX_TITLE_CHARS = 60
 
 
 @frozen
@@ -84,4 +84,4 @@ def _name(key: str) -> str:
 
 def _title(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"

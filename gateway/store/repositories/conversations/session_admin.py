@@ -14,7 +14,7 @@ from gateway.store.repositories.conversations import choices, session_marks, ses
 from gateway.store.repositories.conversations.session_marks import SessionMarks
 
 Status = Literal["open", "paused", "closed"]
-NAME_CHARS = 200
+MAX_NAME_CHARS = 200
 # Short enough that the number of a copy is visible in lists, which cut names.
 _STEM_CHARS = 44
 _NUMBERED = re.compile(r" \(\d+\)\Z")
@@ -130,7 +130,7 @@ def _name_of_copy(tx: Transaction, session: str, principal: str) -> str:
 
 
 def rename(tx: Transaction, session: str, line: str) -> None:
-    """Set the name of a session, at most `NAME_CHARS` long; '' restores its automatic name."""
+    """Set the name of a session, at most `MAX_NAME_CHARS` long; '' restores its automatic name."""
     sessions.put_name(tx, session, line)
 
 

@@ -30,7 +30,7 @@ from gateway.store.repositories.conversations.search import Scope
 # Number of sessions read to find the last one whose owner is known.
 _LAST_ROWS = 5
 _NAME = "session.name"
-_TITLE_CHARS = 50
+_MAX_TITLE_CHARS = 50
 # Number of characters that make a title, and of messages that are read for it at a time.
 _TITLE_FROM_CHARS = 200
 _TITLE_ROWS = 5
@@ -442,7 +442,7 @@ def opened_name(tx: Transaction, session: str, name: str) -> str:
 def title_of(tx: Transaction, session: str, name: str) -> str:
     """Return the name, or the first words, as one short line."""
     line = " ".join((opened_name(tx, session, name) or _first_words(tx, session)).split())
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"
 
 
 def _first_words(tx: Transaction, session: str) -> str:

@@ -29,7 +29,7 @@ def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) ->
     """
     session = _create_session(tx, source.meta, owner, now)
     if source.title is not None:
-        title = " ".join(source.title[: session_admin.NAME_CHARS].split())
+        title = " ".join(source.title[: session_admin.MAX_NAME_CHARS].split())
         session_admin.rename(tx, session, title)
     if source.meta:
         _keep(tx, session, (_META, 0, 0), dumps(source.meta))

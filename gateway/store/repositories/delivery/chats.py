@@ -19,7 +19,7 @@ PRESENCE = "presence:"
 
 # Larger than any row number, and the number of rows that are read at once.
 _BEHIND_ALL = 2**62
-_AT_ONCE = 20
+_BATCH = 20
 
 
 def mark_unreachable(tx: Transaction, route: Route, reason: str, now: float) -> int:
@@ -68,9 +68,7 @@ def last_private_message(tx: Transaction, principal: str) -> InboundMessage | No
     channel = principal.partition(":")[0]
     query = f"SELECT seq, {PAYLOAD} FROM inbox WHERE channel = ? AND principal = ? AND seq < ?"
     before = _BEHIND_ALL
-    while rows := tx.all(
-        f"{query} ORDER BY seq DESC LIMIT {_AT_ONCE}", (channel, principal, before)
-    ):
+    while rows := tx.all(f"{query} ORDER BY seq DESC LIMIT {_BATCH}", (channel, principal, before)):
         before = rows[-1][0]
         for _, message in readable(tx, rows):
             if message.private:
@@ -149,11 +147,11 @@ def all_aliases(tx: Transaction) -> list[tuple[str, str, str]]:
 
 
 # Limits: newest messages of a lane, characters of each, and characters of all together.
-KEPT = 50
+MAX_LINES = 50
 
-LINE_CHARS = 1_000
+MAX_LINE_CHARS = 1_000
 
-SHOWN_CHARS = 8_000
+MAX_SHOWN_CHARS = 8_000
 
 _TEXT = "group_context.text"
 
@@ -184,7 +182,7 @@ def add_group_context(tx: Transaction, messages: Iterable[InboundMessage]) -> No
         tx.run(
             "DELETE FROM group_context WHERE lane = ? AND n NOT IN"
             " (SELECT n FROM group_context WHERE lane = ? ORDER BY n DESC LIMIT ?)",
-            (lane, lane, KEPT),
+            (lane, lane, MAX_LINES),
         )
 
 
@@ -198,7 +196,7 @@ def take_group_context(tx: Transaction, lane: str) -> str | None:
         return None
     tx.run("DELETE FROM group_context WHERE lane = ?", (lane,))
     lines: list[str] = []
-    room = SHOWN_CHARS
+    room = MAX_SHOWN_CHARS
     for text, *key in rows:
         with suppress(SealBroken):
             line = tx.unseal(text, _TEXT, *key)
@@ -217,7 +215,7 @@ def _line(message: InboundMessage) -> str:
     name = _name(message.sender.name) or message.sender.id
     if message.forwarded_from is not None:
         name = f"{name} (forwarded from {_name(message.forwarded_from)})"
-    return f"{name}: {words if len(words) <= LINE_CHARS else words[:LINE_CHARS] + '…'}"
+    return f"{name}: {words if len(words) <= MAX_LINE_CHARS else words[:MAX_LINE_CHARS] + '…'}"
 
 
 def _name(text: str) -> str:

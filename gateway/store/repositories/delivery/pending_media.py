@@ -20,7 +20,7 @@ QUIET_S = 1.0
 # this long and is then deleted; their number is limited.
 EARLY = "early part of an album"
 EARLY_S = 5.0
-_EARLY_KEPT = 100
+_MAX_EARLY_PARTS = 100
 _EARLY = f"album IS NOT NULL AND dead_reason = '{EARLY}'"
 _INCOMPLETE = "is_incomplete = 1 AND turn_id IS NULL AND dead_reason IS NULL"
 _OWN = run_here("inbox")
@@ -76,7 +76,7 @@ def has_room(tx: Transaction, part: InboundMessage) -> bool:
         f"SELECT count(*) FROM inbox WHERE channel = ? AND account = ? AND {_EARLY}",
         (part.channel, part.account),
     )
-    return bool(count < _EARLY_KEPT)
+    return bool(count < _MAX_EARLY_PARTS)
 
 
 def wait(tx: Transaction, part: InboundMessage, now: float) -> None:

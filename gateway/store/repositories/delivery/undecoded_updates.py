@@ -17,7 +17,7 @@ from gateway.store.repositories.codecs import (
 from gateway.store.repositories.delivery.inbox import InboxBatch
 
 # Number of newest updates that are retained; a broken server must not fill the disk.
-KEPT = 1_000
+MAX_UPDATES = 1_000
 DECODED = "decoded by a replay"
 
 
@@ -60,7 +60,7 @@ def keep(
         tx.run(
             "DELETE FROM inbox WHERE is_undecoded = 1 AND seq <= (SELECT seq FROM inbox"
             " WHERE is_undecoded = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?)",
-            (KEPT,),
+            (MAX_UPDATES,),
         )
     return new
 

@@ -24,7 +24,7 @@ from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_qu
 from gateway.store.repositories.execution import subagent_tasks, windows
 
 # A turn that ended the process this often without a new step is given up.
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
 _STEPS = (
@@ -43,9 +43,9 @@ class TurnClaim:
 
     `messages` grows when a person steers the turn. `stored` counts the turn's messages in the
     history, starting with the request. `resumed` means that the turn continues; `exhausted` that it
-    ended the process `ATTEMPTS` times without progress. `user_message` is what was stored for a new
-    turn; `begins` is the title of a session whose first turn it is. `memory` is the
-    memory snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
+    ended the process `MAX_ATTEMPTS` times without progress. `user_message` is what was stored for a
+    new turn; `begins` is the title of a session whose first turn it is. `memory` is the memory
+    snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
     `folder` the identity of the folder of its last turn.
     """
 
@@ -460,7 +460,7 @@ def _resume(
         messages=messages,
         resumed=True,
         stop_requested=bool(live.stop_requested),
-        exhausted=live.attempts > ATTEMPTS,
+        exhausted=live.attempts > MAX_ATTEMPTS,
         stored=live.stored,
         choices=state.choices,
         mode=state.mode,

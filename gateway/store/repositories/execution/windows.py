@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.context.compaction.compactor import Conversation, shorten_old_result
 from agent.context.compaction.summarizer import summary_from_json, summary_to_json
-from agent.context.token_budget import MANY
+from agent.context.token_budget import FULL_AT_MESSAGES
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Message
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from agent.context.compaction.summarizer import Summary
 
 # Minimum interval between announcements of summaries in a chat.
-TOLD_EVERY_S = 3600.0
+NOTICE_INTERVAL_S = 3600.0
 # Maximum number of messages in a window, however short they are, for an imported session, or a
 # session whose summaries have failed for long. Twice the number that makes a window full.
-MAX_MESSAGES = 2 * MANY
+MAX_MESSAGES = 2 * FULL_AT_MESSAGES
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
         "SELECT coalesce(max(created_at), 0) FROM summary WHERE session = ? AND is_announced = 1",
         (stored.session,),
     )
-    reply = stored.reply if now - announced_at >= TOLD_EVERY_S else None
+    reply = stored.reply if now - announced_at >= NOTICE_INTERVAL_S else None
     content = dumps(summary_to_json(summary))
     taint = ",".join(sorted(summary.taint))
     tx.run(

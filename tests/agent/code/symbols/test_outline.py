@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.code.symbols.languages import LANGUAGES_BY_SUFFIX
 from agent.code.symbols.outline import outline, symbols_of, syntax_faults
-from agent.code.symbols.parsing import LIMIT_BYTES
+from agent.code.symbols.parsing import MAX_BYTES
 from agent.errors import ToolError
 
 # A file per language: its text, its definitions (kind and name), and an invalid line.
@@ -206,6 +206,6 @@ def test_text_that_crashes_its_grammar_is_rejected(name: str, text: str) -> None
 
 def test_too_large_or_unknown_file_is_rejected() -> None:
     with pytest.raises(ToolError, match="larger than 500 kB"):
-        outline("x" * (LIMIT_BYTES + 1), PurePath("a.py"))
+        outline("x" * (MAX_BYTES + 1), PurePath("a.py"))
     with pytest.raises(ToolError, match=r"no grammar for files like a\.xyz"):
         outline("x", PurePath("a.xyz"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.code.symbols.repository_map import LIMIT_CHARS, RepositoryMaps, rank
+from agent.code.symbols.repository_map import MAX_CHARS, RepositoryMaps, rank
 from agent.code.symbols.tags import FileTags, tags_of
 from agent.errors import ToolError
 from agent.settings import ToolSettings
@@ -89,7 +89,7 @@ async def test_map_size_is_limited(tmp_path: Path) -> None:
     (tmp_path / "hostile.py").write_text("(" * 400_000)
     maps = RepositoryMaps()
     text = await _whole(maps, tmp_path)
-    assert len(text) < LIMIT_CHARS + 1_000
+    assert len(text) < MAX_CHARS + 1_000
     await maps.aclose()
 
 

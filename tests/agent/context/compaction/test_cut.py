@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from agent.context.compaction.compactor import choose_split_point
 from agent.context.history_validation import is_valid
-from agent.context.token_budget import MANY, estimate
+from agent.context.token_budget import FULL_AT_MESSAGES, estimate
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.strategies import rounds
 
@@ -46,7 +46,7 @@ def test_cut_keeps_at_most_half_of_very_many_messages() -> None:
     messages = talk(1_000, size=1)
     cut = choose_split_point(messages, 1_000_000)
     assert cut is not None
-    assert len(cut.remaining_messages(messages)) == MANY // 2
+    assert len(cut.remaining_messages(messages)) == FULL_AT_MESSAGES // 2
 
 
 def test_keep_least_keeps_three_rounds() -> None:

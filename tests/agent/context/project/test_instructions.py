@@ -10,7 +10,7 @@ from agent.context.system_prompt import Workspace
 from agent.security.taint.command_marks import mark_changed
 from agent.security.taint.file_marks import mark_tainted, unmark
 from agent.security.taint.origin import TrustedOrigins
-from agent.security.taint.prompt_file import LIMIT_CHARS
+from agent.security.taint.prompt_file import MAX_CHARS
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import PersonaPrompt
 
@@ -153,11 +153,11 @@ def test_prompt_file_changed_by_a_command_is_not_used(tmp_path: Path) -> None:
 
 
 def test_too_long_instructions_are_cut_with_a_notice_outermost_first(project: Path) -> None:
-    (project / "AGENTS.md").write_text("near " + "x" * LIMIT_CHARS)
+    (project / "AGENTS.md").write_text("near " + "x" * MAX_CHARS)
     (project.parent / "AGENTS.md").write_text("far")
     file = Instructions(project, _trusting(project.parent)).read(project)
     assert "near" in file.text
-    assert len(file.text) < LIMIT_CHARS + 1_000
+    assert len(file.text) < MAX_CHARS + 1_000
     assert [str(project / "AGENTS.md") in notice for notice in file.notices] == [True, False]
 
 

@@ -8,7 +8,7 @@ import pytest
 from agent.errors import TimedOut
 from agent.events import Reply
 from agent.providers.base import ModelRequest
-from agent.providers.http.private_address import PATIENCE_S, is_private_host
+from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
 from agent.providers.http.transport import Deadlines, Endpoint, probed_socket
 from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.providers.opening import deadlines_of
@@ -46,12 +46,12 @@ def test_nearby_servers_get_long_deadlines(host: str) -> None:
     assert is_private_host(host) is True
     address = f"http://[{host}]:8000/v1" if ":" in host else f"http://{host}:8000/v1"
     config = resolve_model("m", [ModelConfig("m", "openai/x", address, "k")], {})
-    assert deadlines_of(config) == Deadlines.patient(PATIENCE_S)
+    assert deadlines_of(config) == Deadlines.patient(SILENCE_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("model", ["ollama/llama3.2", "vllm/x", "lmstudio/x"])
 def test_local_vendors_get_long_deadlines(model: str) -> None:
-    assert deadlines_of(resolve_model(model, [], {})) == Deadlines.patient(PATIENCE_S)
+    assert deadlines_of(resolve_model(model, [], {})) == Deadlines.patient(SILENCE_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])

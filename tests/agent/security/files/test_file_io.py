@@ -132,7 +132,7 @@ def test_concurrent_processes_lose_no_write(tmp_path: Path) -> None:
 def test_file_locked_by_a_command_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_io, "_LOCK_S", 0.05)
+    monkeypatch.setattr(file_io, "_LOCK_TIMEOUT_S", 0.05)
     file = tmp_path / "a.txt"
     file.write_text("old")
     with file.open() as wrapper:

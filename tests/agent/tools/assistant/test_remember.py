@@ -8,7 +8,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.taint.file_marks import is_unseen, mark_tainted
-from agent.security.taint.prompt_file import LIMIT_CHARS
+from agent.security.taint.prompt_file import MAX_CHARS
 from agent.settings import ToolSettings
 from agent.tools.assistant.remember import FILE_LIMIT_CHARS, Remember
 from agent.tools.base import CallContext
@@ -89,7 +89,7 @@ async def test_full_memory_is_reported_and_unchanged(call: CallContext) -> None:
 
 
 def test_memory_file_limit_fits_into_the_prompt() -> None:
-    assert FILE_LIMIT_CHARS <= LIMIT_CHARS
+    assert FILE_LIMIT_CHARS <= MAX_CHARS
 
 
 @pytest.mark.parametrize(

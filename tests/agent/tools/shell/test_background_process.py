@@ -28,7 +28,7 @@ from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.process_registry import PER_SESSION, ProcessRegistry
+from agent.tools.shell.process_registry import MAX_PER_SESSION, ProcessRegistry
 from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall, ToolResult
 from tests.agent.tools.bubblewrap import installed_bubblewrap
@@ -253,11 +253,11 @@ async def test_conversation_sees_only_its_own_processes(shell: Shell) -> None:
 
 async def test_number_of_processes_is_limited_and_ended_ones_are_removed(shell: Shell) -> None:
     await shell.start("true")
-    for _ in range(PER_SESSION):
+    for _ in range(MAX_PER_SESSION):
         await shell.start("sleep 60")
     with pytest.raises(ToolError, match="which is the limit"):
         await shell.start("sleep 60")
-    assert [each.number for each in shell.processes.of("s1")] == [*range(2, PER_SESSION + 2)]
+    assert [each.number for each in shell.processes.of("s1")] == [*range(2, MAX_PER_SESSION + 2)]
 
 
 async def test_waiting_for_output_waits_for_the_end(shell: Shell, workspace: Path) -> None:

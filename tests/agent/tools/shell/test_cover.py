@@ -153,7 +153,7 @@ def test_links_are_not_followed(call: CallContext, tmp_path: Path) -> None:
 async def test_flood_of_files_does_not_expose_protected_paths(
     box: Bubblewrap, call: CallContext, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.tools.shell.mount_restrictions.LIMIT_ENTRIES", 500)
+    monkeypatch.setattr("agent.tools.shell.mount_restrictions.MAX_ENTRIES", 500)
     write(workspace / "services" / "api" / ".env", "secret\n")
     (workspace / "services" / "api" / ".git" / "hooks").mkdir(parents=True)
     tool = Exec(replace(ToolSettings(), sandbox=box))

@@ -294,7 +294,7 @@ async def test_idempotency_keys_belong_to_the_principal(server: Served) -> None:
 async def test_revoked_token_sends_and_receives_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
 ) -> None:
-    monkeypatch.setattr(revocation, "_LOOK_S", 0.05)
+    monkeypatch.setattr(revocation, "_POLL_INTERVAL_S", 0.05)
     provider = Gated()
     async with served(tmp_path, provider) as server, api_client(server, role="build") as client:
         headers = {"Authorization": f"Bearer {client.api_key}", "Idempotency-Key": "k"}

@@ -44,13 +44,13 @@ def test_chats_have_separate_contexts(tx: Transaction) -> None:
 
 
 def test_only_the_newest_lines_are_retained_and_shown(tx: Transaction) -> None:
-    for number in range(chats.KEPT + 20):
+    for number in range(chats.MAX_LINES + 20):
         chats.add_group_context(tx, [chat_message(f"word{number} " + "x" * 900)])
     (count,) = tx.one("SELECT count(*) FROM group_context")
-    assert count == chats.KEPT
+    assert count == chats.MAX_LINES
     text = chats.take_group_context(tx, LANE) or ""
-    assert len(text) < chats.SHOWN_CHARS + 300
-    assert f"word{chats.KEPT + 19} " in text
+    assert len(text) < chats.MAX_SHOWN_CHARS + 300
+    assert f"word{chats.MAX_LINES + 19} " in text
     assert "word30 " not in text
 
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.store.errors import StoreError
 from gateway.store.schema import Schema
 from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.migrator import COPIES_KEPT, SCHEMA, copies, keep_copy, upgrade
+from gateway.store.sqlite.migrator import MAX_COPIES, SCHEMA, copies, keep_copy, upgrade
 from tests.gateway.store.later_schema import later_schema
 
 KILLED_UPGRADE = """
@@ -136,7 +136,7 @@ def test_only_the_newest_copies_are_kept(path: Path) -> None:
     (folder / "before-upgrade-20200101-000000.part").touch()
     with closing(sqlite3.connect(path)) as connection:
         newest = keep_copy(connection, path)
-    assert len(copies(path)) == COPIES_KEPT
+    assert len(copies(path)) == MAX_COPIES
     assert copies(path)[-1] == newest
     assert not list(folder.glob("*.part"))
 

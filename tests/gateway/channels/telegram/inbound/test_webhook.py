@@ -12,7 +12,7 @@ import pytest
 from agent.errors import ConfigError
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
-from gateway.channels.telegram.inbound.webhook import UNDER_WAY
+from gateway.channels.telegram.inbound.webhook import MAX_UNDER_WAY
 from gateway.control.webhooks import BODY_LIMIT_BYTES, serve_webhooks
 from gateway.core.channel_events import Batch
 from gateway.store.errors import StoreError
@@ -147,10 +147,10 @@ async def test_slow_update_is_retried_and_stored_once(bot_api: BotApi) -> None:
     async with open_webhook(bot_api, accept, hook_answer_s=0.05) as bot:
         assert await bot.call(update(1)) == 503
         assert await bot.call(update(1)) == 503
-        busy = [await bot.call(update(number)) for number in range(2, UNDER_WAY + 3)]
+        busy = [await bot.call(update(number)) for number in range(2, MAX_UNDER_WAY + 3)]
         assert set(busy) == {503}
         may_store.set()
-        await wait_until(lambda: len(stored) == UNDER_WAY)
+        await wait_until(lambda: len(stored) == MAX_UNDER_WAY)
         assert await bot.call(update(1000, "later")) == 200
 
 

@@ -12,7 +12,7 @@ from gateway.channels.telegram.outbound.render import (
     render,
     render_preview,
 )
-from gateway.channels.telegram.outbound.split import LIMIT_UNITS
+from gateway.channels.telegram.outbound.split import MAX_UNITS
 from gateway.channels.telegram.utf16 import units
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.outbound.test_split import check
@@ -196,7 +196,7 @@ def test_every_part_has_room_for_the_repeat_mark() -> None:
         marked = mark_repeat(part)
         check(marked)
         assert marked.text.startswith(REPEAT_NOTE)
-    assert units(mark_repeat(OutboundPart("x" * (LIMIT_UNITS - 2))).text) == LIMIT_UNITS
+    assert units(mark_repeat(OutboundPart("x" * (MAX_UNITS - 2))).text) == MAX_UNITS
 
 
 def test_very_long_answer_is_its_beginning_and_a_complete_file() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.channels.telegram.outbound.split import LIMIT_UNITS, split
+from gateway.channels.telegram.outbound.split import MAX_UNITS, split
 from gateway.channels.telegram.utf16 import breaks_at, is_blank, units
 from gateway.core.messages import Entity, OutboundPart
 from tests.fakes.bot_text import check_entities, check_text
@@ -45,7 +45,7 @@ def in_order(text: str, parts: tuple[OutboundPart, ...]) -> list[int]:
     return starts
 
 
-def check(part: OutboundPart, limit: int = LIMIT_UNITS) -> None:
+def check(part: OutboundPart, limit: int = MAX_UNITS) -> None:
     check_text(part.text)
     assert units(part.text) <= limit
     check_entities(
@@ -97,9 +97,9 @@ def test_entities_cover_the_same_characters_after_the_split(text: str, data: st.
 
 
 def test_text_that_fits_is_one_part() -> None:
-    assert [part.text for part in split("x" * LIMIT_UNITS)] == ["x" * LIMIT_UNITS]
-    assert len(split("x" * (LIMIT_UNITS + 1))) == 2
-    assert len(split("😀" * (LIMIT_UNITS // 2 + 1))) == 2
+    assert [part.text for part in split("x" * MAX_UNITS)] == ["x" * MAX_UNITS]
+    assert len(split("x" * (MAX_UNITS + 1))) == 2
+    assert len(split("😀" * (MAX_UNITS // 2 + 1))) == 2
 
 
 def test_blank_text_has_no_parts() -> None:

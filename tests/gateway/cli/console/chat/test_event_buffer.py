@@ -1,7 +1,7 @@
 import asyncio
 
 from agent.events import TextDelta
-from gateway.cli.console.chat.event_buffer import LIMIT, EventBuffer
+from gateway.cli.console.chat.event_buffer import MAX_EVENTS, EventBuffer
 
 
 async def test_buffered_events_are_returned_in_order() -> None:
@@ -15,7 +15,7 @@ async def test_buffered_events_are_returned_in_order() -> None:
 
 
 async def test_full_buffer_blocks_the_producer() -> None:
-    result, sent = EventBuffer(), [TextDelta(str(n)) for n in range(2 * LIMIT)]
+    result, sent = EventBuffer(), [TextDelta(str(n)) for n in range(2 * MAX_EVENTS)]
 
     async def bring() -> None:
         for event in sent:
@@ -27,7 +27,7 @@ async def test_full_buffer_blocks_the_producer() -> None:
         while not bringing.done():
             await asyncio.sleep(0)
             brought = list(result.take_all())
-            assert len(brought) <= LIMIT
+            assert len(brought) <= MAX_EVENTS
             seen += brought
     assert seen + list(result.take_all()) == sent
 
