@@ -82,7 +82,8 @@ class WatchedFiles:
     ) -> Sequence[tuple[Path, Change]]:
         """Return the changes of files that the server reads.
 
-        Open documents that equal their file are left out: Kore itself edited them.
+        Open documents that equal their file are left out: Kore itself edited them. So are drafts,
+        which may just be written: they are compared with the disk before the next request.
         """
         return [
             (change.path, change.kind)
@@ -93,7 +94,7 @@ class WatchedFiles:
                 change.path.suffix.lower() in self._extensions
                 and (
                     change.path not in document_stamps
-                    or document_stamps[change.path] != stamp(change.path)
+                    or document_stamps[change.path] not in (None, stamp(change.path))
                 )
             )
         ]

@@ -61,6 +61,13 @@ async def test_own_edits_are_not_forwarded_twice(calls: CodeCalls, folder: Path)
     assert events[sent_by_tool:] == [{"uri": uri_of(folder / "last.txt"), "type": 1}]
 
 
+async def test_draft_being_written_is_not_forwarded(calls: CodeCalls, folder: Path) -> None:
+    calls.session.open(folder / "a.txt", "def b\n", "text")
+    (folder / "a.txt").write_text("def b\n")
+    (folder / "last.txt").write_text("x")
+    assert await changes(calls, 1) == [{"uri": uri_of(folder / "last.txt"), "type": 1}]
+
+
 async def test_lost_changes_restart_the_server(calls: CodeCalls, folder: Path) -> None:
     session = calls.session
     (folder / "build").mkdir()
