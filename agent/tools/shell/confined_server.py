@@ -179,8 +179,11 @@ class ConfinedServer:
             finally:
                 # A server ends when its input is closed; give it a moment.
                 writer.close()
-                await asyncio.wait({task}, timeout=_GRACE_S)
-                task.cancel()
+                try:
+                    await asyncio.wait({task}, timeout=_GRACE_S)
+                finally:
+                    # Also when the caller is cancelled for a second time.
+                    task.cancel()
                 await asyncio.wait({task})
 
     async def _run(self, stdin: int, on_output: Callable[[bytes], None]) -> Exit:
