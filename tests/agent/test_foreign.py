@@ -1,6 +1,7 @@
 """Robustness against third-party models, tools and programs."""
 
 import asyncio
+import gc
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from agent import events
@@ -90,6 +92,7 @@ async def test_sys_exit_in_a_tool_is_a_tool_failure(tmp_path: Path, where: str) 
     assert "sys.exit(3)" in results(model.requests[1].messages)[0]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_agent_works_in_several_loops_in_turn_and_concurrently(
     tmp_path: Path,
 ) -> None:
@@ -107,16 +110,26 @@ def test_agent_works_in_several_loops_in_turn_and_concurrently(
     serving.start()
     ready.wait()
     try:
+        before = _open_sessions()
         for transport in ("aiohttp", "sdk"):
             config = ModelConfig("m", "openai/x", address, "k", transport=transport)  # type: ignore[arg-type]
             agent = Agent(ModelPool("m", [config]), workspace=tmp_path)
             texts = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
             assert texts == ["echo: 0", "echo: 1"]
             assert _side_by_side(agent) == ["echo: again"] * 2
+            # The sessions of past loops are dropped; one of them may await the next request.
+            assert _open_sessions() <= before + 3, transport
             asyncio.run(agent.aclose())
+            # A loop that has ended can no longer close its connections, so Python does and warns.
+            assert _open_sessions() == before, transport
     finally:
         over.set()
         serving.join()
+
+
+def _open_sessions() -> int:
+    gc.collect()
+    return sum(isinstance(item, aiohttp.ClientSession) for item in gc.get_objects())
 
 
 def _side_by_side(agent: Agent) -> list[str]:

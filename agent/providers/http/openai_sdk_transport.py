@@ -51,6 +51,8 @@ class SdkTransport:
         import httpx2
         import openai
 
+        for client in self._clients.take_closed():
+            await client.close()
         # Settings for OpenAI itself from the environment must not reach other vendors.
         omitted = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
         headers: dict[str, Any] = {"Authorization": openai.Omit(), **omitted}
