@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,10 @@ class Tmux:
         await self(
             "-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *options, *program
         )
+        # The server is no child of the tests, and must not outlive them when they are killed.
+        tests_run = f"kill -0 {os.getpid()} 2>&-"
+        end = f"tmux -S {shlex.quote(self._socket)} kill-server"
+        await self("run-shell", "-b", f"while {tests_run}; do sleep 1; done; {end}")
 
     async def __call__(self, *words: str) -> str:
         process = await asyncio.create_subprocess_exec(

@@ -15,14 +15,18 @@ import pytest
 
 from gateway.app import STOP_TIMEOUT_S
 from gateway.control.replacement import REPLACED
+from gateway.fanout.notify import NotifyFanout
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.transaction import PostgresTransaction
+from gateway.store.repositories.execution.claims import OWNER
+from gateway.workers.hints import LaneHint, decode
 from tests import postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway import stored
 from tests.gateway.end_to_end.gateway_process import KEY, GatewayProcess
+from tests.gateway.fanout.buses import joined
 
 _PAGES = re.compile(r"health and metrics at (http://127\.0\.0\.1:\d+)")
 
@@ -181,35 +185,29 @@ async def test_killed_worker_is_counted(fleet: Fleet) -> None:
         await until_page(client, fleet.front, "/metrics", "kore_workers_alive 1")
 
 
-async def test_turn_of_a_stopped_worker_continues_elsewhere_at_once(fleet: Fleet) -> None:
+async def test_stopped_worker_hands_its_turn_over_by_a_hint(fleet: Fleet) -> None:
+    """Without the hint, another worker would take the turn only in a later search."""
     await fleet.start()
     # Wait until the state reported by each worker is known.
     await fleet.until_alive(2)
-    gaps_s: list[float] = []
-    for chat in range(1, 5):
-        call = Call("list_dir", {"path": "."})
-        fleet.model.script(ReplyScript(tool_calls=(call,), waits_at=0), "finished")
-        count = len(fleet.model.requests)
-        await fleet.front.api.user_says(chat, "look")
+    call = Call("list_dir", {"path": "."})
+    fleet.model.script(ReplyScript(tool_calls=(call,), waits_at=0), "finished")
+    async with joined(NotifyFanout(fleet.address, None), "front") as member:
+        await fleet.front.api.user_says(1, "look")
         await fleet.front.until(lambda: fleet.model.waiting)
         async with aiohttp.ClientSession() as client:
-            result, other = fleet.workers
-            text = (await page(client, result, "/metrics"))[1]
-        busy = result if "kore_lanes_busy 1" in text else other
-        busy.signal(signal.SIGTERM)
-        async with aiohttp.ClientSession() as client:
+            first, second = fleet.workers
+            text = (await page(client, first, "/metrics"))[1]
+            busy = first if "kore_lanes_busy 1" in text else second
+            busy.signal(signal.SIGTERM)
             await until_page(client, busy, "/healthz", "draining")
-        released_at = time.time()
+        member.messages.clear()
         fleet.model.let_go()
-        await fleet.front.until(lambda n=count: len(fleet.model.requests) > n + 1)
-        gaps_s.append(fleet.model.requests[count + 1].at - released_at)
-        await fleet.front.until(lambda c=chat: fleet.front.api.answers(c) == ["finished"])
+        await fleet.front.until(lambda: fleet.front.api.answers(1) == ["finished"])
         assert await busy.exit_code() == 0
-        joined = busy.log_text().count("taking turns")
-        await busy.launch()
-        await busy.until(lambda b=busy, n=joined: b.log_text().count("taking turns") > n)
-    # Without a hint, each gap lasts until the next poll, over a second. A busy machine delays some.
-    assert min(gaps_s) < 1, gaps_s
+    hints = [decode(message) for message in member.messages]
+    lanes = [hint.lane for hint in hints if isinstance(hint, LaneHint) and hint.to == OWNER]
+    assert lanes == ["telegram:123456:1"]
 
 
 async def test_workers_of_the_previous_version_run_until_too_old(fleet: Fleet) -> None:
