@@ -16,8 +16,9 @@ class ToolSettings:
 
     `output_limit_bytes` limits the text of one result for the model, `read_limit_bytes` the text of
     one call of `read_file`. `blocked_paths` are components, or sequences of components, that no
-    path may contain; `off_limits` are files and folders that file tools never open, regardless of
-    other permissions. Without a `sandbox` commands can do everything that the user can; in a
+    path may contain; `off_limits` are files and folders that no tool opens, regardless of other
+    permissions. `fixed_files` decide what tools may do, such as a policy file: a command in a
+    sandbox can read them, file tools never open them. Without a `sandbox` commands can do everything that the user can; in a
     sandbox they reach only `exec_hosts` ("*.example.org" for all subdomains). With `limits`,
     commands that together exceed these are ended; a sandbox has its own limits for each process.
     `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
@@ -31,6 +32,7 @@ class ToolSettings:
     restrict_to_workspace: bool = True
     blocked_paths: tuple[str, ...] = (".git", ".env", "node_modules/.cache")
     off_limits: tuple[Path, ...] = ()
+    fixed_files: tuple[Path, ...] = ()
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
     limits: Limits | None = None
@@ -38,7 +40,7 @@ class ToolSettings:
     full_access: bool = False
 
     def with_full_access(self) -> "ToolSettings":
-        """Return the settings without sandbox and path limits; `off_limits` stay closed."""
+        """Return the settings without sandbox and path limits; `off_limits` and `fixed_files` stay."""
         return replace(
             self,
             restrict_to_workspace=False,

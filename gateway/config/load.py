@@ -86,7 +86,9 @@ def load_settings(
     ]
     files = [Path(place.name) for place in (*contents, *borrowed)]
     settings = _build(layers, references, files)
-    settings.set_own_file(own_file(config, home, cwd, environ))
+    own = own_file(config, home, cwd, environ)
+    settings.set_own_file(own)
+    settings.set_project_files(project_files(cwd, environ) - {own})
     settings.set_notes([*notes, *more_notes])
     settings.set_project_hooks([*project_hooks, *hooks])
     return settings

@@ -1,6 +1,6 @@
 """The typed settings: all sections, and the layers that they are read from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -174,6 +174,7 @@ class _BaseSettings(BaseSettings):
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
+    _project_files: frozenset[Path] = PrivateAttr(default=frozenset())
     _own_file: Path | None = PrivateAttr(default=None)
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
@@ -214,6 +215,15 @@ class _BaseSettings(BaseSettings):
     @property
     def files(self) -> tuple[Path, ...]:
         return self._files
+
+    @property
+    def private_files(self) -> tuple[Path, ...]:
+        """Those of `files` that are the user's own, not a project's: no tool may read them."""
+        return tuple(path for path in self._files if path not in self._project_files)
+
+    def set_project_files(self, paths: Collection[Path]) -> None:
+        """Set the paths that a project's files may have; for the loader."""
+        self._project_files = frozenset(paths)
 
     @property
     def own_file(self) -> Path | None:

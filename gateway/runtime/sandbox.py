@@ -26,6 +26,21 @@ def command_limits(settings: Settings) -> Limits:
     )
 
 
+def off_limits(settings: Settings, home: DataDir) -> tuple[Path, ...]:
+    """Return the files and folders that no tool may open: those with secrets of Kore."""
+    return (*home.protected_paths, *settings.private_files, *settings.store.local_paths)
+
+
+def fixed_files(settings: Settings) -> tuple[Path, ...]:
+    """Return the files that no tool may change, because they decide what tools may do.
+
+    A project's configuration is not among them: it counts only while its content is the trusted
+    one (`gateway.config.folder_trust`).
+    """
+    policy = settings.security.policy_file
+    return () if policy is None else (policy,)
+
+
 def sandbox_options(settings: Settings) -> SandboxOptions:
     """Return the sandbox options of the section `security`."""
     security = settings.security

@@ -51,8 +51,8 @@ class SandboxCommand:
     """A shell command to run in `folder`.
 
     `workspace`, a real path, is everything that it may change, with exceptions: it must not see
-    `forbidden_paths`, so a sandbox that cannot hide them refuses; `masked_paths` are hidden and
-    `read_only_paths` made read-only if the sandbox can do so. With `read_only` it may change only
+    `forbidden_paths` nor change `locked_paths`, so a sandbox that cannot prevent it refuses;
+    `masked_paths` are hidden and `read_only_paths` made read-only if the sandbox can do so. With `read_only` it may change only
     /tmp. Without `egress` it has no network. `network` is a network shared with other commands, if
     the sandbox supports that.
 
@@ -67,6 +67,7 @@ class SandboxCommand:
     folder: Path
     workspace: Path
     forbidden_paths: tuple[Path, ...] = ()
+    locked_paths: tuple[Path, ...] = ()
     masked_paths: tuple[Path, ...] = ()
     read_only_paths: tuple[Path, ...] = ()
     egress: EgressChannel | None = None

@@ -263,9 +263,10 @@ class Bubblewrap:
             raise ToolError(
                 render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MAX_HIDDEN)
             )
-        frozen: set[Path] = set() if job.read_only else set(job.read_only_paths)
+        read_only = (*job.locked_paths, *job.read_only_paths)
+        frozen: set[Path] = set() if job.read_only else set(read_only)
         pins: set[Path] = set()
-        for path in () if job.read_only else (*hidden_paths, *job.read_only_paths):
+        for path in () if job.read_only else (*hidden_paths, *read_only):
             above = path.parents[: len(path.relative_to(workspace).parts) - 1]
             if self._by_descriptor:
                 pins.update(above)

@@ -137,9 +137,10 @@ class ContainerSandbox:
             "--workdir", str(job.folder),
             "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
-        # Frozen folders are hidden as well: a input_path given by its path could become a link to
+        # Read-only paths are hidden as well: a mount given by its path could become a link to
         # somewhere else.
-        for path in (*job.forbidden_paths, *job.masked_paths, *job.read_only_paths):
+        read_only = (*job.locked_paths, *job.read_only_paths)
+        for path in (*job.forbidden_paths, *job.masked_paths, *read_only):
             if path.is_dir() and not path.is_symlink():
                 arguments += ["--tmpfs", f"{path}:ro,size=4k"]
             else:

@@ -155,7 +155,8 @@ class WorkspaceScope:
 
     def unrecorded(self, call: CallContext) -> list[Path]:
         """Return the paths that undo ignores when a command or a similar tool changes files."""
-        closed = [Path(os.path.realpath(path)) for path in self.settings.off_limits]
+        own = (*self.settings.off_limits, *self.settings.fixed_files)
+        closed = [Path(os.path.realpath(path)) for path in own]
         return closed + [call.workspace / name for name in self.settings.blocked_paths]
 
     def deletion(self, paths: Sequence[Path], call: CallContext) -> Deletion | None:
@@ -167,7 +168,8 @@ class WorkspaceScope:
 
     def _kores_own(self) -> Callable[[Path], bool]:
         """Return a test for real paths that belong to Kore itself at present."""
-        closed = [_folded_parts(path) for path in _real(self.settings.off_limits)]
+        own = (*self.settings.off_limits, *self.settings.fixed_files)
+        closed = [_folded_parts(path) for path in _real(own)]
 
         def is_own(real: Path) -> bool:
             parts = folded_path(real).parts

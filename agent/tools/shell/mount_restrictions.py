@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agent.errors import ToolError
@@ -42,6 +42,7 @@ class MountRestrictions:
     """
 
     forbidden_paths: tuple[Path, ...] = ()
+    locked_paths: tuple[Path, ...] = ()
     masked_paths: tuple[Path, ...] = ()
     read_only_paths: tuple[Path, ...] = ()
     git_stores: tuple[Path, ...] = ()
@@ -52,7 +53,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
 
     Kore's own files are hidden from every command, other people's data from commands of anyone but
     the owner. If anything is hidden, git's stores are hidden too, because they contain older
-    versions of it. Sources of the system prompt and files that other programs run automatically are
+    versions of it. The policy file can be read, but not changed. Sources of the system prompt and files that other programs run automatically are
     frozen: file tools change them, and are judged for it. Blocked paths are covered at any depth,
     except `.git`: there only hooks and configuration are frozen. After strangers' words, the
     instructions for later turns (HEARTBEAT.md, the checklist) are frozen too. A folder that Kore
@@ -61,8 +62,8 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     files to uncover the paths behind them.
     """
     root = call.workspace
-    closed = [Path(os.path.realpath(path)) for path in settings.off_limits]
-    closed = [path for path in closed if path.is_relative_to(root) and os.path.lexists(path)]
+    closed = _existing_below(root, settings.off_limits)
+    locked = _existing_below(root, settings.fixed_files)
     frozen = []
     task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
     for entry in os.scandir(root):
@@ -74,7 +75,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     walk = _CoverWalk(root, settings.blocked_paths)
     if not walk.is_complete:
         raise ToolError(render_prompt("sandbox/too_large", limit=f"{MAX_ENTRIES:,}"))
-    covered = {*closed, *frozen}
+    covered = {*closed, *locked, *frozen}
     frozen += [path for path in walk.read_only_paths if path not in covered]
     if closed:
         closed += walk.stores
@@ -86,7 +87,9 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
         """Return the paths that are not inside a hidden folder."""
         return tuple(path for path in paths if hidden_paths.isdisjoint(path.parents))
 
-    return MountRestrictions(visible(closed), visible(masked), visible(frozen), tuple(walk.stores))
+    return MountRestrictions(
+        visible(closed), visible(locked), visible(masked), visible(frozen), tuple(walk.stores)
+    )
 
 
 def find_git_stores(root: Path) -> tuple[Path, ...]:
@@ -96,6 +99,12 @@ def find_git_stores(root: Path) -> tuple[Path, ...]:
     block.
     """
     return tuple(_CoverWalk(root, ()).stores)
+
+
+def _existing_below(root: Path, paths: Iterable[Path]) -> list[Path]:
+    """Return the real paths of those that exist below the folder."""
+    real_paths = [Path(os.path.realpath(path)) for path in paths]
+    return [path for path in real_paths if path.is_relative_to(root) and os.path.lexists(path)]
 
 
 def _real(root: Path, paths: Sequence[Path]) -> list[Path]:

@@ -227,7 +227,8 @@ class SandboxedCommands:
         if not self.holds(line):
             return "none"
         settings = self._settings
-        reach = (self._sandbox, settings.limits, settings.blocked_paths, settings.off_limits)
+        paths = (settings.blocked_paths, settings.off_limits, settings.fixed_files)
+        reach = (self._sandbox, settings.limits, *paths)
         digest = hashlib.sha256(stable_repr(reach).encode()).hexdigest()
         parts = [self.sandbox_name, digest, *(["read-only"] if line.is_frozen else [])]
         parts += sorted(self._settled_hosts(line))
@@ -459,14 +460,15 @@ class SandboxedCommands:
             line.command,
             line.folder,
             line.call.workspace,
-            covered.forbidden_paths,
-            covered.masked_paths,
-            covered.read_only_paths,
-            proxy,
-            line.stdin,
-            line.is_frozen,
-            self._spaces.folder(line.call.session) if self.holds(line) else None,
-            self._network(line),
+            forbidden_paths=covered.forbidden_paths,
+            locked_paths=covered.locked_paths,
+            masked_paths=covered.masked_paths,
+            read_only_paths=covered.read_only_paths,
+            egress=proxy,
+            stdin=line.stdin,
+            read_only=line.is_frozen,
+            temporary=self._spaces.folder(line.call.session) if self.holds(line) else None,
+            network=self._network(line),
             terminal=line.terminal,
             identity=line.call.environment.identity,
         )

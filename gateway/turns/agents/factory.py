@@ -20,7 +20,7 @@ from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
 from gateway.config.sections import HookSource
 from gateway.runtime.paths import DataDir
-from gateway.runtime.sandbox import command_limits
+from gateway.runtime.sandbox import command_limits, fixed_files, off_limits
 from gateway.runtime.secrets import secret_values
 from gateway.store.cipher import cipher_of
 from gateway.turns.agents.profiles import (
@@ -66,8 +66,6 @@ async def build_agent(
     if isinstance(sandbox, ShowsFolders):
         # Scripts of skills and hooks run in the sandbox, too.
         sandbox = sandbox.showing((*own_skill_folders(home), *plugins.hook_folders()))
-    # The policy file may be in the workspace: a writer of the file controls the approvals.
-    policy = (file,) if (file := settings.security.policy_file) else ()
     tools = ToolSettings(
         exec_timeout_s=settings.tools.exec_timeout_s,
         output_limit_bytes=settings.tools.output_limit_bytes,
@@ -75,7 +73,8 @@ async def build_agent(
         web_search_results=settings.tools.web_search_results,
         restrict_to_workspace=settings.security.restrict_to_workspace,
         blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.protected_paths, *settings.files, *settings.store.local_paths, *policy),
+        off_limits=off_limits(settings, home),
+        fixed_files=fixed_files(settings),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
         limits=command_limits(settings),

@@ -163,3 +163,12 @@ def test_unsupported_hook_type_is_reported() -> None:
     table, notes = hooks_in({"hooks": hooks}, "f")
     assert [result for _, result in commands(table)] == ["true"]
     assert notes == ["f: hooks of type prompt are not run"]
+
+
+@pytest.mark.parametrize("name", [".mcp.json", ".kode.json", ".kore/hooks.json"])
+def test_only_the_users_own_files_are_private(tmp_path: Path, name: str) -> None:
+    """Tools may read a trusted project's files; git in the project needs them."""
+    file = trust_after(tmp_path, name, {"hooks": {}, "mcpServers": {}})
+    settings = load(tmp_path, {"agent": {"max_tokens": 100}})
+    assert file in settings.files
+    assert settings.private_files == (tmp_path / "home" / "config.json",)

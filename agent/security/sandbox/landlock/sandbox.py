@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
@@ -98,6 +98,8 @@ class Landlock:
             raise ToolError(load_prompt("sandbox/root"))
         if job.forbidden_paths:
             raise ToolError(load_prompt("sandbox/closed"))
+        if job.locked_paths and not job.read_only:
+            raise ToolError(render_prompt("sandbox/locked", path=str(job.locked_paths[0])))
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         with ExitStack() as stack:

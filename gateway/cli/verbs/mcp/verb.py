@@ -30,7 +30,7 @@ from gateway.config.atomic_write import file_lock
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
 from gateway.config.servers import login_key_variable, mcp_settings, plugin_servers, server_of
-from gateway.runtime.sandbox import choose_sandbox
+from gateway.runtime.sandbox import choose_sandbox, fixed_files, off_limits
 from gateway.store.cipher import cipher_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -56,7 +56,8 @@ def open_servers(args: argparse.Namespace, settings: Settings, sandbox: Any = No
     tools = ToolSettings(
         sandbox=sandbox,
         blocked_paths=settings.security.blocked_paths,
-        off_limits=(*home.protected_paths, *settings.files, *settings.store.local_paths),
+        off_limits=off_limits(settings, home),
+        fixed_files=fixed_files(settings),
     )
     logins = LoginOptions(args.crash.redactor.learn)
     plugins = InstalledPlugins(home.plugins)
