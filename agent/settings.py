@@ -18,9 +18,10 @@ class ToolSettings:
     one call of `read_file`. `blocked_paths` are components, or sequences of components, that no
     path may contain; `off_limits` are files and folders that no tool opens, regardless of other
     permissions. `fixed_files` decide what tools may do, such as a policy file: a command in a
-    sandbox can read them, file tools never open them. Without a `sandbox` commands can do everything that the user can; in a
-    sandbox they reach only `exec_hosts` ("*.example.org" for all subdomains). With `limits`,
-    commands that together exceed these are ended; a sandbox has its own limits for each process.
+    sandbox can read them, file tools never open them. Without a `sandbox` commands can do
+    everything that the user can; in a sandbox they reach only `exec_hosts` ("*.example.org" for all
+    subdomains). With `limits`, commands that together exceed these are ended; a sandbox has its own
+    limits for each process.
     `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
     long as the agent. `full_access` is set by `with_full_access`.
     """
@@ -40,7 +41,10 @@ class ToolSettings:
     full_access: bool = False
 
     def with_full_access(self) -> "ToolSettings":
-        """Return the settings without sandbox and path limits; `off_limits` and `fixed_files` stay."""
+        """Return the settings without sandbox and path limits.
+
+        `off_limits` and `fixed_files` stay closed.
+        """
         return replace(
             self,
             restrict_to_workspace=False,

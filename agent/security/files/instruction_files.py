@@ -26,9 +26,10 @@ CONFIGURATIONS = frozenset(
 # as a text of this folder, like the checklist and the progress file next to it.
 SESSION_PLANS = frozenset({".kore/session_plan.md", ".kodax/session_plan.md"})
 GIT = ".git"
-# Files that git executes or that tell git what to execute. Submodules and additional worktrees have
-# the same files further down.
-GIT_FILES = frozenset({"hooks", "config", "config.worktree", "commondir", "modules", "worktrees"})
+# Files of a store that git executes or that tell git what to execute. Submodules and additional
+# worktrees have the same files further down.
+GIT_CONTROL_FILES = frozenset({"hooks", "config", "config.worktree", "commondir"})
+GIT_FILES = GIT_CONTROL_FILES | {"modules", "worktrees"}
 # Names of new files that build tools, test runners and package managers run automatically. Names
 # that begin with a dot need no entry.
 SELF_RUNNING = frozenset(

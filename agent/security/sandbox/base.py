@@ -52,9 +52,9 @@ class SandboxCommand:
 
     `workspace`, a real path, is everything that it may change, with exceptions: it must not see
     `forbidden_paths` nor change `locked_paths`, so a sandbox that cannot prevent it refuses;
-    `masked_paths` are hidden and `read_only_paths` made read-only if the sandbox can do so. With `read_only` it may change only
-    /tmp. Without `egress` it has no network. `network` is a network shared with other commands, if
-    the sandbox supports that.
+    `masked_paths` are hidden and `read_only_paths` made read-only if the sandbox can do so. With
+    `read_only` it may change only /tmp. Without `egress` it has no network. `network` is a network
+    shared with other commands, if the sandbox supports that.
 
     `stdin` is the descriptor of its input, which the caller closes; without it, the input is empty.
     `terminal` is the descriptor of a terminal for the command, under the same number or, in a

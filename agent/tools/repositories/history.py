@@ -8,13 +8,13 @@ restored.
 
 import errno
 import logging
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 
 from agent.security.files.instruction_files import GIT
+from agent.tools.repositories.layout import GITDIR, module_stores, pointed_at
 from agent.tools.repositories.store_copy import HistoryCopy
 from agent.tools.repositories.store_files import (
     HistoryCache,
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 # Errors that mean that a path has no repository.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_MAX_MODULE_ENTRIES = 10_000
-_GITDIR, _MAX_GITDIR_CHARS = "gitdir: ", 5_000
 
 
 class GitHistoryGuard:
@@ -60,7 +58,7 @@ class GitHistoryGuard:
             budget = HoldingBudget(self._limits)
             for store in stores:
                 try:
-                    for part in (store, *_module_stores(store)):
+                    for part in (store, *module_stores(store)):
                         if not any(map(part.is_relative_to, deleted)):
                             self._hold(part, budget)
                 except (OSError, LimitExceeded) as exc:
@@ -119,7 +117,10 @@ def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequenc
     if store.is_dir() and not store.is_symlink():
         return (store,)
     if store.is_file() and not store.is_symlink():
-        linked = _linked_store(store)
+        try:
+            linked = pointed_at(store, GITDIR)
+        except (OSError, ValueError):
+            return ()
         return (linked,) if linked.is_relative_to(workspace) else ()
     stores = find()
     folders = [place.parent for place in stores if place.name == GIT]
@@ -128,40 +129,3 @@ def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequenc
         for place in stores
         if not any(place.parent != folder and place.is_relative_to(folder) for folder in folders)
     ]
-
-
-def _linked_store(file: Path) -> Path:
-    """Return the store that a file in place of a store names, or the file itself."""
-    try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as lines:
-            line = lines.readline(_MAX_GITDIR_CHARS).rstrip("\r\n")
-    except OSError:
-        return file
-    if not line.startswith(_GITDIR):
-        return file
-    return Path(os.path.realpath(file.parent / line.removeprefix(_GITDIR)))
-
-
-def _module_stores(store: Path) -> Iterator[Path]:
-    """Yield the stores of submodules, whose names may have several parts.
-
-    Raises OSError and `LimitExceeded`.
-    """
-    remaining = _MAX_MODULE_ENTRIES
-    pending = [store / "modules"]
-    while pending:
-        folder = pending.pop()
-        try:
-            with os.scandir(folder) as scan:
-                inner = [Path(entry.path) for entry in scan if entry.is_dir(follow_symlinks=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        remaining -= len(inner)
-        if remaining < 0:
-            raise LimitExceeded
-        for path in inner:
-            if (path / "HEAD").is_file() and (path / "objects").is_dir():
-                yield path
-                pending.append(path / "modules")
-            else:
-                pending.append(path)

@@ -6,16 +6,15 @@ strangers' words could make the person's own git run a program outside of the sa
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from agent.security.files.instruction_files import GIT_CONTROL_FILES
 from agent.security.files.quarantine import set_aside
-from agent.security.files.safe_open import read_regular
-from agent.security.shell.git_safety import MAX_BYTES, is_plain_configuration
+from agent.security.shell.git_safety import is_plain_configuration
+from agent.tools.repositories.layout import GITDIR, common_store, pointed_at, worktree_entries
 from agent.tools.shell.mount_restrictions import find_git_stores
 
-# Git runs the hooks and reads configuration from the others.
-_CONTROL_FILES = ("config", "config.worktree", "commondir", "hooks")
 _SAMPLE = ".sample"
 
 
@@ -39,44 +38,54 @@ class GitStoreGuard:
         return moved
 
     def _planted(self) -> Iterator[Path]:
-        for store in dict.fromkeys([*self._existing, *find_git_stores(self._root)]):
+        stores = dict.fromkeys([*self._existing, *find_git_stores(self._root)])
+        for store in stores:
             before = self._existing.get(store)
             if before is not None:
-                yield from (store / name for name in sorted(_control_files(store) - before))
+                new = sorted(_control_files(store) - before)
+                yield from (store / name for name in new if not _is_own(store, store / name))
             elif store.is_dir() and not store.is_symlink():
                 yield from _unsafe_parts(store)
-            elif not self._is_worktree(store):
-                # A file or a link that points to a store anywhere.
+            elif not _leads_to(stores, store):
                 yield store
 
-    def _is_worktree(self, pointer: Path) -> bool:
-        """Return whether it is the `.git` file of a worktree of a store that existed before."""
-        try:
-            store = _pointed_at(pointer, "gitdir: ")
-            common = _pointed_at(store / "commondir")
-        except (OSError, ValueError):
-            return False
-        return common in self._existing and store.parent == common / "worktrees"
 
-
-def _pointed_at(pointer: Path, prefix: str = "") -> Path:
-    """Return the real path that a file of git names. Raises OSError or ValueError."""
-    text = os.fsdecode(read_regular(pointer, MAX_BYTES))
-    return Path(os.path.realpath(pointer.parent / text.removeprefix(prefix).strip()))
+def _leads_to(stores: Collection[Path], pointer: Path) -> bool:
+    """Return whether a `.git` file leads to one of these stores, directly or as a worktree."""
+    try:
+        store = pointed_at(pointer, GITDIR)
+    except (OSError, ValueError):
+        return False
+    return store in stores or common_store(store) in stores
 
 
 def _control_files(store: Path) -> frozenset[str]:
-    return frozenset(name for name in _CONTROL_FILES if os.path.lexists(store / name))
+    """Return the names of the control files of a store and of its worktrees."""
+    names = [*GIT_CONTROL_FILES]
+    try:
+        entries = worktree_entries(store)
+    except OSError:
+        entries = []
+    names += [f"worktrees/{entry.name}/{name}" for entry in entries for name in GIT_CONTROL_FILES]
+    return frozenset(name for name in names if os.path.lexists(store / name))
+
+
+def _is_own(store: Path, file: Path) -> bool:
+    """Return whether `git worktree add` writes such a file into a store's new worktree."""
+    if file.parent.parent != store / "worktrees":
+        return False
+    if file.name == "config.worktree":
+        return is_plain_configuration(file)
+    return file.name == "commondir" and common_store(file.parent) == store
 
 
 def _unsafe_parts(store: Path) -> Iterator[Path]:
-    """Yield the parts of a new store that git would run."""
-    for name in ("config.worktree", "commondir"):
-        if os.path.lexists(store / name):
+    """Yield the parts of a new store that git would run or read as configuration."""
+    for name in sorted(_control_files(store) - {"config", "hooks"}):
+        if not _is_own(store, store / name):
             yield store / name
-    config = store / "config"
-    if not is_plain_configuration(config):
-        yield config
+    if not is_plain_configuration(store / "config"):
+        yield store / "config"
     hooks = store / "hooks"
     if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
         yield hooks

@@ -11,7 +11,7 @@ from agent.records import frozen
 from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
-    GIT_FILES,
+    GIT_CONTROL_FILES,
     PROMPT_FILES,
     PROMPT_FOLDERS,
 )
@@ -19,6 +19,8 @@ from agent.security.files.paths import normalize_filename
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
+from agent.tools.repositories.layout import module_stores, points_to_worktree, worktree_entries
+from agent.tools.repositories.store_files import LimitExceeded
 
 MAX_ENTRIES = 1_000_000
 
@@ -29,6 +31,9 @@ _PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_F
 # Folders of third-party packages: installers rename their content, and they are never opened as
 # projects. Only their own entries are checked.
 _PACKAGES = frozenset({"node_modules", "site-packages"})
+
+# Each takes several mounts; beyond this number, the stores of submodules are read-only as a whole.
+_MAX_MODULES = 20
 
 # A folder with both contains git objects, under any name.
 _STORE = frozenset({"HEAD", "objects"})
@@ -53,9 +58,10 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
 
     Kore's own files are hidden from every command, other people's data from commands of anyone but
     the owner. If anything is hidden, git's stores are hidden too, because they contain older
-    versions of it. The policy file can be read, but not changed. Sources of the system prompt and files that other programs run automatically are
-    frozen: file tools change them, and are judged for it. Blocked paths are covered at any depth,
-    except `.git`: there only hooks and configuration are frozen. After strangers' words, the
+    versions of it. The policy file can be read, but not changed. Sources of the system prompt and
+    files that other programs run automatically are frozen: file tools change them, and are judged
+    for it. Blocked paths are covered at any depth, except `.git`: there only hooks and
+    configuration are frozen. After strangers' words, the files that lead to worktrees and the
     instructions for later turns (HEARTBEAT.md, the checklist) are frozen too. A folder that Kore
     cannot read is hidden. May block: it walks through the workspace. Raises `ToolError` if the
     workspace has more than `MAX_ENTRIES` entries: otherwise a command could create a flood of
@@ -77,6 +83,9 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
         raise ToolError(render_prompt("sandbox/too_large", limit=f"{MAX_ENTRIES:,}"))
     covered = {*closed, *locked, *frozen}
     frozen += [path for path in walk.read_only_paths if path not in covered]
+    if "untrusted" in call.taint:
+        # A path that is mounted cannot be removed, and `git worktree remove` removes these.
+        frozen += walk.worktree_files
     if closed:
         closed += walk.stores
         frozen = [path for path in frozen if not any(map(path.is_relative_to, walk.stores))]
@@ -125,7 +134,9 @@ class _CoverWalk:
     def __init__(self, root: Path, blocked: Sequence[str]) -> None:
         self.masked_paths: list[Path] = []
         self.read_only_paths: list[Path] = []
+        self.worktree_files: list[Path] = []
         self.stores: list[Path] = []
+        self._root = root
         self._blocked = [
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
         ]
@@ -173,16 +184,38 @@ class _CoverWalk:
         self.stores.append(path)
         if path.is_dir() and not path.is_symlink():
             self._freeze_git(path)
+        elif path.parent != self._root and points_to_worktree(path):
+            self.worktree_files.append(path)
         else:
             # It contains the location of the store.
             self.read_only_paths.append(path)
 
     def _freeze_git(self, store: Path) -> None:
-        inside = (store / name for name in sorted(GIT_FILES))
-        self.read_only_paths += [each for each in inside if os.path.lexists(each)]
+        """Freeze what git runs or is configured by, also in the stores of submodules."""
+        self.read_only_paths += _existing(store, GIT_CONTROL_FILES)
+        try:
+            modules = list(module_stores(store))
+            worktrees = worktree_entries(store)
+        except (OSError, LimitExceeded):
+            modules = worktrees = []
+            self.read_only_paths += _existing(store, ("modules", "worktrees"))
+        if len(modules) > _MAX_MODULES:
+            self.read_only_paths += _existing(store, ("modules",))
+        else:
+            self.stores += modules
+            for module in modules:
+                self.read_only_paths += _existing(module, GIT_CONTROL_FILES)
+                worktrees += worktree_entries(module)
+        self.worktree_files += [
+            path for entry in worktrees for path in _existing(entry, GIT_CONTROL_FILES)
+        ]
 
     def _is_blocked(self, parts: tuple[str, ...]) -> bool:
         return any(parts[-len(entry) :] == entry for entry in self._blocked)
+
+
+def _existing(folder: Path, names: Iterable[str]) -> list[Path]:
+    return [folder / name for name in sorted(names) if os.path.lexists(folder / name)]
 
 
 def _key(name: str) -> str:

@@ -69,7 +69,90 @@ def test_landlock_refuses_commands_that_could_change_the_policy_file(workspace: 
     job = SandboxCommand("true", workspace, workspace, locked_paths=(policy,))
     os.seteuid(65534)
     try:
-        with pytest.raises(ToolError, match="policy.yaml"), Landlock(5).prepare(job):
+        with pytest.raises(ToolError, match=r"policy\.yaml"), Landlock(5).prepare(job):
             pass
     finally:
         os.seteuid(0)
+
+
+async def test_worktree_inside_the_workspace_works_from_add_to_remove(
+    box: Bubblewrap, call: CallContext, repository: Path
+) -> None:
+    for line in (
+        "git worktree add -q -b side trees/side",
+        f"cd trees/side && echo x >a && git add a && {COMMIT} second",
+        f"echo y >b && git add b && {COMMIT} third",
+        "git worktree add -q -b other trees/other && cd trees/other && git status --short",
+        "git worktree move trees/other trees/moved",
+        "git gc -q && git worktree prune",
+        "git worktree remove trees/side && git worktree remove trees/moved",
+    ):
+        shown = await run_exec(box, call, line)
+        assert shown.endswith("[exit code 0]"), (line, shown)
+    assert git(repository, "log", "--format=%s", "side").split() == ["second", "first"]
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+async def test_commits_in_a_submodule_work(
+    box: Bubblewrap, call: CallContext, repository: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    git(library, "commit", "-q", "--allow-empty", "-m", "of the library")
+    git(repository, "submodule", "--quiet", "add", str(library), "parts/lib")
+    git(repository, "commit", "-qm", "add the library")
+    line = f"cd parts/lib && echo x >a && git add a && {COMMIT} change && cd ../.."
+    shown = await run_exec(box, call, f"{line} && git add parts && {COMMIT} update")
+    assert shown.endswith("[exit code 0]"), shown
+    assert git(repository / "parts/lib", "log", "--format=%s").splitlines()[0] == "change"
+    store = repository / ".git/modules/parts/lib"
+    before = (store / "config").read_text()
+    for attempt in (
+        f"cd parts/lib && git config core.fsmonitor ./x; echo x >>{store}/config",
+        f"echo x >{store}/new; mv {store}/new {store}/config",
+        f"echo x >{store}/hooks/pre-commit",
+        f"mv {store} {store}.old; mv .git/modules/parts .git/modules/old",
+    ):
+        await run_exec(box, call, attempt)
+        assert (store / "config").read_text() == before, attempt
+        assert not (store / "hooks/pre-commit").exists()
+        assert not (repository / "parts/lib/.git").read_text().startswith("x")
+
+
+async def test_worktrees_of_a_tainted_conversation_keep_their_pointers(
+    box: Bubblewrap, call: CallContext, repository: Path
+) -> None:
+    """Git in a worktree reads the configuration of the store that its `commondir` names."""
+    git(repository, "worktree", "add", "-q", "-b", "side", "side")
+    exposed = replace(call, taint=frozenset({"untrusted"}))
+    line = f"cd side && echo x >a && git add a && {COMMIT} second"
+    assert (await run_exec(box, exposed, line)).endswith("[exit code 0]")
+    entry = repository / ".git/worktrees/side"
+    for attempt in (
+        f"echo ../../../evil >{entry}/commondir",
+        f"rm -f {entry}/commondir; echo ../../../evil >{entry}/commondir",
+        f"mv {entry} {entry}.old; mkdir {entry}; echo ../../../evil >{entry}/commondir",
+        "mv .git/worktrees .git/old; mkdir -p .git/worktrees/side",
+        f"printf '[core]\\n\\tfsmonitor = ./x\\n' >{entry}/config.worktree",
+    ):
+        await run_exec(box, exposed, attempt)
+        assert (entry / "commondir").read_text() == "../..\n", attempt
+        assert not (entry / "config.worktree").exists(), attempt
+
+
+async def test_new_worktrees_of_a_tainted_conversation_are_judged(
+    box: Bubblewrap, call: CallContext, repository: Path
+) -> None:
+    exposed = replace(call, taint=frozenset({"untrusted"}))
+    line = "git worktree add -q -b side side && echo ../../../evil >.git/worktrees/side/commondir"
+    assert "set-aside" in await run_exec(box, exposed, line)
+    assert not (repository / "side/.git").exists()
+    line = "git worktree add -q -b good good"
+    assert "set-aside" not in await run_exec(box, exposed, line)
+    line = (
+        "git worktree add -q -b bad bad && "
+        "printf '[core]\\n\\tfsmonitor = ./x\\n' >.git/worktrees/bad/config.worktree"
+    )
+    assert "set-aside" in await run_exec(box, exposed, line)
+    assert not (repository / ".git/worktrees/bad/config.worktree").exists()
