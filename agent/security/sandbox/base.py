@@ -47,14 +47,31 @@ class EgressChannel(Protocol):
 
 
 @frozen
+class StoreMount:
+    """Git store outside the workspace that a command may change, except its `read_only_paths`.
+
+    A sandbox that cannot exclude paths lets it change only the `writable_folders` in it.
+    """
+
+    identity: FolderIdentity
+    read_only_paths: tuple[Path, ...]
+    writable_folders: tuple[Path, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.identity.path
+
+
+@frozen
 class SandboxCommand:
     """A shell command to run in `folder`.
 
     `workspace`, a real path, is everything that it may change, with exceptions: it must not see
     `forbidden_paths` nor change `locked_paths`, so a sandbox that cannot prevent it refuses;
     `masked_paths` are hidden and `read_only_paths` made read-only if the sandbox can do so. With
-    `read_only` it may change only /tmp. Without `egress` it has no network. `network` is a network
-    shared with other commands, if the sandbox supports that.
+    `read_only` it may change only /tmp. `store` is the git store of the workspace if it lies
+    outside. Without `egress` it has no network. `network` is a network shared with other commands,
+    if the sandbox supports that.
 
     `stdin` is the descriptor of its input, which the caller closes; without it, the input is empty.
     `terminal` is the descriptor of a terminal for the command, under the same number or, in a
@@ -70,6 +87,7 @@ class SandboxCommand:
     locked_paths: tuple[Path, ...] = ()
     masked_paths: tuple[Path, ...] = ()
     read_only_paths: tuple[Path, ...] = ()
+    store: StoreMount | None = None
     egress: EgressChannel | None = None
     stdin: int | None = None
     read_only: bool = False
@@ -89,6 +107,19 @@ class SandboxCommand:
             raise ToolError("The whole file system cannot be a workspace; choose a folder.")
         with open_folder(self.workspace, self.identity) as descriptor:
             yield descriptor
+
+    @contextmanager
+    def open_folders(self) -> Iterator[Mapping[Path, int]]:
+        """Open the workspace and, if it lies elsewhere, its git store.
+
+        Raises `ToolError` if one was replaced.
+        """
+        with ExitStack() as stack:
+            opened = {self.workspace: stack.enter_context(self.open_workspace())}
+            if self.store is not None:
+                store = open_folder(self.store.folder, self.store.identity)
+                opened[self.store.folder] = stack.enter_context(store)
+            yield opened
 
 
 @frozen

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,9 +88,8 @@ class Bubblewrap:
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """Prepare the command in its namespaces. Raises `ToolError`."""
-        workspace = job.workspace
         with ExitStack() as stack, ExitStack() as handed_over:
-            opened = stack.enter_context(job.open_workspace())
+            opened_folders = stack.enter_context(job.open_folders())
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -100,27 +99,26 @@ class Bubblewrap:
                 setup.arguments.append("--unshare-net")
             else:
                 enter = (*job.network.enter, "--")
-            sources = {path: path for path in (workspace, *self._visible)}
+            sources = {path: path for path in (*opened_folders, *self._visible)}
             if job.temporary is not None:
                 sources[job.temporary] = job.temporary
-            pins, frozen = self._mounts(job, workspace)
+            pins, frozen = self._mounts(job)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
-                sources, words = self._map_to_user(
-                    stack, (workspace, opened), job.temporary, own_mounts
-                )
+                sources, words = self._map_to_user(stack, opened_folders, job.temporary, own_mounts)
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
                 for descriptor in (job.stdin, job.terminal):
                     if descriptor is not None:
                         os.fchown(descriptor, USER, -1)
-            above = _folder_above(workspace)
+            above = sorted({place for folder in opened_folders for place in _folder_above(folder)})
             self._base(setup, sources, job.temporary, above)
-            bind, source = "--ro-bind" if job.read_only else "--bind", str(sources[workspace])
-            if self._by_descriptor and not self.runs_as_root:
-                bind, source = f"{bind}-fd", str(setup.own(os.dup(opened)))
-            setup.arguments += [bind, source, str(workspace)]
-            if not self.runs_as_root:
+            bind = "--ro-bind" if job.read_only else "--bind"
+            if self.runs_as_root:
+                for folder in opened_folders:
+                    setup.arguments += [bind, str(sources[folder]), str(folder)]
+            else:
+                self._bind(setup, bind, opened_folders)
                 for path in pins:
                     setup.pin(path)
                 for path in frozen:
@@ -147,6 +145,13 @@ class Bubblewrap:
                 groups=groups,
             )
 
+    def _bind(self, setup: "_Setup", bind: str, opened_folders: Mapping[Path, int]) -> None:
+        for folder, descriptor in opened_folders.items():
+            if self._by_descriptor:
+                setup.arguments += [f"{bind}-fd", str(setup.own(os.dup(descriptor))), str(folder)]
+            else:
+                setup.arguments += [bind, str(folder), str(folder)]
+
     def _start(self, setup: "_Setup", job: SandboxCommand) -> list[str]:
         """Return the arguments that start the command, and set its variables."""
         programs = self.readable_programs
@@ -170,19 +175,21 @@ class Bubblewrap:
     def _map_to_user(
         self,
         stack: ExitStack,
-        opened_workspace: tuple[Path, int],
+        opened_folders: Mapping[Path, int],
         temporary: Path | None,
         own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Map the folders to `USER`; return their new paths, and the arguments that start a program
         there.
 
-        `opened_workspace` is the path and a descriptor of the workspace. The paths in `own_mounts`
-        become separate mounts, read-only or not.
+        `opened_folders` are the folders that a command may change, with a descriptor of each. The
+        paths in `own_mounts`, all below them, become separate mounts, read-only or not.
         """
-        workspace, opened = opened_workspace
-        sources = {workspace: _STAGE / "workspace"}
-        mounts = [idmapped_mounts.Mount(opened, sources[workspace])]
+        sources = {path: _STAGE / f"own-{n}" for n, path in enumerate(opened_folders)}
+        mounts = [
+            idmapped_mounts.Mount(descriptor, sources[path])
+            for path, descriptor in opened_folders.items()
+        ]
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
@@ -199,7 +206,8 @@ class Bubblewrap:
                         continue
                     open_fds.callback(os.close, fd)
                     if not stat.S_ISLNK(os.fstat(fd).st_mode):
-                        place = sources[workspace] / path.relative_to(workspace)
+                        root = _root_of(path, opened_folders)
+                        place = sources[root] / path.relative_to(root)
                         mounts.append(idmapped_mounts.Mount(fd, place, read_only))
                 space = stack.enter_context(idmapped_mounts.namespace(_STAGE, mounts))
         except OSError as exc:
@@ -249,9 +257,7 @@ class Bubblewrap:
             if path.exists():
                 _show(path, sources.get(path, path), arguments)
 
-    def _mounts(
-        self, job: SandboxCommand, workspace: Path
-    ) -> tuple[Sequence[Path], Sequence[Path]]:
+    def _mounts(self, job: SandboxCommand) -> tuple[Sequence[Path], Sequence[Path]]:
         """Return the paths to mount on themselves and those to make read-only, outermost first.
 
         A mount that covers a path is effective only while no folder above it is renamed, so each of
@@ -263,17 +269,23 @@ class Bubblewrap:
             raise ToolError(
                 render_prompt("sandbox/too_many", count=len(hidden_paths), limit=_MAX_HIDDEN)
             )
-        read_only = (*job.locked_paths, *job.read_only_paths)
+        roots = [job.workspace]
+        read_only = [*job.locked_paths, *job.read_only_paths]
+        if job.store is not None:
+            roots.append(job.store.folder)
+            read_only += job.store.read_only_paths
         frozen: set[Path] = set() if job.read_only else set(read_only)
         pins: set[Path] = set()
         for path in () if job.read_only else (*hidden_paths, *read_only):
-            above = path.parents[: len(path.relative_to(workspace).parts) - 1]
+            depth = len(path.relative_to(_root_of(path, roots)).parts)
+            above = path.parents[: depth - 1]
             if self._by_descriptor:
                 pins.update(above)
             elif path not in job.read_only_paths:
                 frozen.update(above[-1:])
         if len(pins) + len(frozen) > _MAX_MOUNTS:
-            frozen = {workspace / path.relative_to(workspace).parts[0] for path in (*pins, *frozen)}
+            top = {path: _root_of(path, roots) for path in (*pins, *frozen)}
+            frozen = {root / path.relative_to(root).parts[0] for path, root in top.items()}
             pins = set()
         return sorted(pins), sorted(frozen)
 
@@ -319,6 +331,11 @@ class Bubblewrap:
             raise ToolError(
                 "The control group that limits the command could not be created."
             ) from exc
+
+
+def _root_of(path: Path, roots: Iterable[Path]) -> Path:
+    """Return the folder that contains the path."""
+    return next(root for root in roots if path.is_relative_to(root))
 
 
 def _folder_above(workspace: Path) -> tuple[str, ...]:

@@ -137,6 +137,9 @@ class ContainerSandbox:
             "--workdir", str(job.folder),
             "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
+        if job.store is not None and ":" not in str(job.store.folder):
+            # Its hooks and configuration cannot be excluded without hiding them from git.
+            arguments += ["--volume", f"{job.store.folder}:{job.store.folder}:ro"]
         # Read-only paths are hidden as well: a mount given by its path could become a link to
         # somewhere else.
         read_only = (*job.locked_paths, *job.read_only_paths)

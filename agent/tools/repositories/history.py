@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from agent.security.files.instruction_files import GIT
-from agent.tools.repositories.layout import GITDIR, module_stores, pointed_at
+from agent.tools.repositories.layout import GITDIR, find_outer_store, module_stores, pointed_at
 from agent.tools.repositories.store_copy import HistoryCopy
 from agent.tools.repositories.store_files import (
     HistoryCache,
@@ -103,7 +103,8 @@ class GitHistoryGuard:
             return places
 
     def _name(self, store: Path) -> str:
-        return str(store.relative_to(self._root))
+        is_inside = store.is_relative_to(self._root)
+        return str(store.relative_to(self._root) if is_inside else store)
 
 
 def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequence[Path]:
@@ -121,7 +122,10 @@ def own_stores(workspace: Path, find: Callable[[], Collection[Path]]) -> Sequenc
             linked = pointed_at(store, GITDIR)
         except (OSError, ValueError):
             return ()
-        return (linked,) if linked.is_relative_to(workspace) else ()
+        if linked.is_relative_to(workspace):
+            return (linked,)
+        outer = find_outer_store(workspace)
+        return () if outer is None else (outer.common,)
     stores = find()
     folders = [place.parent for place in stores if place.name == GIT]
     return [

@@ -7,12 +7,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from agent.records import frozen
+from agent.security.files.instruction_files import GIT
 from agent.security.files.safe_open import read_regular
 from agent.tools.repositories.store_files import LimitExceeded
 
 GITDIR = "gitdir: "
 _MAX_MODULE_ENTRIES = 10_000
 _MAX_POINTER_BYTES = 5_000
+_MAX_CONFIG_BYTES = 65_536
 
 
 def is_store(folder: Path) -> bool:
@@ -66,12 +69,60 @@ def common_store(entry: Path) -> Path | None:
 
 
 def points_to_worktree(pointer: Path) -> bool:
-    """Return whether a `.git` file leads to the state of a worktree that names it in turn."""
+    """Return whether a `.git` file leads to the state of a worktree that names the file in turn."""
     try:
         entry = pointed_at(pointer, GITDIR)
         return common_store(entry) is not None and pointed_at(entry / "gitdir") == pointer
     except (OSError, ValueError):
         return False
+
+
+@frozen
+class OuterStore:
+    """Store of a folder that lies outside of it.
+
+    `own` contains the state of the folder alone (HEAD, index), `common` the objects and refs. For a
+    submodule they are the same.
+    """
+
+    own: Path
+    common: Path
+
+
+def find_outer_store(folder: Path) -> OuterStore | None:
+    """Return the store that the `.git` file of a real folder leads to, if it lies elsewhere.
+
+    Only a store that names the folder in turn counts: whoever writes the `.git` file may not choose
+    any repository of the machine. Git writes both sides, for worktrees and for submodules. May
+    block.
+    """
+    pointer = folder / GIT
+    try:
+        own = pointed_at(pointer, GITDIR)
+        if own.is_relative_to(folder) or folder.is_relative_to(own):
+            return None
+        if (common := common_store(own)) is not None:
+            return OuterStore(own, common) if pointed_at(own / "gitdir") == pointer else None
+        is_named = is_store(own) and _worktree_of(own) == folder
+    except (OSError, ValueError):
+        return None
+    return OuterStore(own, own) if is_named else None
+
+
+def _worktree_of(store: Path) -> Path | None:
+    """Return the folder that the configuration of a submodule's store names as its worktree.
+
+    Raises OSError.
+    """
+    text = read_regular(store / "config", _MAX_CONFIG_BYTES, follow_links=False)
+    section, worktree = "", None
+    for line in os.fsdecode(text).splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            section = line
+        elif section == "[core]" and line.replace(" ", "").startswith("worktree="):
+            worktree = line.split("=", 1)[1].strip().strip('"')
+    return None if worktree is None else Path(os.path.realpath(store / worktree))
 
 
 def _folders_in(folder: Path) -> list[Path]:

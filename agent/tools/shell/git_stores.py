@@ -34,7 +34,8 @@ class GitStoreGuard:
         moved = []
         for path in self._planted():
             if (new := set_aside(path)) is not None:
-                moved.append((str(path.relative_to(self._root)), new))
+                is_inside = path.is_relative_to(self._root)
+                moved.append((str(path.relative_to(self._root) if is_inside else path), new))
         return moved
 
     def _planted(self) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
@@ -16,10 +17,16 @@ from agent.security.files.instruction_files import (
     PROMPT_FOLDERS,
 )
 from agent.security.files.paths import normalize_filename
+from agent.security.sandbox.base import StoreMount
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
-from agent.tools.repositories.layout import module_stores, points_to_worktree, worktree_entries
+from agent.tools.repositories.layout import (
+    find_outer_store,
+    module_stores,
+    points_to_worktree,
+    worktree_entries,
+)
 from agent.tools.repositories.store_files import LimitExceeded
 
 MAX_ENTRIES = 1_000_000
@@ -43,7 +50,8 @@ _STORE = frozenset({"HEAD", "objects"})
 class MountRestrictions:
     """Existing real paths in the workspace; see `SandboxCommand`.
 
-    `git_stores` are the folders with git objects, and the files that lead to one.
+    `git_stores` are the folders with git objects, and the files that lead to one. `outer_store` is
+    the workspace's own store if it lies elsewhere.
     """
 
     forbidden_paths: tuple[Path, ...] = ()
@@ -51,6 +59,12 @@ class MountRestrictions:
     masked_paths: tuple[Path, ...] = ()
     read_only_paths: tuple[Path, ...] = ()
     git_stores: tuple[Path, ...] = ()
+    outer_store: StoreMount | None = None
+
+    @property
+    def all_git_stores(self) -> tuple[Path, ...]:
+        outer = () if self.outer_store is None else (self.outer_store.folder,)
+        return (*self.git_stores, *outer)
 
 
 def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestrictions:
@@ -97,7 +111,35 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
         return tuple(path for path in paths if hidden_paths.isdisjoint(path.parents))
 
     return MountRestrictions(
-        visible(closed), visible(locked), visible(masked), visible(frozen), tuple(walk.stores)
+        visible(closed),
+        visible(locked),
+        visible(masked),
+        visible(frozen),
+        tuple(walk.stores),
+        None if closed else _outer_store(settings, call),
+    )
+
+
+def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None:
+    """Return the mount of the workspace's store if it lies elsewhere and holds no secrets."""
+    store = find_outer_store(call.workspace) if call.owner else None
+    if store is None:
+        return None
+    home = store.common.parent
+    is_own = os.stat(store.common).st_uid == os.stat(call.workspace).st_uid
+    if not is_own or _existing_below(home, settings.off_limits):
+        return None
+    read_only = _existing(store.common, GIT_CONTROL_FILES | {"modules"})
+    if store.own != store.common:
+        # The state of the main checkout and of other worktrees.
+        read_only += _existing(store.common, ("HEAD", "index"))
+        read_only += _existing(store.own, GIT_CONTROL_FILES)
+        read_only += [entry for entry in worktree_entries(store.common) if entry != store.own]
+    writable = [store.common / name for name in ("objects", "refs", "logs")]
+    return StoreMount(
+        FolderIdentity.of(store.common),
+        tuple(read_only),
+        tuple(path for path in (*writable, store.own) if path.is_dir()),
     )
 
 

@@ -292,7 +292,7 @@ class SandboxedCommands:
         try:
             async with self._proxy(line, tainting) as proxy:
                 covered = await asyncio.to_thread(self._restrictions, line)
-                git_stores.begin(covered.git_stores)
+                git_stores.begin(covered.all_git_stores)
                 await asyncio.to_thread(self._protect_history, line, history, covered)
                 job = await asyncio.to_thread(self._job, line, proxy, covered)
                 with self._sandbox_of(line).prepare(job) as spawn:
@@ -464,6 +464,7 @@ class SandboxedCommands:
             locked_paths=covered.locked_paths,
             masked_paths=covered.masked_paths,
             read_only_paths=covered.read_only_paths,
+            store=covered.outer_store,
             egress=proxy,
             stdin=line.stdin,
             read_only=line.is_frozen,

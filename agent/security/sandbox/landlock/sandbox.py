@@ -18,7 +18,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
-from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, StoreMount
 from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.seccomp.bpf import program, rules_beyond_landlock, supervised_calls
 
@@ -129,10 +129,12 @@ class Landlock:
             **job.variables,
         }
         writable = [private] if job.read_only else [workspace, private]
+        if job.store is not None and not job.read_only:
+            writable += map(str, job.store.writable_folders)
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxy_variables(proxy[0])
-        rules = self._rules(workspace, writable)
+        rules = self._rules(workspace, writable, job.store)
         filter_rules = rules_beyond_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
@@ -169,9 +171,13 @@ class Landlock:
     def _scopes(self) -> int:
         return _SCOPES if self.abi >= _SCOPES_SINCE else 0
 
-    def _rules(self, workspace: str, writable: list[str]) -> list[tuple[str, int]]:
+    def _rules(
+        self, workspace: str, writable: list[str], store: StoreMount | None
+    ) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
         rules += [(str(path), _READ) for path in (workspace, *self.readable_programs)]
+        if store is not None:
+            rules.append((str(store.folder), _READ))
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
+from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
+
+PROGRAM = Path("tests", "agent", "tools", "shell", "git_in_worktree.py")
 
 IDENTITY = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
 COMMIT = f"git {' '.join(IDENTITY)} commit -qm"
@@ -156,3 +160,123 @@ async def test_new_worktrees_of_a_tainted_conversation_are_judged(
     )
     assert "set-aside" in await run_exec(box, exposed, line)
     assert not (repository / ".git/worktrees/bad/config.worktree").exists()
+
+
+@pytest.fixture
+def in_worktree(call: CallContext, tmp_path: Path) -> CallContext:
+    """Return the context of a call in a linked worktree of a repository elsewhere."""
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "-q", "-b", "main")
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    folder = tmp_path / "side"
+    git(main, "worktree", "add", "-q", "-b", "side", str(folder))
+    return replace(call, environment=replace(call.environment, workspace=folder))
+
+
+async def test_git_works_in_a_worktree_whose_store_lies_elsewhere(
+    box: Bubblewrap, in_worktree: CallContext
+) -> None:
+    folder = in_worktree.workspace
+    for line in (
+        f"git status && echo x >a && git add a && {COMMIT} second",
+        f"git checkout -q -b more && git branch extra && {COMMIT} third --allow-empty",
+        "git stash list && git gc -q && git log --oneline main",
+    ):
+        shown = await run_exec(box, in_worktree, line)
+        assert shown.endswith("[exit code 0]"), (line, shown)
+    assert git(folder.parent / "main", "log", "--format=%s", "more").split() == [
+        *("third", "second", "first")
+    ]
+
+
+async def test_only_the_needed_parts_of_an_outer_store_can_be_changed(
+    box: Bubblewrap, in_worktree: CallContext
+) -> None:
+    main = in_worktree.workspace.parent / "main"
+    store, source = main / ".git", main / "source.py"
+    git(main, "worktree", "add", "-q", "-b", "other", "../other")
+    source.write_text("old\n")
+    fixed = ("config", "HEAD", "worktrees/other/HEAD", "worktrees/side/commondir")
+    before = {name: (store / name).read_bytes() for name in fixed}
+    for attempt in (
+        f"for f in {' '.join(fixed)}; do echo x >{store}/$f; rm -f {store}/$f; done",
+        f"mv {store}/worktrees {store}/old; mv {store} {store}.old",
+        f"echo x >{store}/hooks/pre-commit; echo x >{store}/config.worktree",
+        f"echo x >{source}; ls {main}/source.py",
+        "git config core.fsmonitor ./x",
+    ):
+        shown = await run_exec(box, in_worktree, attempt)
+        assert {name: (store / name).read_bytes() for name in fixed} == before, attempt
+        assert not (store / "hooks/pre-commit").exists(), attempt
+    assert source.read_text() == "old\n"
+    exposed = replace(in_worktree, taint=frozenset({"untrusted"}))
+    attempt = f"printf '[core]\\n\\tfsmonitor = ./x\\n' >{store}/worktrees/side/config.worktree"
+    assert "set-aside" in await run_exec(box, exposed, attempt)
+    assert not (store / "worktrees/side/config.worktree").exists()
+    read_only = replace(in_worktree, may_write=False)
+    shown = await run_exec(box, read_only, f"git log --format=%s; touch {store}/objects/x")
+    assert shown.startswith("first\n")
+    assert not (store / "objects/x").exists()
+
+
+async def test_a_deleted_outer_history_is_put_back(
+    box: Bubblewrap, in_worktree: CallContext
+) -> None:
+    main = in_worktree.workspace.parent / "main"
+    shown = await run_exec(box, in_worktree, f"d={main}/.git; rm -rf $d/objects/* $d/refs/heads")
+    assert "put back" in shown
+    assert git(main, "log", "--format=%s").split() == ["first"]
+
+
+async def test_git_works_in_a_submodule_whose_store_lies_elsewhere(
+    box: Bubblewrap, call: CallContext, tmp_path: Path
+) -> None:
+    library, main = tmp_path / "library", tmp_path / "main"
+    for folder in (library, main):
+        folder.mkdir()
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "first")
+    git(main, "submodule", "--quiet", "add", str(library), "lib")
+    folder = main / "lib"
+    inside = replace(call, environment=replace(call.environment, workspace=folder))
+    shown = await run_exec(box, inside, f"echo x >a && git add a && {COMMIT} second && git gc -q")
+    assert shown.endswith("[exit code 0]"), shown
+    assert git(folder, "log", "--format=%s").split() == ["second", "first"]
+
+
+async def test_a_pointer_to_a_store_that_does_not_point_back_opens_nothing(
+    box: Bubblewrap, call: CallContext, in_worktree: CallContext
+) -> None:
+    main, entry = (in_worktree.workspace.parent / name for name in ("main", "main/.git/worktrees"))
+    for target in (main / ".git", entry / "side"):
+        (call.workspace / ".git").write_text(f"gitdir: {target}\n")
+        shown = await run_exec(box, call, f"git log; touch {main}/.git/x; ls {main}/.git")
+        assert "first" not in shown
+        assert not (main / ".git/x").exists()
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    with shared_place(PROGRAM) as folder:
+        yield folder
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [*((user, "bwrap") for user in USERS), *((user, "landlock") for user in USERS[-1:])],
+)
+def test_worktrees_work_for_every_user_and_sandbox(place: Path, user: str, name: str) -> None:
+    require_sandbox(name)
+    lines = [
+        f"echo x >a && git add a && {COMMIT} second && git checkout -q -b more",
+        "git log --format=%s more main",
+        "for f in config HEAD hooks/pre-commit; do echo x >{store}/$f; done; "
+        "git config core.fsmonitor ./x",
+    ]
+    report = run_as(user, place, PROGRAM, {"name": name, "lines": lines})
+    committed, log, attacked = report["results"]
+    assert committed[0] == 0, committed
+    assert log == [0, "second\nfirst\n"]
+    assert attacked[0] != 0
+    assert report["after"] == report["before"]
