@@ -29,6 +29,8 @@ GIT = ".git"
 # Files of a store that git executes or that tell git what to execute. Submodules and additional
 # worktrees have the same files further down.
 GIT_CONTROL_FILES = frozenset({"hooks", "config", "config.worktree", "commondir"})
+# In the folder with the state of a worktree; `gitdir` leads back to the worktree.
+WORKTREE_FILES = GIT_CONTROL_FILES | {"gitdir"}
 GIT_FILES = GIT_CONTROL_FILES | {"modules", "worktrees"}
 # Names of new files that build tools, test runners and package managers run automatically. Names
 # that begin with a dot need no entry.

@@ -13,8 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 
+from agent.security.files.git_layout import (
+    GITDIR,
+    TooManyFolders,
+    find_outer_store,
+    module_stores,
+    pointed_at,
+)
 from agent.security.files.instruction_files import GIT
-from agent.tools.repositories.layout import GITDIR, find_outer_store, module_stores, pointed_at
 from agent.tools.repositories.store_copy import HistoryCopy
 from agent.tools.repositories.store_files import (
     HistoryCache,
@@ -61,7 +67,7 @@ class GitHistoryGuard:
                     for part in (store, *module_stores(store)):
                         if not any(map(part.is_relative_to, deleted)):
                             self._hold(part, budget)
-                except (OSError, LimitExceeded) as exc:
+                except (OSError, LimitExceeded, TooManyFolders) as exc:
                     log.warning("the history of %s is not protected: %s", store, exc)
                     self.unprotected.append(self._name(store))
 

@@ -9,10 +9,10 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from agent.security.files.instruction_files import GIT_CONTROL_FILES
+from agent.security.files.git_layout import GITDIR, common_store, pointed_at, worktree_entries
+from agent.security.files.instruction_files import GIT_CONTROL_FILES, WORKTREE_FILES
 from agent.security.files.quarantine import set_aside
 from agent.security.shell.git_safety import is_plain_configuration
-from agent.tools.repositories.layout import GITDIR, common_store, pointed_at, worktree_entries
 from agent.tools.shell.mount_restrictions import find_git_stores
 
 _SAMPLE = ".sample"
@@ -44,11 +44,43 @@ class GitStoreGuard:
             before = self._existing.get(store)
             if before is not None:
                 new = sorted(_control_files(store) - before)
-                yield from (store / name for name in new if not _is_own(store, store / name))
+                yield from (store / name for name in new if not self._is_harmless(store, name))
             elif store.is_dir() and not store.is_symlink():
-                yield from _unsafe_parts(store)
+                yield from self._unsafe_parts(store)
             elif not _leads_to(stores, store):
                 yield store
+
+    def _is_harmless(self, store: Path, name: str) -> bool:
+        """Return whether `git worktree add` may have written a control file of a store."""
+        file = store / name
+        if file.parent.parent != store / "worktrees":
+            return False
+        match file.name:
+            case "config.worktree":
+                return is_plain_configuration(file)
+            case "commondir":
+                return common_store(file.parent) == store
+            case "gitdir":
+                # A worktree counts as the owner's if its repository does.
+                return self._is_inside(file)
+        return False
+
+    def _is_inside(self, pointer: Path) -> bool:
+        try:
+            return pointed_at(pointer).is_relative_to(self._root)
+        except (OSError, ValueError):
+            return False
+
+    def _unsafe_parts(self, store: Path) -> Iterator[Path]:
+        """Yield the parts of a new store that git would run or read as configuration."""
+        for name in sorted(_control_files(store) - {"config", "hooks"}):
+            if not self._is_harmless(store, name):
+                yield store / name
+        if not is_plain_configuration(store / "config"):
+            yield store / "config"
+        hooks = store / "hooks"
+        if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
+            yield hooks
 
 
 def _leads_to(stores: Collection[Path], pointer: Path) -> bool:
@@ -67,29 +99,8 @@ def _control_files(store: Path) -> frozenset[str]:
         entries = worktree_entries(store)
     except OSError:
         entries = []
-    names += [f"worktrees/{entry.name}/{name}" for entry in entries for name in GIT_CONTROL_FILES]
+    names += [f"worktrees/{entry.name}/{name}" for entry in entries for name in WORKTREE_FILES]
     return frozenset(name for name in names if os.path.lexists(store / name))
-
-
-def _is_own(store: Path, file: Path) -> bool:
-    """Return whether `git worktree add` writes such a file into a store's new worktree."""
-    if file.parent.parent != store / "worktrees":
-        return False
-    if file.name == "config.worktree":
-        return is_plain_configuration(file)
-    return file.name == "commondir" and common_store(file.parent) == store
-
-
-def _unsafe_parts(store: Path) -> Iterator[Path]:
-    """Yield the parts of a new store that git would run or read as configuration."""
-    for name in sorted(_control_files(store) - {"config", "hooks"}):
-        if not _is_own(store, store / name):
-            yield store / name
-    if not is_plain_configuration(store / "config"):
-        yield store / "config"
-    hooks = store / "hooks"
-    if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
-        yield hooks
 
 
 def _is_run(name: str) -> bool:

@@ -9,25 +9,26 @@ from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
+from agent.security.files.git_layout import (
+    TooManyFolders,
+    find_outer_store,
+    module_stores,
+    points_to_worktree,
+    worktree_entries,
+)
 from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
     GIT_CONTROL_FILES,
     PROMPT_FILES,
     PROMPT_FOLDERS,
+    WORKTREE_FILES,
 )
 from agent.security.files.paths import normalize_filename
 from agent.security.sandbox.base import StoreMount
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
-from agent.tools.repositories.layout import (
-    find_outer_store,
-    module_stores,
-    points_to_worktree,
-    worktree_entries,
-)
-from agent.tools.repositories.store_files import LimitExceeded
 
 MAX_ENTRIES = 1_000_000
 
@@ -133,7 +134,7 @@ def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None
     if store.own != store.common:
         # The state of the main checkout and of other worktrees.
         read_only += _existing(store.common, ("HEAD", "index"))
-        read_only += _existing(store.own, GIT_CONTROL_FILES)
+        read_only += _existing(store.own, WORKTREE_FILES)
         read_only += [entry for entry in worktree_entries(store.common) if entry != store.own]
     writable = [store.common / name for name in ("objects", "refs", "logs")]
     return StoreMount(
@@ -238,7 +239,7 @@ class _CoverWalk:
         try:
             modules = list(module_stores(store))
             worktrees = worktree_entries(store)
-        except (OSError, LimitExceeded):
+        except (OSError, TooManyFolders):
             modules = worktrees = []
             self.read_only_paths += _existing(store, ("modules", "worktrees"))
         if len(modules) > _MAX_MODULES:
@@ -249,7 +250,7 @@ class _CoverWalk:
                 self.read_only_paths += _existing(module, GIT_CONTROL_FILES)
                 worktrees += worktree_entries(module)
         self.worktree_files += [
-            path for entry in worktrees for path in _existing(entry, GIT_CONTROL_FILES)
+            path for entry in worktrees for path in _existing(entry, WORKTREE_FILES)
         ]
 
     def _is_blocked(self, parts: tuple[str, ...]) -> bool:

@@ -12,10 +12,12 @@ from agent.errors import ToolError
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.landlock.sandbox import Landlock
+from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
+from gateway.config.folder_trust import is_trusted, trust
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
 PROGRAM = Path("tests", "agent", "tools", "shell", "git_in_worktree.py")
@@ -280,3 +282,34 @@ def test_worktrees_work_for_every_user_and_sandbox(place: Path, user: str, name:
     assert log == [0, "second\nfirst\n"]
     assert attacked[0] != 0
     assert report["after"] == report["before"]
+
+
+async def test_worktrees_outside_the_workspace_are_not_registered_by_a_tainted_conversation(
+    box: Bubblewrap, call: CallContext, repository: Path
+) -> None:
+    """A worktree counts as the owner's if its repository does."""
+    exposed = replace(call, taint=frozenset({"untrusted"}))
+    line = "mkdir -p .git/worktrees/x && cd .git/worktrees/x && echo ../.. >commondir"
+    shown = await run_exec(box, exposed, f"{line} && echo /srv/downloads/.git >gitdir")
+    assert "gitdir.set-aside" in shown
+    assert not (repository / ".git/worktrees/x/gitdir").exists()
+
+
+def test_trust_extends_from_a_repository_to_its_worktrees(
+    in_worktree: CallContext, tmp_path: Path
+) -> None:
+    main, side = tmp_path / "main", in_worktree.workspace
+    (side / "sub").mkdir()
+    trusted = TrustedOrigins((tmp_path / "personal", main))
+    assert trusted.is_own(side / "sub")
+    assert not TrustedOrigins((tmp_path / "personal",)).is_own(side)
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text((side / ".git").read_text())
+    assert not trusted.is_own(forged)
+    (main / ".mcp.json").write_text("{}")
+    (side / ".mcp.json").write_text("{}")
+    trust([main / ".mcp.json"], tmp_path)
+    assert is_trusted(side / ".mcp.json", tmp_path)
+    (side / ".mcp.json").write_text('{"mcpServers": {}}')
+    assert not is_trusted(side / ".mcp.json", tmp_path)

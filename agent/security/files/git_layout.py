@@ -10,12 +10,15 @@ from pathlib import Path
 from agent.records import frozen
 from agent.security.files.instruction_files import GIT
 from agent.security.files.safe_open import read_regular
-from agent.tools.repositories.store_files import LimitExceeded
 
 GITDIR = "gitdir: "
 _MAX_MODULE_ENTRIES = 10_000
 _MAX_POINTER_BYTES = 5_000
 _MAX_CONFIG_BYTES = 65_536
+
+
+class TooManyFolders(Exception):
+    """Store with more folders of submodules than are searched."""
 
 
 def is_store(folder: Path) -> bool:
@@ -25,7 +28,7 @@ def is_store(folder: Path) -> bool:
 def module_stores(store: Path) -> Iterator[Path]:
     """Yield the stores of submodules, outermost first; their names may have several parts.
 
-    Raises OSError and `LimitExceeded`.
+    Raises OSError and `TooManyFolders`.
     """
     remaining = _MAX_MODULE_ENTRIES
     pending = [store / "modules"]
@@ -34,7 +37,7 @@ def module_stores(store: Path) -> Iterator[Path]:
         inner = _folders_in(folder)
         remaining -= len(inner)
         if remaining < 0:
-            raise LimitExceeded
+            raise TooManyFolders
         for path in inner:
             if is_store(path):
                 yield path
@@ -107,6 +110,22 @@ def find_outer_store(folder: Path) -> OuterStore | None:
     except (OSError, ValueError):
         return None
     return OuterStore(own, own) if is_named else None
+
+
+def in_main_checkout(path: Path) -> Path | None:
+    """Return the same path in the main checkout, for a real path in a linked worktree.
+
+    None for any other path. May block.
+    """
+    for folder in (path, *path.parents):
+        pointer = folder / GIT
+        if os.path.lexists(pointer):
+            store = find_outer_store(folder) if pointer.is_file() else None
+            is_worktree = store is not None and store.own != store.common
+            if store is None or not is_worktree or store.common.name != GIT:
+                return None
+            return store.common.parent / path.relative_to(folder)
+    return None
 
 
 def _worktree_of(store: Path) -> Path | None:
