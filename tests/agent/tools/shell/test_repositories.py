@@ -222,9 +222,7 @@ async def test_only_the_needed_parts_of_an_outer_store_can_be_changed(
     assert not (store / "objects/x").exists()
 
 
-async def test_a_deleted_outer_history_is_put_back(
-    box: Bubblewrap, in_worktree: CallContext
-) -> None:
+async def test_deleted_outer_history_is_put_back(box: Bubblewrap, in_worktree: CallContext) -> None:
     main = in_worktree.workspace.parent / "main"
     shown = await run_exec(box, in_worktree, f"d={main}/.git; rm -rf $d/objects/* $d/refs/heads")
     assert "put back" in shown
@@ -247,7 +245,7 @@ async def test_git_works_in_a_submodule_whose_store_lies_elsewhere(
     assert git(folder, "log", "--format=%s").split() == ["second", "first"]
 
 
-async def test_a_pointer_to_a_store_that_does_not_point_back_opens_nothing(
+async def test_pointer_to_a_store_that_does_not_point_back_opens_nothing(
     box: Bubblewrap, call: CallContext, in_worktree: CallContext
 ) -> None:
     main, entry = (in_worktree.workspace.parent / name for name in ("main", "main/.git/worktrees"))
