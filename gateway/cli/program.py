@@ -25,7 +25,7 @@ from agent.text.display_width import wrap_paragraphs, wrapped
 from agent.version import VERSION
 from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
 from gateway.runtime.gc_tuning import defer_gc, freeze_for_exit
-from gateway.runtime.import_trimming import leave_out_plugins, leave_out_sources
+from gateway.runtime.import_trimming import disable_pydantic_plugins
 from gateway.runtime.process_hardening import disable_core_dumps
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -278,8 +278,7 @@ def _is_option_of_agent(word: str) -> bool:
 
 
 def _run_verb(verb: Verb, words: Sequence[str], top: argparse.Namespace) -> int:
-    leave_out_plugins()
-    leave_out_sources()
+    disable_pydantic_plugins()
     parser = _parser_of(verb)
     args = parser.parse_args(words, argparse.Namespace(config=top.config, home=top.home))
     from pathlib import Path
