@@ -25,10 +25,9 @@ from gateway.access.control import AccessControl, log_paired_members
 from gateway.access.full_access import full_access_entry, full_access_refusal
 from gateway.access.roles import RoleRegistry
 from gateway.access.wiring import SecurityContext
-from gateway.channels.api import ApiChannel
 from gateway.channels.base import Channel, SupportsWebhook
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.console import ConsoleChannel
+from gateway.channels.clients import ApiChannel, ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.channels.table import allowed_senders, channel_sections, owner_of
 from gateway.commands import menu

@@ -13,8 +13,7 @@ from gateway.access.roles import RoleRegistry
 from gateway.access.wiring import SecurityContext
 from gateway.app import STOP_TIMEOUT_S, access_control, add_channel, shared_files, token_roles
 from gateway.bus.bus import MAX_CONCURRENT_TURNS
-from gateway.channels.api import ApiChannel
-from gateway.channels.console import ConsoleChannel
+from gateway.channels.clients import ApiChannel, ConsoleChannel
 from gateway.channels.registry import open_channels, places_of
 from gateway.commands import menu
 from gateway.config import Settings
@@ -23,7 +22,7 @@ from gateway.control.health import serve_health
 from gateway.control.replacement import end_when_replaced
 from gateway.fanout.base import Fanout
 from gateway.fanout.opening import open_fanout
-from gateway.ops.audit.stored_sink import StoredAuditSink
+from gateway.ops.audit.relay import StoredAuditSink
 from gateway.ops.config_reload import WatchedConfig
 from gateway.resources import Channels, Resources
 from gateway.runtime.paths import DataDir

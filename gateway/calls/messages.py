@@ -18,13 +18,20 @@ from gateway.calls.context import ServiceContext
 from gateway.calls.sessions import bind_session, create_session
 from gateway.commands import find_command, menu
 from gateway.control.declaration import call
-from gateway.core.messages import CONSOLE, ONCE, InboundMessage, Media, MessageOptions, Sender
+from gateway.core.messages import (
+    CONSOLE,
+    ONCE,
+    InboundMessage,
+    Media,
+    MessageOptions,
+    Sender,
+    route_of_session,
+)
 from gateway.core.records import MessageOutcome, WatchEvent
 from gateway.core.token_routes import API
 from gateway.media.pictures import store_base64
 from gateway.sessions.console_binding import LOCAL
-from gateway.sessions.lane_feed import lane_events
-from gateway.sessions.session_feed import route_of_session
+from gateway.sessions.event_feeds import lane_events
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import turns
 

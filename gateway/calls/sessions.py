@@ -14,7 +14,7 @@ from agent.types import Message
 from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
 from gateway.core.event_levels import Level, is_wanted
-from gateway.core.messages import CONSOLE, Route, console_principal
+from gateway.core.messages import CONSOLE, Route, console_principal, route_of_session
 from gateway.core.records import (
     ConsoleLease,
     QueueMode,
@@ -26,7 +26,7 @@ from gateway.core.records import (
 )
 from gateway.sessions import console_binding, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
-from gateway.sessions.session_feed import route_of_session, session_events
+from gateway.sessions.event_feeds import session_events
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.conversations import sessions as stored_sessions

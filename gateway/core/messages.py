@@ -39,6 +39,11 @@ class Route:
         return ":".join([*parts, self.thread_id] if self.thread_id else parts)
 
 
+def route_of_session(session: str) -> Route:
+    """Return the route that all clients of a session share."""
+    return Route(CONSOLE, "local", f"session-{session}")
+
+
 @frozen
 class Sender:
     """Author of a message. `id` is the platform's numeric id, never a name."""

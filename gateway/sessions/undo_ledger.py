@@ -1,26 +1,39 @@
-"""Journal of file changes of a gateway: rows in its database, contents in its folder."""
+"""Journal of file changes of a gateway: rows in its database, contents in its folder.
+
+Several machines share the contents in a file store.
+"""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from agent.errors import ToolError
 from agent.undo.blob_store import BlobCipher, BlobStore
 from agent.undo.change_log import ChangeLog
+from agent.undo.restore import MAX_BYTES
 from gateway.store.cipher import Cipher
+from gateway.store.files.port import FileStoreError, StoredFileDamaged, StoredFileMissing
 from gateway.store.port import Store
 from gateway.store.repositories import file_changes
 
 if TYPE_CHECKING:
     from agent.undo.ledger import UndoOperation, UndoResult
     from agent.undo.records import ChangeStep
-    from gateway.store.files.file_store import SharedFiles
+    from gateway.store.files.file_store import FileStore, SharedFiles
     from gateway.store.port import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+# Time without requests to a file store that has failed.
+_RETRY_INTERVAL_S = 30.0
 
 
 def open_change_log(
@@ -37,8 +50,6 @@ def open_change_log(
         seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
         elsewhere = None
         if shared is not None:
-            from gateway.sessions.shared_undo import UndoFiles
-
             elsewhere = UndoFiles(shared.undo)
         blobs = BlobStore(folder, seal=seal, shared=elsewhere)
         return ChangeLog(StoreLedger(database, loop), blobs)
@@ -73,3 +84,42 @@ class StoreLedger:
     ) -> T:
         job = self._database.transact(work, *args, **kwargs)
         return asyncio.run_coroutine_threadsafe(job, self._loop).result()
+
+
+class UndoFiles:
+    """Implementation of `SharedBlobs` with a file store."""
+
+    def __init__(self, files: "FileStore", clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = files
+        self._clock = clock
+        self._rests_until = 0.0
+
+    def put(self, name: str, data: bytes) -> None:
+        # Avoid a wait at every change while the store does not respond.
+        if self._clock() < self._rests_until:
+            raise ToolError(f"{self._files.place} did not answer a moment ago")
+        try:
+            digest = self._files.put(data)
+        except FileStoreError as exc:
+            self._rests_until = self._clock() + _RETRY_INTERVAL_S
+            raise ToolError(str(exc)) from exc
+        assert digest == name, "both take the same fingerprint"
+
+    def get(self, name: str) -> bytes | None:
+        content = BytesIO()
+        try:
+            self._files.fetch(name, content, MAX_BYTES)
+        except StoredFileMissing:
+            return None
+        except StoredFileDamaged as exc:
+            log.error("an earlier content cannot be restored: %s", exc)
+            return None
+        except FileStoreError as exc:
+            raise ToolError(str(exc)) from exc
+        return content.getvalue()
+
+    def has(self, name: str) -> bool:
+        try:
+            return self._files.exists(name)
+        except FileStoreError as exc:
+            raise ToolError(str(exc)) from exc

@@ -13,7 +13,6 @@ import pytest
 from pydantic import SecretStr
 
 from agent.proxies.outbound import HttpSessions
-from gateway.channels.api import ApiChannel
 from gateway.channels.base import (
     Ambiguous,
     Channel,
@@ -24,7 +23,7 @@ from gateway.channels.base import (
     SupportsMedia,
 )
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.console import ConsoleChannel
+from gateway.channels.clients import ApiChannel, ConsoleChannel
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.spec import ChannelContext, ChannelSpec
 from gateway.channels.state import InMemoryChannelState

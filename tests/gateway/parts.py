@@ -26,8 +26,7 @@ from gateway.access.wiring import SecurityContext
 from gateway.app import recover
 from gateway.bus.bus import MAX_CONCURRENT_TURNS, MessageBus
 from gateway.bus.link import ProcessLink, SoleProcess
-from gateway.channels.api import ApiChannel
-from gateway.channels.console import ConsoleChannel
+from gateway.channels.clients import ApiChannel, ConsoleChannel
 from gateway.config import Settings
 from gateway.config.sections import AgentSection, Section
 from gateway.container import Container, build_container

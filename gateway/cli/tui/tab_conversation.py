@@ -18,9 +18,8 @@ from gateway.cli.tui.feed_content import FeedContent
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import MessageOptions, console_principal
+from gateway.core.messages import MessageOptions, console_principal, route_of_session
 from gateway.core.records import SessionEvent
-from gateway.sessions.session_feed import route_of_session
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from typing import cast
 
-from gateway.ops.audit.stored_sink import StoredAuditSink
+from gateway.ops.audit.relay import StoredAuditSink
 from gateway.store.port import Store
 from tests.gateway.connection_store import ConnectionStore
 from tests.gateway.ops.audit.entries import entry

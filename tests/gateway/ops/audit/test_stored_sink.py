@@ -12,8 +12,7 @@ import pytest
 
 from agent.security.audit import AuditLevel
 from gateway.ops.audit.log import AuditLog
-from gateway.ops.audit.relay import BATCH, AuditRelay
-from gateway.ops.audit.stored_sink import StoredAuditSink
+from gateway.ops.audit.relay import BATCH, AuditRelay, StoredAuditSink
 from gateway.ops.audit.trail import CURRENT, AuditError, entries, fields_of
 from gateway.ops.audit.verify import verify
 from gateway.store.cipher import Cipher

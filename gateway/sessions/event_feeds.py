@@ -1,13 +1,16 @@
-"""Event feed for followers of a session: stored messages in order, and live events."""
+"""Event feeds: for watchers of a lane and for followers of a session.
+
+Both yield what is stored first, then live events, and nothing twice.
+"""
 
 from collections.abc import AsyncIterator
 from typing import cast
 
 from agent.events import ApprovalAsked, IterationStart, ToolStart
 from agent.types import Message
+from gateway.channels.base import delivered_event
 from gateway.core.event_hub import Subscription
 from gateway.core.event_levels import Level, is_wanted
-from gateway.core.messages import CONSOLE, Route
 from gateway.core.records import (
     Delivered,
     HistoryReset,
@@ -15,21 +18,45 @@ from gateway.core.records import (
     SessionEvent,
     SessionIdle,
     TurnStored,
+    WatchEvent,
 )
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery import inbox, outbox
 
-# Messages read per query.
+# Messages or deliveries read per query.
 _PAGE = 200
 # Events that follow the storing of messages.
 _AFTER_STORING = (IterationStart, ApprovalAsked, ToolStart, TurnStored, Delivered)
-_ACCOUNT, _PREFIX = "local", "session-"
 
 
-def route_of_session(session: str) -> Route:
-    """Return the route that all clients of a session share."""
-    return Route(CONSOLE, _ACCOUNT, f"{_PREFIX}{session}")
+async def lane_events(
+    database: Store, lane: str, after: int | None, live: Subscription
+) -> AsyncIterator[WatchEvent]:
+    """Yield live events of a lane.
+
+    With `after`, first yield later deliveries that were already sent to a watcher, which may have
+    lost its connection before receiving them. Each delivery is yielded once.
+    """
+    last = after
+    while last is not None:
+        page = await database.transact(outbox.handed_out_after, lane, last, _PAGE)
+        for message in page:
+            last = message.seq
+            yield delivered_event(message)
+        if len(page) < _PAGE:
+            break
+    async for event in live:
+        # A delivery made while the journal was read is in both sources.
+        is_repeat = (
+            isinstance(event, Delivered)
+            and after is not None
+            and last is not None
+            and after < event.seq <= last
+        )
+        if not is_repeat:
+            # Session events go only to followers of sessions.
+            yield cast("WatchEvent", event)
 
 
 async def session_events(

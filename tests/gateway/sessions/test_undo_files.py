@@ -9,7 +9,7 @@ from agent.undo.blob_store import BlobCipher, BlobStore
 from agent.undo.change_log import ChangeLog
 from agent.undo.file_ledger import FileLedger
 from agent.undo.records import ChangeOrigin
-from gateway.sessions.shared_undo import UndoFiles
+from gateway.sessions.undo_ledger import UndoFiles
 from gateway.store.cipher import Cipher
 from gateway.store.files.file_store import SharedFiles
 from gateway.store.files.folder import FolderObjects
