@@ -13,10 +13,10 @@ from agent.i18n import mark_for_translation, t
 from agent.security.policy.base import MODES
 from gateway.control.declaration import SCOPES
 from gateway.core.channel_table import CHANNELS, DEFAULT_CHANNEL
+from gateway.core.log_levels import LOG_LEVELS
 from gateway.core.messages import CONSOLE
 
 SANDBOXES = ("auto", "bwrap", "landlock", "container", "none")
-LOG_LEVELS = ("debug", "info", "warning", "error")
 STORE_KEY_SETTING = "store.encryption_key_env"
 
 _LAST_PORT = 65_535

@@ -44,6 +44,7 @@ from gateway.config.value_types import (
     ZoneName,
 )
 from gateway.core.channel_table import DEFAULT_CHANNEL
+from gateway.core.log_levels import LogLevel
 
 
 class Section(BaseModel):
@@ -712,9 +713,7 @@ class ScheduleSection(Section):
 
 
 class LoggingSection(Section):
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Setting("`debug`, `info`, `warning`, `error`")
-    ] = "info"
+    level: Annotated[LogLevel, Setting("`debug`, `info`, `warning`, `error`")] = "info"
     file: Annotated[Path | None, Setting("null: `~/.kore/logs/kore.log`", is_path=True)] = None
     file_mb: Annotated[
         Whole, Field(le=1000), Setting("size at which the log file is rotated; at most 1000")

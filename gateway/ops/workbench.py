@@ -15,6 +15,7 @@ from agent.security.redaction import Redactor
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING
 from gateway.config import Settings
+from gateway.core.log_levels import LOG_LEVELS
 from gateway.ops.audit.trail import CURRENT
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import describe
@@ -28,7 +29,6 @@ NOTES = (
 )
 _NOTE_BYTES = 256_000
 _TAIL_BYTES = 512_000
-_LEVELS = ("debug", "info", "warning", "error")
 _MAX_DAYS, _MAX_LINES = 366, 1_000
 
 
@@ -68,10 +68,10 @@ class Workbench:
 
     def read_log(self, lines: int, level: str) -> Sequence[Mapping[str, Any]]:
         """Return the newest lines, oldest first. Blocks."""
-        if level not in _LEVELS:
+        if level not in LOG_LEVELS:
             raise KoreError(t("found the level {level!r}", level=level[:80]))
         file = self._settings.logging.file or self._home.logs / "kore.log"
-        levels = _LEVELS[_LEVELS.index(level) :]
+        levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
         entries = [entry for entry in _json_lines(Path(file)) if entry.get("level") in levels]
         return [self._clean(entry) for entry in entries[-min(lines, _MAX_LINES) :]]
 

@@ -13,12 +13,12 @@ from typing import Any
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.security.redaction import Redactor
-from gateway.cli.arguments import LOG_LEVELS
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines
 from gateway.cli.settings import settings_of
 from gateway.config.references import read_secrets
 from gateway.config.sections import LoggingSection
+from gateway.core.log_levels import LOG_LEVELS
 
 _POLL_INTERVAL_S = 0.25
 _CHUNK_BYTES = 1 << 16

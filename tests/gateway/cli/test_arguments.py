@@ -12,7 +12,6 @@ import pytest
 from agent.security.sandbox.selector import SandboxName
 from gateway.cli import arguments
 from gateway.cli.verb_table import VERBS, Verb
-from gateway.config.sections import LoggingSection
 from tests.gateway.cli.kore import ROOT
 
 
@@ -36,7 +35,6 @@ def test_functions_of_a_verb_exist(verb: Verb) -> None:
 
 def test_choices_match_their_definitions() -> None:
     assert get_args(SandboxName) == arguments.SANDBOXES
-    assert get_args(LoggingSection.model_fields["level"].annotation) == arguments.LOG_LEVELS
 
 
 @pytest.mark.parametrize(
