@@ -19,7 +19,6 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff"
 )
-_RUN = re.compile(f"[{_UNSPACED}]+|[^\\W{_UNSPACED}]+")
 _STOP_RUNS = re.compile(
     "什么时候|为什么|是什么|什么|哪里|哪个|哪儿|怎么|怎样|多少|谁|的|了|吗|呢|吧|是|我|你|他|她"
 )
@@ -46,9 +45,9 @@ def plain(text: str) -> str:
 def query_terms(query: str) -> list[str]:
     """Return the distinct terms of a query, without stop words unless all are stop words."""
     text = plain(query)
-    terms = [term for run in _RUN.findall(_STOP_RUNS.sub(" ", text)) for term in _terms(run)]
+    terms = [term for run in _runs(_STOP_RUNS.sub(" ", text)) for term in _terms(run)]
     useful = [term for term in terms if term not in _stop_words()]
-    return list(dict.fromkeys(useful or [t for run in _RUN.findall(text) for t in _terms(run)]))
+    return list(dict.fromkeys(useful or [t for run in _runs(text) for t in _terms(run)]))
 
 
 def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
@@ -72,7 +71,7 @@ def count_shared_prefixes(terms: Sequence[str], text: str) -> int:
     For example "allergies" and "allergic", or "novelist" and "novels".
     """
     plain_text = plain(text)
-    stems = [stem(run) for run in _RUN.findall(plain_text) if not _is_unspaced(run)]
+    stems = [stem(run) for run in _runs(plain_text) if not _is_unspaced(run)]
     stems = [
         word_stem
         for word_stem in stems
@@ -98,7 +97,7 @@ def most_alike(cosines: Sequence[float], limit: int) -> list[int]:
 
 def _text_terms(text: str) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for run in _RUN.findall(plain(text)):
+    for run in _runs(plain(text)):
         terms = _terms(run)
         counts.update(terms)
         if _is_unspaced(run) and len(run) > 1:
@@ -111,6 +110,16 @@ def _terms(run: str) -> list[str]:
     if not _is_unspaced(run):
         return [run if run in _stop_words() else stem(run)]
     return [run[n : n + 2] for n in range(len(run) - 1)] or [run]
+
+
+def _runs(text: str) -> list[str]:
+    return _run_pattern().findall(text)
+
+
+@cache
+def _run_pattern() -> re.Pattern[str]:
+    """Compile the pattern on first use: it takes 6 ms."""
+    return re.compile(f"[{_UNSPACED}]+|[^\\W{_UNSPACED}]+")
 
 
 @cache

@@ -6,6 +6,7 @@ people read.
 
 import re
 import unicodedata
+from functools import cache
 
 # Letters, marks and symbols of Unicode that have no visible glyph.
 _HOLLOW = frozenset(
@@ -46,8 +47,7 @@ _SEQUENCE = (
 _UNUSUAL = (
     "[^\t\n -~\u00a1-\u00ac\u00ae-\u02ff\u0400-\u0482\u3041-\u3096\u4e00-\u9fff\uac00-\ud7a3]"
 )
-_IN_PROSE = re.compile(rf"(?P<sequence>{_SEQUENCE})|{_UNUSUAL}")
-_IN_QUESTION = re.compile(_UNUSUAL)
+_UNUSUAL_ASCII = re.compile("[^\t\n -~]")
 _LINE_ENDS = {ord("\t"): "\\u{9}", ord("\n"): "\\u{a}"}
 
 
@@ -56,27 +56,41 @@ def escape_invisible(text: str) -> str:
 
     Joiners, variation selectors and the like stay where a script or an emoji needs them.
     """
-    return _IN_PROSE.sub(_escape_in_prose, text.replace("\r\n", "\n"))
+    return _in_prose(text).sub(_escape_in_prose, text.replace("\r\n", "\n"))
 
 
 def escape_line(text: str) -> str:
     """Escape text that belongs on one line, such as a file name, including tabs and line ends."""
-    return _IN_PROSE.sub(_escape_in_prose, text).translate(_LINE_ENDS)
+    return _in_prose(text).sub(_escape_in_prose, text).translate(_LINE_ENDS)
 
 
 def escape_for_approval(text: str) -> str:
     """Escape text for approval: only letters, digits, punctuation, symbols, marks on letters, plain
     spaces, tabs and line ends stay."""
-    return _IN_QUESTION.sub(_escape_in_question, text)
+    return _in_question(text).sub(_escape_in_question, text)
 
 
 def hidden_character(text: str) -> str | None:
     """Return the first character that `escape_line` would escape, as in "U+202E", or None."""
     escaped = (
-        match[0] for match in _IN_PROSE.finditer(text) if _escape_in_prose(match) != match[0]
+        match[0] for match in _in_prose(text).finditer(text) if _escape_in_prose(match) != match[0]
     )
     char = next(escaped, None) or next((char for char in text if char in "\t\n"), None)
     return None if char is None else f"U+{ord(char):04X}"
+
+
+def _in_prose(text: str) -> re.Pattern[str]:
+    return _UNUSUAL_ASCII if text.isascii() else _patterns()[0]
+
+
+def _in_question(text: str) -> re.Pattern[str]:
+    return _UNUSUAL_ASCII if text.isascii() else _patterns()[1]
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compile the patterns for prose and for approval on first use: it takes 10 ms."""
+    return re.compile(rf"(?P<sequence>{_SEQUENCE})|{_UNUSUAL}"), re.compile(_UNUSUAL)
 
 
 def _escape_in_prose(match: re.Match[str]) -> str:

@@ -20,10 +20,15 @@ def literal_length(node: ast.AST) -> int:
 
 
 def patterns(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield arguments of `re.compile`: they may be long, but the model never reads them."""
+    """Yield arguments of `re.compile` and strings that begin with flags of a pattern.
+
+    They may be long, but the model never reads them.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
             yield from node.args
+        if isinstance(node, ast.Constant) and str(node.value).startswith("(?i)"):
+            yield node
 
 
 def long_literals(tree: ast.Module) -> list[ast.expr]:
@@ -53,3 +58,4 @@ def test_composed_long_literal_is_noticed() -> None:
     assert long_literals(ast.parse(f"a = f'{half}{{1}}{half}'"))
     assert not long_literals(ast.parse(f"def f():\n    '''{half}{half}'''"))
     assert not long_literals(ast.parse(f"a = re.compile('{half}{half}')"))
+    assert not long_literals(ast.parse(f"a = '(?i)' '{half}{half}'"))

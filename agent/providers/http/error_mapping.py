@@ -36,88 +36,87 @@ _TOO_LONG_CODES = frozenset(
 
 _TOO_LARGE = "request too large"
 
+# The patterns are compiled on first use, which most runs never reach: it takes 5 ms.
 # OpenAI, Anthropic, Gemini, Mistral, llama.cpp, vLLM, Groq, Moonshot, in this order.
-_TOO_LONG = re.compile(
+_TOO_LONG = (
+    r"(?i)"
     r"maximum context length|prompt is too long|input token count .* exceeds|too large for model"
     r"|context (size|window)|context length|request too large|exceeded model token limit"
-    r"|input is too long|reduce the length|exceed context limit",
-    re.IGNORECASE,
+    r"|input is too long|reduce the length|exceed context limit"
 )
 
 # Ollama, OpenRouter, vLLM, llama.cpp, Groq.
-_NO_TOOLS = re.compile(
+_NO_TOOLS = (
+    r"(?i)"
     r"does(n't| not) support (tools|(tool|function)[ -](use|call))|support tool use"
     r"|(tools?|tool (use|calling)|function calling)[`'\"]? (is|are) not supported"
-    r"|tool choice requires|tools param requires",
-    re.IGNORECASE,
+    r"|tool choice requires|tools param requires"
 )
 
 # Ollama, Anthropic, OpenAI and vendors that copy its wording.
-_NO_THINKING = re.compile(
+_NO_THINKING = (
+    r"(?i)"
     r"does(n't| not) support (parameter )?(thinking|reasoning)"
     r"|(thinking|reasoning)[\w.`'\"]* (is|are) not supported"
     r"|(unsupported|unrecognized|unknown)[\w ]* (parameter|argument)[\w: ]*[`'\"]?"
-    r"(reasoning|thinking|enable_thinking)",
-    re.IGNORECASE,
+    r"(reasoning|thinking|enable_thinking)"
 )
 
 # OpenAI and servers in front of it. https://github.com/openai/openai-openapi/issues/541
-_NEEDS_RESPONSES = re.compile(
-    r"(use|in|with|supported by) (the )?[`'\"]?(/?v1/responses|responses api)", re.IGNORECASE
-)
-_NO_ENCRYPTED_REASONING = re.compile(r"encrypted[ _]content[`'\"]? is not supported", re.IGNORECASE)
+_NEEDS_RESPONSES = r"(?i)(use|in|with|supported by) (the )?[`'\"]?(/?v1/responses|responses api)"
+_NO_ENCRYPTED_REASONING = r"(?i)encrypted[ _]content[`'\"]? is not supported"
 
 # Anthropic, for blocks of another model, account or prompt, Gemini, and OpenAI.
 # https://platform.claude.com/docs/en/build-with-claude/thinking-troubleshooting
-_BAD_THOUGHTS = re.compile(
+_BAD_THOUGHTS = (
+    r"(?i)"
     r"invalid [`'\"]?(signature|data)[`'\"]? in [`'\"]?(redacted_)?thinking"
     r"|thinking[`'\"]? blocks[\w ]* cannot be modified|each thinking block must"
     r"|thinking\.signature|(invalid|corrupted) thought.signature"
     r"|thought_signature.*(TYPE_BYTES|base64)"
-    r"|encrypted content .*could not be (verified|decrypted)|item with id 'rs_",
-    re.IGNORECASE,
+    r"|encrypted content .*could not be (verified|decrypted)|item with id 'rs_"
 )
 
 # Anthropic, DeepSeek in both of its formats, Moonshot, Gemini.
-_MISSING_THOUGHTS = re.compile(
+_MISSING_THOUGHTS = (
+    r"(?i)"
     r"expected [`'\"]?thinking[`'\"]?.* but found"
     r"|(reasoning_content|content\[\]\.thinking)[`'\"]? .*must be passed back"
     r"|missing [`'\"]?reasoning_content|reasoning_content[`'\"]? is missing"
-    r"|missing a [`'\"]?thought_signature",
-    re.IGNORECASE,
+    r"|missing a [`'\"]?thought_signature"
 )
 
 # OpenAI, Azure, and servers that know only one of the two names.
-_WRONG_LIMIT = re.compile(
+_WRONG_LIMIT = (
+    r"(?i)"
     r"(unsupported|unrecognized|unknown|unexpected|extra|not permitted)[^.]*"
     r"max_(completion_)?tokens|max_(completion_)?tokens[`'\"]?:? [^.]*"
-    r"(not supported|unsupported|not permitted|unknown|unrecognized|unexpected)",
-    re.IGNORECASE,
+    r"(not supported|unsupported|not permitted|unknown|unrecognized|unexpected)"
 )
 
 # OpenRouter, Ollama, llama.cpp, vLLM, OpenAI, DeepSeek.
-_NO_IMAGES = re.compile(
+_NO_IMAGES = (
+    r"(?i)"
     r"support (image|vision)|(image|vision)[\w ]* (is|are) not supported|image input is not"
     r"|not a multimodal model|invalid content type.*image_url|unknown variant [`'\"]?image_url"
-    r"|missing data required for image input",
-    re.IGNORECASE,
+    r"|missing data required for image input"
 )
 
 # Anthropic, OpenAI, Gemini, Ollama and llama.cpp.
-_BAD_IMAGE = re.compile(
+_BAD_IMAGE = (
+    r"(?i)"
     r"image(s| dimensions)? exceeds?\b|(could not|failed to|unable to|cannot) \w+[\w ]* image"
     r"|(invalid|unsupported|too many) (base64 )?images?(_url)?\b|invalid_image|image_parse_error"
-    r"|image[\w ]* (is|was) (not valid|invalid|too large|corrupt)|image\.source\.",
-    re.IGNORECASE,
+    r"|image[\w ]* (is|was) (not valid|invalid|too large|corrupt)|image\.source\."
 )
 
-_NO_CREDIT = re.compile(
+_NO_CREDIT = (
+    r"(?i)"
     r"insufficient[ _](quota|balance|credit)|exceeded your current quota|billing"
-    r"|credit balance is too low|suspended due to",
-    re.IGNORECASE,
+    r"|credit balance is too low|suspended due to"
 )
 
-_BAD_KEY = re.compile(r"api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api key", re.I)
+_BAD_KEY = r"(?i)api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api key"
 
 
 @frozen
@@ -140,7 +139,7 @@ def map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderE
 def _map_error(endpoint: Endpoint, model: str, fault: ErrorResponse) -> ProviderError:
     vendor, status = endpoint.vendor, fault.status
     detail = f": {fault.detail}" if fault.detail else ""
-    bad, missing = _BAD_THOUGHTS.search(detail), _MISSING_THOUGHTS.search(detail)
+    bad, missing = re.search(_BAD_THOUGHTS, detail), re.search(_MISSING_THOUGHTS, detail)
     # Some proxies report it as 429 or 500.
     if status >= 400 and (bad or missing):
         return BadThoughts(
@@ -208,7 +207,7 @@ def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> 
             t("{vendor} requires an API key, and none is set{said}", vendor=vendor, said=detail),
             hint=t("Set {key}.", key=key),
         )
-    if status == 401 or _BAD_KEY.search(detail):
+    if status == 401 or re.search(_BAD_KEY, detail):
         return KeyRefused(
             t("{vendor} rejected the API key{said}", vendor=vendor, said=detail),
             hint=t("Check {key}.", key=used),
@@ -258,19 +257,19 @@ def _map_rejection(endpoint: Endpoint, model: str, status: int, detail: str) -> 
 
 
 def _rejection_type(detail: str) -> type[Rejected]:
-    if _NEEDS_RESPONSES.search(detail):
+    if re.search(_NEEDS_RESPONSES, detail):
         return NeedsResponses
-    if _NO_ENCRYPTED_REASONING.search(detail):
+    if re.search(_NO_ENCRYPTED_REASONING, detail):
         return NoEncryptedReasoning
-    if _WRONG_LIMIT.search(detail):
+    if re.search(_WRONG_LIMIT, detail):
         return WrongLimitName
-    if _NO_TOOLS.search(detail):
+    if re.search(_NO_TOOLS, detail):
         return NoTools
-    if _NO_IMAGES.search(detail):
+    if re.search(_NO_IMAGES, detail):
         return NoImages
-    if _BAD_IMAGE.search(detail):
+    if re.search(_BAD_IMAGE, detail):
         return BadImage
-    return NoThinking if _NO_THINKING.search(detail) else Rejected
+    return NoThinking if re.search(_NO_THINKING, detail) else Rejected
 
 
 def _is_too_long(fault: ErrorResponse) -> bool:
@@ -278,23 +277,23 @@ def _is_too_long(fault: ErrorResponse) -> bool:
         return True
     if fault.status == 429:
         return _TOO_LARGE in fault.detail.lower()
-    return fault.status in (400, 422, 500) and bool(_TOO_LONG.search(fault.detail))
+    return fault.status in (400, 422, 500) and bool(re.search(_TOO_LONG, fault.detail))
 
 
 def _has_no_credit(fault: ErrorResponse) -> bool:
     # Gemini reports this for every limit, including limits that end within a minute.
     if "RESOURCE_EXHAUSTED" in fault.codes:
         return False
-    return "insufficient_quota" in fault.codes or bool(_NO_CREDIT.search(fault.detail))
+    return "insufficient_quota" in fault.codes or bool(re.search(_NO_CREDIT, fault.detail))
 
 
 _SAID_CHARS = 300
 
 # OpenAI, Groq, Gemini, LiteLLM: "Please try again in 7m12s", "retry in 36.4s", "in 5 seconds".
-_WAIT = re.compile(
+_WAIT = (
+    r"(?i)"
     r"\b(?:re)?try(?: again)? in (?=\d)(?:(\d+) ?h(?:ours?)?)? ?(?:(\d+) ?m(?:in(?:utes?)?)?(?!s))?"
-    r" ?(?:(\d+(?:\.\d+)?) ?s(?:ec(?:onds?)?)?)?(?:(\d+(?:\.\d+)?) ?ms)?",
-    re.IGNORECASE,
+    r" ?(?:(\d+(?:\.\d+)?) ?s(?:ec(?:onds?)?)?)?(?:(\d+(?:\.\d+)?) ?ms)?"
 )
 
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{8,}|Bearer\s+\S+")
@@ -365,7 +364,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def _wait_s_in_text(detail: str) -> float | None:
     """Return the seconds from "try again in 6m0s", which some vendors give only in text."""
-    match = _WAIT.search(detail)
+    match = re.search(_WAIT, detail)
     if match is None or not any(match.groups()):
         return None
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())

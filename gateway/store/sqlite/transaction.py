@@ -7,6 +7,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from gateway.store.cipher import Cipher
 from gateway.store.port import Args, Row
@@ -14,7 +15,7 @@ from gateway.store.sealing import SealingTransaction
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their characters are
 # entered separately, and found as phrases.
-_UNSPACED = re.compile(
+_UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -49,13 +50,21 @@ class SqliteSearchIndex:
 
 
 def _spaced(text: str) -> str:
-    return _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+    if text.isascii():
+        return text
+    return _unspaced().sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    """Compile the pattern on first use: it takes 6 ms."""
+    return re.compile(_UNSPACED)
 
 
 def _phrase(phrase: str) -> str:
     """Return a phrase in FTS5 syntax; its last word may be a prefix."""
     spaced = _spaced(phrase).strip()
-    open_ended = not _UNSPACED.match(spaced[-1])
+    open_ended = spaced[-1].isascii() or not _unspaced().match(spaced[-1])
     return '"' + spaced.replace('"', '""') + '"' + (" *" if open_ended else "")
 
 
