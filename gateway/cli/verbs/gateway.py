@@ -27,7 +27,7 @@ from gateway.control.service import Service
 from gateway.core.channel_table import DEFAULT_CHANNEL
 from gateway.ops.config_reload import WatchedConfig
 from gateway.runtime.allocator import keep_one_arena, trim_regularly
-from gateway.runtime.gc_tuning import freeze_after_start
+from gateway.runtime.gc_tuning import collect_during_start, freeze_after_start
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import secret_values
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.full_access:
         raise ConfigError(full_access_refusal())
     keep_one_arena()
+    collect_during_start()
     home, settings = data_dir_of(args), _settings(args)
     if args.standby and settings.store.path is not None:
         raise ConfigError(

@@ -15,6 +15,7 @@ from gateway.cli.verbs.gateway import check_settings, run_until, watched_config
 from gateway.config import Settings
 from gateway.control.replacement import REPLACED
 from gateway.runtime.allocator import keep_one_arena
+from gateway.runtime.gc_tuning import collect_during_start
 from gateway.runtime.log_setup import open_logs
 from gateway.store.errors import StoreTakenOver
 from gateway.worker_app import open_worker
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 def run(args: argparse.Namespace) -> int:
     keep_one_arena()
+    collect_during_start()
     home, settings = data_dir_of(args), settings_of(args)
     check_settings(settings)
     home.ensure()
