@@ -297,15 +297,13 @@ async def test_pipe_instead_of_ignore_rules_does_not_block(
     assert "stopped" not in tool_result.for_model
 
 
-@pytest.mark.parametrize("path", [".rgignore", ".ignore", "src/.rgignore", "src/deep/.ignore"])
 @pytest.mark.parametrize("rules", ["*.py\n*.txt\n", "*\n"])
 async def test_ignore_files_of_search_programs_are_not_used(
-    path: str, rules: str, call: CallContext, tree: Path, program: str | None
+    rules: str, call: CallContext, tree: Path, program: str | None
 ) -> None:
-    before = await grep(call, program, pattern="needle")
-    (tree / path).write_text(rules)
-    tool_result = await grep(call, program, pattern="needle")
-    assert tool_result.for_model == before.for_model
+    for path in (".rgignore", ".ignore", "src/.rgignore", "src/deep/.ignore"):
+        (tree / path).write_text(rules)
+    assert lines_by_file(await grep(call, program, pattern="needle")) == EVERYWHERE
     names = (await glob(call, program, pattern="**/*.py")).for_model
     assert "src/deep/b.py" in names.split("\n")
 
@@ -484,13 +482,13 @@ async def test_plan_names_the_searched_folder(call: CallContext, tree: Path) -> 
 
 @pytest.fixture
 def deep_tree(workspace: Path) -> Iterator[Path]:
-    """Create 1,500 nested folders with a file in the innermost.
+    """Create 1,000 nested folders with a file in the innermost.
 
     The path of the file exceeds the limit of system calls.
     """
     innermost = os.open(workspace, os.O_RDONLY)
     parts = []
-    for _ in range(1_500):
+    for _ in range(1_000):
         os.mkdir("deep", dir_fd=innermost)
         below = os.open("deep", os.O_RDONLY, dir_fd=innermost)
         os.close(innermost)

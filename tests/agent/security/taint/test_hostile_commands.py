@@ -42,12 +42,14 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
 
 
 @pytest.mark.parametrize("target", ["page.md", "mine.md"])
-@pytest.mark.parametrize("name", ["AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md"])
-def test_link_is_not_a_prompt_file(hostile: Run, name: str, target: str) -> None:
+def test_link_is_not_a_prompt_file(hostile: Run, target: str) -> None:
+    names = ("AGENT.md", "USER.md", "memory/MEMORY.md", "persona.md")
+    links = [f"ln -s $PWD/{target} new; mv new {name}" for name in names]
     # `mine.md` receives the text only after the link was made.
-    result = hostile(f"ln -s $PWD/{target} new; mv new {name}; cat page.md >> mine.md")
+    result = hostile("; ".join([*links, "cat page.md >> mine.md"]))
     assert "OBEY ME" not in result["prompt"]
-    assert any(Path(name).name in notice for notice in result["notices"])
+    for name in names:
+        assert any(Path(name).name in notice for notice in result["notices"]), name
 
 
 def test_folder_of_prompt_files_is_not_a_link(hostile: Run) -> None:
@@ -56,10 +58,12 @@ def test_folder_of_prompt_files_is_not_a_link(hostile: Run) -> None:
     assert any("MEMORY.md" in notice for notice in result["notices"])
 
 
-@pytest.mark.parametrize("mode", ["0444", "0000", "0200"])
-def test_file_without_write_permission_is_marked(hostile: Run, mode: str) -> None:
-    result = hostile(f"cp page.md copy.md; chmod {mode} copy.md")
-    assert result["paths"]["copy.md"] == {"level": "unseen", "name": True, "mode": int(mode, 8)}
+def test_file_without_write_permission_is_marked(hostile: Run) -> None:
+    modes = ("0444", "0000", "0200")
+    result = hostile("; ".join(f"cp page.md {mode}.md; chmod {mode} {mode}.md" for mode in modes))
+    for mode in modes:
+        marks = {"level": "unseen", "name": True, "mode": int(mode, 8)}
+        assert result["paths"][f"{mode}.md"] == marks
 
 
 def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
