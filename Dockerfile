@@ -2,18 +2,18 @@
 #
 #   docker build -t kore .
 #
-# BASE may be any Debian with python3 (3.11 or newer) and its venv module. Where the build has to
-# reach packages through a proxy or a mirror, hand pip its settings as a secret, which no layer
-# keeps: --secret id=pip_conf,src=pip.conf
+# BASE may be any Debian with python3 (3.11 or newer) and its venv module. If the build must use a
+# proxy or a mirror, pass pip's settings as a secret, which no layer stores:
+# --secret id=pip_conf,src=pip.conf
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
-# Of pyproject.toml. The last three are for several processes (docs/workers.md).
+# Extras of pyproject.toml. The last three are for several processes (docs/workers.md).
 ARG EXTRAS="mcp code encryption socks postgres nats s3"
 WORKDIR /src
 RUN python3 -m venv /opt/kore
 COPY pyproject.toml constraints.txt ./
-# The dependencies first: their layer lasts until they change.
+# Install the dependencies first, so that their layer is cached until they change.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *(one for extra in '${EXTRAS}'.split() for one in p['optional-dependencies'][extra]), 'hatchling', sep='\n')" > requirements.txt \
     && /opt/kore/bin/pip install --no-cache-dir -c constraints.txt -r requirements.txt
@@ -27,8 +27,8 @@ RUN /opt/kore/bin/pip install --no-cache-dir --no-deps --no-index --no-build-iso
     && /opt/kore/bin/pip uninstall -q -y hatchling pip
 
 FROM ${BASE}
-# tini reaps what exec leaves behind. A base without that package: leave it and the ENTRYPOINT
-# out, and run the image with `docker run --init`.
+# tini reaps processes that commands leave behind. If the base lacks that package, remove it and
+# the ENTRYPOINT, and run the image with `docker run --init`.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates tini ripgrep \
     && rm -rf /var/lib/apt/lists/* \

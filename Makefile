@@ -1,11 +1,11 @@
-# Kore's errands. Only Python 3.11+ and make are needed; everything else is installed into .venv.
+# Development tasks. Only Python 3.11+ and make are needed; everything else is installed into .venv.
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 FUZZ_S ?= 600
 
-# Without bytecode every start would compile the libraries again.
+# Without bytecode, every start would compile the libraries again.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -16,43 +16,42 @@ help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
 	@echo "make test         run the suite, without the long proofs"
-	@echo "make test-postgres  what stores something, on PostgreSQL in place of SQLite"
-	@echo "make proofs       the long proofs only: every way out of the sandbox, kills by the dozen"
-	@echo "make test-all     both"
-	@echo "make injection    prompt injection with other sandboxes, and as an ordinary user"
+	@echo "make test-postgres  run the tests of the gateway on PostgreSQL instead of SQLite"
+	@echo "make proofs       run only the long proofs: sandbox escapes, dozens of kills"
+	@echo "make test-all     run the whole suite, with the long proofs"
+	@echo "make injection    test prompt injection with other sandboxes and as an ordinary user"
 	@echo "make check        lint, types, layering, house tests"
-	@echo "make lint         the same without the house tests, which make test runs, too"
-	@echo "make format       put the code into its house form"
-	@echo "make bench        measure what the README quotes"
+	@echo "make lint         the same without the house tests, which are also part of make test"
+	@echo "make format       format the code"
+	@echo "make bench        measure the figures in the README"
 	@echo "make crash        1,000 kills over 5,000 messages, 100 of long work, 1,000 faults of workers"
-	@echo "make soak         an hour of everything that a person does on the web page (needs chromium)"
-	@echo "make fuzz         new examples for every property, and ten minutes of odd input (FUZZ_S=600)"
+	@echo "make soak         use the web page for an hour as a person would (needs chromium)"
+	@echo "make fuzz         new examples for every property, and ten minutes of random input (FUZZ_S=600)"
 	@echo "make image-test   build the container image, run it, kill it, restart it"
-	@echo "make constraints  resolve all dependencies anew into constraints.txt"
-	@echo "make vendor       fetch the browser modules of the web page anew (needs npm)"
+	@echo "make constraints  resolve all dependencies into constraints.txt"
+	@echo "make vendor       download the browser modules of the web page (needs npm)"
 	@echo "make schema       update docs/events.schema.json, control-socket.md, settings.md, openapi.json and others from the code"
-	@echo "make catalogue    sort the languages' catalogues and list what they lack"
+	@echo "make catalogue    sort the translation catalogues and list missing translations"
 	@echo "make docs         build the documentation as a site, into build/site"
-	@echo "make screenshots  take the pictures of the pages anew, of running programs (needs tmux)"
-	@echo "make clean        remove .venv and all that was built"
+	@echo "make screenshots  retake the pictures in the docs from running programs (needs tmux)"
+	@echo "make clean        remove .venv and everything that was built"
 
-# The terminal belongs to Kore alone (job control gives it a process group of its own), so that
-# Ctrl-C stops a turn and never make.
+# Job control gives Kore its own process group, so that Ctrl-C stops a turn and not make.
 setup: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; $(BIN)/kore init
 
-# Whoever tries Kore has no project yet: not its own source, where make runs.
+# Start in the workspace: otherwise Kore's own source would be the project.
 chat: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; KORE_AGENT_START_IN=workspace $(BIN)/kore agent
 
-# More workers than processors: a test that waits for a process leaves its processor to another.
+# More workers than processors, because many tests wait for other processes.
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))
 
 test: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
-# What speaks of the store: the gateway with its terminals and pages, its service, kills. One part: make test-postgres
-# POSTGRES_TESTS=tests/gateway/bus
+# Tests that use the store: the gateway with its terminals and pages, its service, kills. To run a
+# part: make test-postgres POSTGRES_TESTS=tests/gateway/bus
 POSTGRES_TESTS ?= tests/gateway tests/contracts/test_service.py tests/crash \
 	--ignore tests/gateway/store/sqlite --ignore tests/gateway/store/postgres \
 	--ignore tests/gateway/store/test_cipher.py
@@ -96,7 +95,7 @@ crash: $(VENV)/.dev
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.soak_web --minutes 60
 
-# One part only: make fuzz FUZZ="paths archives"
+# To run a part: make fuzz FUZZ="paths archives"
 fuzz: $(VENV)/.dev
 	@$(if $(FUZZ),,KORE_TEST_PROFILE=search $(BIN)/pytest -n auto -m hypothesis $(PYTEST_ARGS))
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_S) $(FUZZ)
@@ -104,8 +103,8 @@ fuzz: $(VENV)/.dev
 image-test: $(VENV)/.dev
 	@$(BIN)/python -m tests.image
 
-# Resolved for the oldest Python that Kore runs on, whatever runs here: Debian 12 has 3.11.2, and
-# some libraries ask for a later patch.
+# Resolve for the oldest supported Python regardless of the one that runs here: Debian 12 has
+# 3.11.2, and some libraries require a later patch.
 constraints:
 	@$(find_python); \
 	work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
@@ -142,20 +141,20 @@ screenshots: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) .fuzz dist build .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 
-# A shim that answers "not selected" or a Python that is too old does not count.
+# Skip shims that report "not selected" and Pythons that are too old.
 define find_python
 python=; for name in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then python=$$name; break; fi; done; \
 if [ -z "$$python" ]; then \
-	echo "Kore needs Python 3.11 or newer, and found none: install it, or name one with make PYTHON=/path/to/python3." >&2; \
+	echo "Kore needs Python 3.11 or newer and found none: install it, or run make PYTHON=/path/to/python3." >&2; \
 	exit 1; fi
 endef
 
 $(BIN)/pip:
 	@$(find_python); \
 	if ! $$python -c 'import ensurepip' 2>/dev/null; then \
-		echo "$$python cannot make virtual environments: install its venv module (Debian and Ubuntu: apt-get install python3-venv)." >&2; \
+		echo "$$python cannot create virtual environments: install its venv module (Debian and Ubuntu: apt-get install python3-venv)." >&2; \
 		exit 1; fi; \
 	$$python -m venv $(VENV)
 
