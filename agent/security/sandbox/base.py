@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, open_folder
+from agent.security.sandbox.git_defaults import GitDefaults
 
 if TYPE_CHECKING:
     from agent.security.sandbox.session_network import SessionNetwork
@@ -78,6 +79,7 @@ class SandboxCommand:
     sandbox that closes all others, as its input. `temporary` is a hidden folder whose `tmp` and
     `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
     for the command only: the dynamic linker of programs that build the sandbox would obey them.
+    `git_defaults` are the settings that git has without a repository.
     """
 
     command: str
@@ -96,6 +98,7 @@ class SandboxCommand:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     terminal: int | None = None
     identity: FolderIdentity | None = None
+    git_defaults: GitDefaults = field(default_factory=GitDefaults)
 
     @contextmanager
     def open_workspace(self) -> Iterator[int]:

@@ -24,6 +24,7 @@ from agent.security.sandbox.unprivileged_user import USER, is_root
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - private to each command or session
 _HOME = f"{environment.TEMPORARY}/home"
+_GIT = "/etc/kore-git"
 # Each mount needs a descriptor, of which a process has 1,024 by default; bwrap accepts 9,000
 # arguments.
 _MAX_MOUNTS = 200
@@ -112,7 +113,7 @@ class Bubblewrap:
                     if descriptor is not None:
                         os.fchown(descriptor, USER, -1)
             above = sorted({place for folder in opened_folders for place in _folder_above(folder)})
-            self._base(setup, sources, job.temporary, above)
+            self._base(setup, job, sources, above)
             bind = "--ro-bind" if job.read_only else "--bind"
             if self.runs_as_root:
                 for folder in opened_folders:
@@ -157,6 +158,7 @@ class Bubblewrap:
         programs = self.readable_programs
         env = environment.command_environment(os.environ, _HOME, programs)
         env |= {**self.toolchains.variables, **environment.variables_of_command(job)}
+        env |= job.git_defaults.variables(_GIT)
         for name, value in env.items():
             setup.arguments += ["--setenv", name, value]
         setup.add_variables(job.variables)
@@ -230,17 +232,17 @@ class Bubblewrap:
     def _base(
         self,
         setup: "_Setup",
+        job: SandboxCommand,
         sources: Mapping[Path, Path],
-        temporary: Path | None,
         above: Sequence[str],
     ) -> None:
-        arguments = setup.arguments
+        arguments, temporary = setup.arguments, job.temporary
         for path in environment.readable_programs():
             _show(path, path, arguments)
         for name in environment.CONFIGURATION:
             arguments += ["--ro-bind-try", name, name]
-        for name, text in self._account_files().items():
-            arguments += ["--ro-bind-data", str(setup.add_data(text.encode())), name]
+        for name, data in {**self._account_files(), **job.git_defaults.files(_GIT)}.items():
+            arguments += ["--ro-bind-data", str(setup.add_data(data)), name]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
         for folder in (_SHARED_MEMORY, environment.TEMPORARY):
             if "--size" in self.features:
@@ -300,13 +302,13 @@ class Bubblewrap:
             elif path.is_dir():
                 setup.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
 
-    def _account_files(self) -> dict[str, str]:
+    def _account_files(self) -> dict[str, bytes]:
         """Return files that name the IDs of the command and no others."""
         uid, gid = (USER,) * 2 if self.runs_as_root else (os.geteuid(), os.getegid())
         return {
-            "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n",
-            "/etc/group": f"kore:x:{gid}:\n",
-            "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+            "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n".encode(),
+            "/etc/group": f"kore:x:{gid}:\n".encode(),
+            "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
         }
 
     def _limit_script(self) -> str:
@@ -367,11 +369,12 @@ class _Setup:
     fds: list[int] = field(default_factory=list)
 
     def add_data(self, data: bytes) -> int:
-        """Return a descriptor to read the data from, which must be small enough for a pipe."""
-        reader, writer = os.pipe()
-        with os.fdopen(writer, "wb") as file:
+        """Return a descriptor to read the data from."""
+        fd = self.own(os.memfd_create("data"))
+        with open(os.dup(fd), "wb") as file:
             file.write(data)
-        return self.own(reader)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
         """Add the command's variables through a descriptor: they may be secret, and arguments are

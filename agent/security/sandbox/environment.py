@@ -38,6 +38,13 @@ CONFIGURATION = (
 # Private to each command.
 TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
 _BASH = ("/bin/bash", "/usr/bin/bash")
+UNATTENDED = {
+    # An editor that changes nothing: git takes its own message, or says that there is none.
+    **dict.fromkeys(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "EDITOR", "VISUAL"), "true"),
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER"), "cat"),
+    "GIT_TERMINAL_PROMPT": "0",
+    "TERM": "dumb",
+}
 _PASSED = ("LANG", "TERM", "TZ")
 
 
@@ -74,8 +81,15 @@ def command_environment(
 
 
 def variables_of_command(job: SandboxCommand) -> dict[str, str]:
-    """Return further variables: in a read-only workspace git must not refresh its index."""
-    return {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
+    """Return further variables.
+
+    In a read-only workspace git must not refresh its index. Without a person at a terminal, no
+    program may wait for an editor, a pager or a password.
+    """
+    variables = {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
+    if job.terminal is None:
+        variables |= UNATTENDED
+    return variables
 
 
 def proxy_variables(port: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.sandbox.base import SandboxCommand, SpawnSpec, with_parent_watch
-from agent.security.sandbox.environment import shell
+from agent.security.sandbox.environment import shell, variables_of_command
 
 _PASSED = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER", "TMPDIR")
 
@@ -42,7 +42,8 @@ class Unconfined:
         env.setdefault("PATH", os.defpath)
         command = with_parent_watch([shell(), "-c", job.command], stdin=job.stdin)
         pass_fds = () if job.stdin is None else (job.stdin,)
-        yield SpawnSpec(command, {**env, **job.variables}, job.folder, pass_fds)
+        env |= {**variables_of_command(job), **job.variables}
+        yield SpawnSpec(command, env, job.folder, pass_fds)
 
     def _passes(self, name: str) -> bool:
         is_own = name.startswith("KORE_")

@@ -28,6 +28,7 @@ from agent.security.sandbox.base import (
     SharesNetwork,
     ShowsFolders,
 )
+from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.shell.classifier import only_reads
 from agent.security.shell.command_prefix import prefix_of
@@ -456,6 +457,8 @@ class SandboxedCommands:
     def _job(
         self, line: CommandLine, proxy: "EgressProxy | None", covered: MountRestrictions
     ) -> SandboxCommand:
+        workspace = line.call.workspace
+        is_own = line.call.origin.is_own(workspace)
         return SandboxCommand(
             line.command,
             line.folder,
@@ -472,6 +475,7 @@ class SandboxedCommands:
             network=self._network(line),
             terminal=line.terminal,
             identity=line.call.environment.identity,
+            git_defaults=read_git_defaults(workspace if is_own else None),
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":

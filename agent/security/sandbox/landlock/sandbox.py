@@ -7,7 +7,7 @@ import ctypes
 import marshal
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
-from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, StoreMount
+from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
 from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.seccomp.bpf import program, rules_beyond_landlock, supervised_calls
 
@@ -106,11 +106,13 @@ class Landlock:
             private = _temporary(job) or stack.enter_context(scratch_folder("kore-exec-"))
             with suppress(FileExistsError):
                 os.mkdir(private / "home", 0o700)
+            git = str(private.parent / "git") if job.temporary is not None else ""
+            _write_files(job.git_defaults.files(git) if git else {})
             workspace = stack.enter_context(job.open_workspace())
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, str(private), workspace)))
+                    file.write(marshal.dumps(self._plan(job, str(private), git, workspace)))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
@@ -119,13 +121,17 @@ class Landlock:
             finally:
                 os.close(reader)
 
-    def _plan(self, job: SandboxCommand, private: str, opened: int) -> dict[str, Any]:
-        """Return the launcher's plan; `opened` is the descriptor of the workspace."""
+    def _plan(self, job: SandboxCommand, private: str, git: str, opened: int) -> dict[str, Any]:
+        """Return the launcher's plan; `opened` is the descriptor of the workspace.
+
+        `git` is the folder with git's settings; '' without them.
+        """
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
         env |= {
             **self.toolchains.variables,
             **environment.variables_of_command(job),
+            **(job.git_defaults.variables(git) if git else {}),
             **job.variables,
         }
         writable = [private] if job.read_only else [workspace, private]
@@ -134,7 +140,10 @@ class Landlock:
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxy_variables(proxy[0])
-        rules = self._rules(workspace, writable, job.store)
+        shown = [git] if git else []
+        if job.store is not None:
+            shown.append(str(job.store.folder))
+        rules = self._rules(workspace, writable, shown)
         filter_rules = rules_beyond_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
@@ -172,12 +181,11 @@ class Landlock:
         return _SCOPES if self.abi >= _SCOPES_SINCE else 0
 
     def _rules(
-        self, workspace: str, writable: list[str], store: StoreMount | None
+        self, workspace: str, writable: list[str], shown: list[str]
     ) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
         rules += [(str(path), _READ) for path in (workspace, *self.readable_programs)]
-        if store is not None:
-            rules.append((str(store.folder), _READ))
+        rules += [(path, _READ) for path in shown]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()
@@ -192,6 +200,13 @@ class Landlock:
 def _input(job: SandboxCommand) -> int | None:
     """Return the command's input; the launcher closes all other descriptors."""
     return job.stdin if job.terminal is None else job.terminal
+
+
+def _write_files(files: Mapping[str, bytes]) -> None:
+    for path, data in files.items():
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
 
 
 def _temporary(job: SandboxCommand) -> Path | None:

@@ -8,6 +8,7 @@ before and after. The script needs only the package `agent` and driver.py.
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.mount_restrictions import mount_restrictions
@@ -42,6 +44,11 @@ async def main(order: dict[str, Any]) -> dict[str, Any]:
         ToolEnvironment("s1", side, side / "memory/MEMORY.md", owner=True),
         lambda text, stream: None,
     )
+    temporary = top / "temporary"
+    for name in ("tmp", "shm"):
+        (temporary / name).mkdir(parents=True)
+    if "home" in order:
+        os.environ["HOME"] = order["home"]
     store = main_folder / ".git"
     before = {name: (store / name).read_text() for name in FIXED}
     results = []
@@ -53,6 +60,8 @@ async def main(order: dict[str, Any]) -> dict[str, Any]:
             side,
             read_only_paths=covered.read_only_paths,
             store=covered.outer_store,
+            temporary=temporary,
+            git_defaults=read_git_defaults(side),
         )
         output = bytearray()
         with sandbox(order["name"], None).prepare(job) as spawn:

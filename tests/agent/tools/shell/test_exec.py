@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.prompts import load_prompt
-from agent.security.sandbox import orphan_processes
+from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
@@ -96,7 +96,7 @@ async def test_environment_has_no_secrets(
         "HOME",
         "LANG",
         "LC_ALL",
-        "TERM",
+        *environment.UNATTENDED,
         "TZ",
         "USER",
         "TMPDIR",
@@ -237,7 +237,7 @@ KORE = """
 import asyncio, json, sys
 from pathlib import Path
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.security.sandbox import orphan_processes
+from agent.security.sandbox import environment, orphan_processes
 from agent.settings import ToolSettings
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
