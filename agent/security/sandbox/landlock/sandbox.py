@@ -140,10 +140,10 @@ class Landlock:
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxy_variables(proxy[0])
-        shown = [git] if git else []
+        readable = [git] if git else []
         if job.store is not None:
-            shown.append(str(job.store.folder))
-        rules = self._rules(workspace, writable, shown)
+            readable.append(str(job.store.folder))
+        rules = self._rules(workspace, writable, readable)
         filter_rules = rules_beyond_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
@@ -181,11 +181,11 @@ class Landlock:
         return _SCOPES if self.abi >= _SCOPES_SINCE else 0
 
     def _rules(
-        self, workspace: str, writable: list[str], shown: list[str]
+        self, workspace: str, writable: list[str], readable: list[str]
     ) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
         rules += [(str(path), _READ) for path in (workspace, *self.readable_programs)]
-        rules += [(path, _READ) for path in shown]
+        rules += [(path, _READ) for path in readable]
         rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()

@@ -237,7 +237,7 @@ KORE = """
 import asyncio, json, sys
 from pathlib import Path
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.security.sandbox import environment, orphan_processes
+from agent.security.sandbox import orphan_processes
 from agent.settings import ToolSettings
 from agent.tools.shell.exec import Exec
 from agent.types import ToolCall
