@@ -115,7 +115,7 @@ def _add_yes(*parsers: argparse.ArgumentParser) -> None:
 
 def _add_tls_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ca", metavar="FILE", help="trust certificates of this CA only")
-    parser.add_argument("--cert", metavar="FILE", help="show this certificate (mutual TLS)")
+    parser.add_argument("--cert", metavar="FILE", help="present this certificate (mutual TLS)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
 
 
@@ -155,7 +155,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         "-y",
         "--auto",
         action="store_true",
-        help="approve everything that would need a confirmation",
+        help="approve everything that needs an approval",
     )
     permission_group.add_argument(
         "--permission-mode",
@@ -166,7 +166,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     permission_group.add_argument(
         "--full-access",
         action="store_true",
-        help="run everything without questions and without a sandbox, for this run only",
+        help="run everything without approvals or a sandbox, for this run only",
     )
     add("--allowed-tools", metavar="A,B", help="allow only these tools")
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
@@ -206,7 +206,7 @@ def add_gateway_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=count,
         metavar="N",
-        help="with PostgreSQL: leave turns to N worker processes, and to those of `kore worker`",
+        help="with PostgreSQL: run turns in N worker processes and in those of `kore worker`",
     )
     parser.add_argument("--full-access", action="store_true", help=argparse.SUPPRESS)
 
@@ -225,7 +225,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-y", "--yes", action="store_true", help="take what is found and ask nothing"
+        "-y", "--yes", action="store_true", help="use detected values and ask nothing"
     )
     parser.add_argument(
         "--live", action="store_true", help="test the key with one short question to the model"
@@ -245,7 +245,7 @@ def add_channel_arguments(parser: argparse.ArgumentParser) -> None:
     )
     list_parser = actions.add_parser("list", help="list channels and their status")
     _add_json(list_parser)
-    remove = actions.add_parser("remove", help="disconnect an account and forget its token")
+    remove = actions.add_parser("remove", help="disconnect an account and delete its token")
     _add_yes(remove)
     test = actions.add_parser("test", help="test whether the platform accepts the account")
     _add_json(test)
@@ -306,7 +306,9 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--all", action="store_true", help="also show worker processes and what waits for them"
+        "--all",
+        action="store_true",
+        help="also show worker processes and messages waiting for them",
     )
     _add_json(parser)
 
@@ -426,15 +428,15 @@ def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--ref", metavar="REF", help="commit, tag or branch")
     list_parser = actions.add_parser("list", help="list the installed plugins")
     show = actions.add_parser("show", help="show an installed plugin")
-    enable = actions.add_parser("enable", help="use a plugin again")
-    disable = actions.add_parser("disable", help="keep a plugin without using it")
-    update = actions.add_parser("update", help="look for a new version, and install it")
-    pin = actions.add_parser("pin", help="leave a plugin as it is when others are updated")
-    pin.add_argument("--revoke", action="store_true", help="update it again")
+    enable = actions.add_parser("enable", help="enable a plugin")
+    disable = actions.add_parser("disable", help="disable a plugin without removing it")
+    update = actions.add_parser("update", help="check for a new version, and install it")
+    pin = actions.add_parser("pin", help="exclude a plugin from updates")
+    pin.add_argument("--revoke", action="store_true", help="include it in updates again")
     remove = actions.add_parser("remove", help="remove a plugin")
     validate = actions.add_parser("validate", help="check a plugin's folder")
     validate.add_argument("folder", type=Path, metavar="FOLDER")
-    audit = actions.add_parser("audit", help="compare what runs with what was approved")
+    audit = actions.add_parser("audit", help="compare installed plugins with what was approved")
     _add_name(show, enable, disable, pin, remove)
     update.add_argument(
         "name", nargs="?", metavar="NAME", help="(default: all that are not pinned)"
@@ -455,9 +457,9 @@ def add_market_arguments(parser: argparse.ArgumentParser) -> None:
     search_parser.add_argument("words", nargs="*", metavar="WORD", help="(default: all plugins)")
     update_parser = actions.add_parser("update", help="fetch the markets again")
     update_parser.add_argument("name", nargs="?", metavar="NAME", help="(default: all markets)")
-    remove_parser = actions.add_parser("remove", help="forget a market; its plugins stay")
+    remove_parser = actions.add_parser("remove", help="remove a market; its plugins stay installed")
     _add_name(remove_parser)
-    index = actions.add_parser("index", help="make the index of a folder of plugins")
+    index = actions.add_parser("index", help="create a market index for a folder of plugins")
     index.add_argument("folder", type=Path, metavar="FOLDER")
     index.add_argument("--name", required=True, metavar="NAME", help="of the market")
     _add_json(add_parser, list_parser, search_parser)
@@ -533,10 +535,12 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     login_parser = actions.add_parser("login", help="log in to a server with OAuth")
     login = login_parser.add_argument
     login("--no-browser", action="store_true", help="only print the link")
-    login("--port", type=int, default=0, metavar="N", help="where the page leads back to")
-    login("--client-id", metavar="ID", help="what Kore is registered as, where that is needed")
-    login("--client-secret-env", metavar="NAME", help="the variable with the secret for that")
-    logout_parser = actions.add_parser("logout", help="forget the login")
+    login(
+        "--port", type=int, default=0, metavar="N", help="port for the redirect from the login page"
+    )
+    login("--client-id", metavar="ID", help="client ID, if Kore cannot register itself")
+    login("--client-secret-env", metavar="NAME", help="the variable with the client secret")
+    logout_parser = actions.add_parser("logout", help="delete the login")
     logs = actions.add_parser("logs", help="show the log of a server")
     serve_parser.set_defaults(function="gateway.cli.verbs.mcp.serve:run")
     login_parser.set_defaults(function="gateway.cli.verbs.mcp.login:login")
@@ -573,7 +577,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
         "address",
         nargs="?",
         metavar="ADDR",
-        help="HOST:PORT, https://HOST:PORT or unix:/PATH (default: the server that runs here)",
+        help="HOST:PORT, https://HOST:PORT or unix:/PATH (default: the server on this machine)",
     )
     _add_tls_files(parser)
     add("-s", "--session", metavar="ID", help="continue this session")
@@ -582,18 +586,18 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add_parser = actions.add_parser("add", help="make a token; it is shown once")
-    add_parser.add_argument("name", metavar="NAME", help="whom or what it is for")
+    add_parser = actions.add_parser("add", help="create a token; it is shown once")
+    add_parser.add_argument("name", metavar="NAME", help="what the token is for")
     add_parser.add_argument(
         "--scope",
         action="append",
         choices=SCOPES,
-        help="what it may do; may be given several times (default: chat)",
+        help="what it may do; repeatable (default: chat)",
     )
     add_parser.add_argument(
         "--role",
         metavar="ROLE",
-        help="a person of its own with this role, who can only talk with Kore",
+        help="a separate person with this role, who can only talk with Kore",
     )
     list_parser = actions.add_parser("list", help="list the tokens, without their secrets")
     _add_json(list_parser)
@@ -607,7 +611,7 @@ def add_tui_arguments(parser: argparse.ArgumentParser) -> None:
         "address",
         nargs="?",
         metavar="ADDR",
-        help="HOST:PORT, https://… or unix:/PATH of a Kore elsewhere (default: the one here)",
+        help="HOST:PORT, https://… or unix:/PATH of another Kore (default: the local one)",
     )
     _add_tls_files(parser)
     add("-s", "--session", action="append", metavar="ID", help="open this session (repeatable)")
@@ -782,7 +786,7 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     _add_json(copy)
     restored_parser = actions.add_parser(
         "mark-restored",
-        help="say that the database was restored by its server's own tools: work in it is closed",
+        help="close work in progress after a restore with the database server's own tools",
     )
     _add_json(restored_parser)
 

@@ -65,7 +65,7 @@ VERBS = (
     ),
     Verb(
         "worker",
-        "run turns for a gateway that leaves them to workers",
+        "run turns for a gateway with workers",
         "gateway.cli.verbs.server.worker:run",
         ("kore worker", "kore gateway --workers 4"),
     ),
@@ -199,26 +199,26 @@ VERBS = (
     ),
     Verb(
         "attach",
-        "chat with a Kore that runs elsewhere",
+        "chat with a Kore on another machine",
         "gateway.cli.verbs.server.attach:run",
         ("kore attach", "KORE_TOKEN=… kore attach https://kore.example.org"),
     ),
     Verb(
         "token",
-        "manage who may speak to the server: add, list, revoke",
+        "manage access tokens of the server: add, list, revoke",
         "gateway.cli.verbs.server.token:run",
         ("kore token add phone --scope chat --scope approve", "kore token list"),
     ),
     Verb(
         "tui",
-        "chat in the whole terminal: sessions in tabs, panes, search",
+        "chat full-screen: sessions in tabs, panes, search",
         "gateway.cli.verbs.tui:run",
         ("kore tui", "kore tui -c", "KORE_TOKEN=… kore tui https://kore.example.org"),
         library="textual",
     ),
     Verb(
         "acp",
-        "be the agent of an editor (Agent Client Protocol)",
+        "run as the agent of an editor (Agent Client Protocol)",
         "gateway.cli.verbs.acp:run",
         ("kore acp",),
         library="acp",
@@ -237,7 +237,7 @@ VERBS = (
     ),
     Verb(
         "cron",
-        "scheduled reminders and tasks: list, add, change, run now",
+        "manage reminders and scheduled tasks: list, add, change, run now",
         "gateway.cli.verbs.cron:run",
         (
             "kore cron list",
