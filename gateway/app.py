@@ -233,7 +233,7 @@ async def _finish_deletion(app: Container) -> None:
         if failures := await app.user_data().finish():
             log.warning("%d of their files or folders could not be deleted", failures)
     except FileStoreError as exc:
-        log.error("the deletion goes on at the next start: %s", exc)
+        log.error("the deletion continues at the next start: %s", exc)
 
 
 def token_roles(home: DataDir) -> Callable[[str], str | None]:

@@ -180,7 +180,7 @@ async def _run_tasks(
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await app.bus.drain()
             except TimeoutError:
-                log.warning("stopped with unfinished work; other workers go on with it")
+                log.warning("stopped with unfinished work; other workers continue it")
             # Cancel unfinished work, because it belongs to another process from now on.
             for task in work:
                 task.cancel()

@@ -75,7 +75,7 @@ class VirtualDocuments:
         if missing := next((path for path in paths if path not in drafts), None):
             raise ToolError(f"Nothing is planned for {missing}.")
         if not drafts:
-            raise ToolError("Nothing is planned; create_virtual comes first.")
+            raise ToolError("Nothing is planned; use create_virtual first.")
         chosen_paths = dict.fromkeys(paths) or sorted(drafts)
         return [drafts[path] for path in chosen_paths]
 
@@ -264,7 +264,7 @@ class SyncVirtual:
         paths = [self._services.scope.find(path, call) for path in args.get("paths") or ()]
         drafts = self._services.virtual.planned(call.session, paths)
         if call.resumed and not drafts:
-            raise ToolError("What was planned is gone with the restart; plan it again.")
+            raise ToolError("The restart discarded the planned changes; plan them again.")
         for draft in drafts:
             # Another person of the conversation may have planned it, and a folder may have become a
             # link.

@@ -154,7 +154,7 @@ class McpConnection:
             text = f"The MCP server {name} did not answer {operation} within {timeout_s:g} s."
             if self._in_flight <= 1 and not await self._is_alive(client):
                 self._closing.set()
-                text += " It does not answer at all: it is started again for the next call."
+                text += " It does not respond; it is restarted for the next call."
             raise ToolError(text) from exc
         except MCPError as exc:
             is_refused = await self._has_lost_session(client, refusals)
@@ -333,7 +333,7 @@ class McpConnection:
                 pause_s = min(pause_s * 2, _MAX_PAUSE_S)
                 self._on_change()
             except (MCPError, ListenNotSupportedError, TimeoutError) as exc:
-                log.info("mcp server %s tells of no changes: %s", self.server.name, exc)
+                log.info("mcp server %s does not report changes: %s", self.server.name, exc)
                 return
 
     def _note_failure(self, exc: BaseException) -> None:

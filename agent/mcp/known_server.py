@@ -54,8 +54,8 @@ class KnownServer:
         if not self.unaccepted or self.unaccepted == before or not is_owners:
             return
         self._change_notice = t(
-            "The MCP server {name} describes tools in other words than you have accepted, or has "
-            "new ones: {tools}. `kore mcp test {name}` shows the changes.",
+            "The MCP server {name} has tools that are new or have changed since you accepted "
+            "them: {tools}. `kore mcp test {name}` shows the changes.",
             name=self.settings.name,
             tools=", ".join(tool.name for tool in self.unaccepted)[:_MAX_NOTICE_CHARS],
         )
@@ -104,8 +104,7 @@ class KnownServer:
 
     def note_slow_start(self) -> None:
         self._start_notice = t(
-            "The MCP server {name} is still starting. Its tools are there as soon as it has "
-            "started.",
+            "The MCP server {name} is still starting. Its tools are available once it has started.",
             name=self.settings.name,
         )
 
@@ -115,8 +114,8 @@ class KnownServer:
         self.listing = listing
         if listing.left_out and listing.left_out != before:
             self._left_out_notice = t(
-                "The MCP server {name} describes something in a way that cannot be read, so it was "
-                "left out: {items}.",
+                "The MCP server {name} sent descriptions that cannot be read; they were left out: "
+                "{items}.",
                 name=self.settings.name,
                 items=", ".join(listing.left_out)[:_MAX_NOTICE_CHARS],
             )

@@ -188,7 +188,7 @@ def read_accepted(path: Path, digest: str) -> AcceptedTools | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        log.warning("%s cannot be read (%s): none of the server's tools is accepted", path, exc)
+        log.warning("%s cannot be read (%s): no tool of the server is accepted", path, exc)
         return AcceptedTools()
 
 

@@ -204,10 +204,10 @@ class ServerLogin(OAuthClientProvider):
     def _refuse(self) -> None:
         name = self._server.name
         self.failure = (
-            f"It wants a login: `kore mcp login {name}`, or `/mcp login {name}` in a chat."
+            f"It requires a login: `kore mcp login {name}`, or `/mcp login {name}` in a chat."
             if self._server.is_configured
-            else "It wants a login, which only a configured server can have: add it to Kore with "
-            f"`kore mcp add {name} URL`, then `kore mcp login {name}`."
+            else "It requires a login, which only a configured server can have: add it to Kore "
+            f"with `kore mcp add {name} URL`, then `kore mcp login {name}`."
         )
         raise OAuthFlowError(self.failure)
 

@@ -51,7 +51,7 @@ class PastedDialog:
     def give_up(self) -> None:
         """Fail the login immediately instead of waiting for an address."""
         if not self._address.done():
-            self._address.set_exception(ToolError("The login was given up."))
+            self._address.set_exception(ToolError("The login was abandoned."))
             # Mark the exception as retrieved: there may be no waiter.
             self._address.exception()
 
@@ -88,7 +88,7 @@ class PendingLogins:
         if not task.done():
             await _cancel(task)
             raise ToolError(
-                f"The MCP server {name} gave no login page within {_LINK_TIMEOUT_S:g} s."
+                f"The MCP server {name} provided no login page within {_LINK_TIMEOUT_S:g} s."
             )
         task.result()
         return ""

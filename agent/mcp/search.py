@@ -51,7 +51,7 @@ class ToolSearch:
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         tools = self._matches(args["query"])
         if not tools:
-            raise ToolError("No tool answers that; try other words, or a tool's name.")
+            raise ToolError("No tool matches; try other words, or a tool's name.")
         entries = [
             {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
             for tool in tools

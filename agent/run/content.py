@@ -64,7 +64,7 @@ def _image(data: bytes, source: str) -> Image:
             )
         )
     if (media_type := sniff_image_type(data[:16])) is None:
-        raise KoreError(t("{source} is no PNG, JPEG, GIF or WebP picture", source=source))
+        raise KoreError(t("{source} is not a PNG, JPEG, GIF or WebP picture", source=source))
     return Image(media_type, data)
 
 

@@ -158,7 +158,7 @@ class SkillCatalog:
             return True
         if path not in self._untrusted:
             self._untrusted.add(path)
-            log.warning("%s is not used: untrusted text may stand in it", path)
+            log.warning("%s is not used: it may contain untrusted text", path)
         return False
 
 
@@ -229,5 +229,5 @@ def _read(path: Path, key: _Key) -> _SkillFile:
         return _SkillFile(key)
     skill = read_skill(raw, path.parent)
     if skill is None:
-        log.warning("%s is no skill: it has no description", path)
+        log.warning("%s is not a skill: it has no description", path)
     return _SkillFile(key, skill, mark)

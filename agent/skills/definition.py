@@ -80,7 +80,7 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
     notes += [f'the field "{field[:40]}" has no effect' for field in unknown]
     effort = _line(fields.get("effort")).casefold()
     if effort and effort not in EFFORTS:
-        notes.append(f'the effort "{effort[:40]}" is none of {", ".join(EFFORTS)}')
+        notes.append(f'the effort "{effort[:40]}" is not one of {", ".join(EFFORTS)}')
         effort = ""
     if _fold("allowed-tools") in fields:
         notes.append("allowed-tools has no effect: a skill never grants permissions")

@@ -92,5 +92,5 @@ def _file(skill: Skill, name: str) -> str:
             f"The skill {skill.name} has no file {name[:200]!r}; its files: {names}."
         ) from exc
     if b"\0" in data[:4096]:
-        raise ToolError(f"{Path(name).name} is no text.")
+        raise ToolError(f"{Path(name).name} is not text.")
     return data[:_FILE_LIMIT_BYTES].decode("utf-8", "replace")

@@ -212,7 +212,7 @@ def final_reply(result: Result) -> str:
     """Return the last reply of a sub-agent that contains text."""
     replies = [m.text.strip() for m in result.messages if m.role == "assistant"]
     text = next((reply for reply in reversed(replies) if reply), result.text.strip())
-    return text or "It said nothing."
+    return text or "It returned no text."
 
 
 def tool_result(

@@ -215,7 +215,7 @@ async def _ask(
         note.cancel()
         await asyncio.wait({note})
         if not note.cancelled() and (failure := note.exception()) is not None:
-            log.error("a hook failed at a notification", exc_info=failure)
+            log.error("a notification hook failed", exc_info=failure)
 
 
 def _may_have_prefix(decision: Decision) -> bool:

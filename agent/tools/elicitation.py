@@ -137,7 +137,7 @@ class FormField:
                     return choice[1]
         if words.isascii() and words.isdecimal() and 0 < int(words[:9]) <= len(self.choices):
             return self.choices[int(words[:9]) - 1][1]
-        raise ValueError(t("{words} is none of the choices.", words=_short(words)))
+        raise ValueError(t("{words} is not one of the choices.", words=_short(words)))
 
     def _number(self, words: str) -> int | float:
         is_whole = self.schema.get("type") == "integer"

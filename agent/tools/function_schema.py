@@ -59,7 +59,9 @@ class FunctionSchema:
             schema = plain_schema(adapter.json_schema())
         except PydanticUserError as exc:
             reason = str(exc).split("\n")[0]
-            raise TypeError(f"{name}: a type hint cannot be told to a model: {reason}") from exc
+            raise TypeError(
+                f"{name}: a type hint cannot be described to a model: {reason}"
+            ) from exc
         return FunctionSchema(name, schema, adapter, context, run, deps_type)
 
     def arguments(self, args: Mapping[str, Any], call: CallContext) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
     except NameError as exc:
-        raise TypeError(f"{name}: a type hint names what cannot be found: {exc}") from exc
+        raise TypeError(f"{name}: a type hint refers to an unknown name: {exc}") from exc
 
 
 def _describe(hint: Any, description: str | None) -> Any:

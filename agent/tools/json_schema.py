@@ -348,7 +348,7 @@ class _Check:
         verdicts = [self._settled(inner, value, place) for inner in operand]
         if verdicts.count(True) <= 1 or None in verdicts:
             return None
-        return Violation(place, "oneOf", "must fit only one of the alternatives", value)
+        return Violation(place, "oneOf", "must match exactly one of the alternatives", value)
 
     def negation(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:
         if self._settled(operand, value, place) is not True:

@@ -81,7 +81,7 @@ class SpillBuffer:
         left_out = self.total_bytes - len(head) - len(tail)
         if not left_out:
             return head.decode("utf-8", "replace")
-        where = f"whole text in {self.file}" if self.file else "the whole text could not be kept"
+        where = f"whole text in {self.file}" if self.file else "the whole text could not be saved"
         if self.total_bytes > SPILL_LIMIT_BYTES and self.file:
             where = f"the first {SPILL_LIMIT_BYTES:,} bytes in {self.file}"
         middle = f"\n… ({left_out:,} bytes left out; {where})\n"

@@ -41,7 +41,7 @@ def keep_images(result: ToolResult, workspace: Path) -> ToolResult:
         elif len(image.data) > MAX_PICTURE_BYTES:
             notes.append(too_large(len(image.data)))
         elif (media_type := sniff_image_type(image.data[:16])) is None:
-            notes.append("a picture that is no PNG, JPEG, GIF or WebP.")
+            notes.append("a picture that is not a PNG, JPEG, GIF or WebP.")
         else:
             marks = workspace if "untrusted" in result.taint else None
             images.append(_keep(image.data, media_type, workspace, marks))

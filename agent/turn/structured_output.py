@@ -25,7 +25,7 @@ class StructuredOutput:
             self._schema = json.dumps(self._adapter.json_schema(), ensure_ascii=False)
         except PydanticUserError as exc:
             reason = str(exc).split("\n")[0]
-            raise TypeError(f"output_type cannot be told to a model: {reason}") from exc
+            raise TypeError(f"output_type cannot be described to a model: {reason}") from exc
 
     def request(self, prompt: str | Message) -> Message:
         """Return the prompt with the schema of the answer appended."""

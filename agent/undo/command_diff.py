@@ -43,7 +43,7 @@ class CommandChangeDetector:
             self.before = self._walk.tree(self._load_snapshot())
         except OSError as exc:
             self.notes.append(
-                f"files could not be kept ({exc.strerror}): what this changed cannot be undone"
+                f"files could not be saved ({exc.strerror}): its changes cannot be undone"
             )
 
     def end(self) -> None:
@@ -55,7 +55,7 @@ class CommandChangeDetector:
             if before is not None:
                 self._record(before, self._walk.tree(before.entries), window)
         except (OSError, ToolError) as exc:
-            self.notes.append(f"what this changed cannot be undone: {exc}")
+            self.notes.append(f"the changes of this command cannot be undone: {exc}")
         finally:
             self._changes.close(window)
 

@@ -114,7 +114,7 @@ class ApprovalService:
                 approvals.wait(tx, context.turn)
             return decision
         if approvals.is_stopping(tx, context.turn):
-            return Answered("deny", "not asked: the turn is to stop")
+            return Answered("deny", "not asked: the turn is being stopped")
         route, principal = self._where(tx, context.message)
         clean = self._renderer.clean
         asked_at = self.clock()

@@ -75,7 +75,7 @@ class Lane:
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
         """Suspend the lane: a damaged file can neither answer anyone nor store anything."""
-        log.error("lane %s rests: %s", self.name, why)
+        log.error("lane %s is paused: %s", self.name, why)
         events.fail(self.name, why)
 
 

@@ -211,7 +211,7 @@ class Ingestor:
                 self._log_how_to_allow(entry.message)
         for seq, update in result.undecoded:
             log.error(
-                "%s:%s: %s could not be decoded and is kept: %s. `kore replay %d` decodes it again",
+                "%s:%s: %s could not be decoded and was stored: %s. `kore replay %d` retries",
                 channel,
                 account,
                 update.event_id,

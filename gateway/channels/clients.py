@@ -39,5 +39,5 @@ class ConsoleChannel(ApiChannel):
     async def send(self, message: OutboundMessage) -> str:
         """Deliver to the watching terminal. Raises `NoViewer` without one."""
         if not self._watchers.is_watched(message.route.lane):
-            raise NoViewer("nobody looks at this console")
+            raise NoViewer("no terminal is attached to this console")
         return await super().send(message)

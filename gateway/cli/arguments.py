@@ -764,7 +764,7 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source",
         metavar="ENV_NAME",
-        help=f"the variable with the key until now (else that of {STORE_KEY_SETTING})",
+        help=f"the variable with the current key (else that of {STORE_KEY_SETTING})",
     )
     target = rekey.add_mutually_exclusive_group()
     target.add_argument(

@@ -35,7 +35,7 @@ class CrashReport:
             path = self._save(text)
         except (OSError, ConfigError) as exc:
             sys.stderr.write(
-                f"{text}\nkore: this is a bug in Kore, and no log could be kept: {exc}\n"
+                f"{text}\nkore: this is a bug in Kore, and no log could be written: {exc}\n"
             )
             return
         sys.stderr.write(

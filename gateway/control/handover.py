@@ -56,7 +56,7 @@ class Handover:
     async def request(self, successor: str) -> Sequence[str]:
         """Request the handover; returns the lanes of one-shot runs with unfinished work."""
         if not self._request_event.is_set():
-            log.info("%s asks for the data", successor)
+            log.info("%s requests the data", successor)
         self._successor = successor
         self._request_event.set()
         return await self._database.transact(_one_shot_lanes)
@@ -90,7 +90,7 @@ async def take_over(
                     return DataOwnership(unclean, tuple(attended))
                 except AlreadyRunning as exc:
                     if refusal is None:
-                        log.info("%s: asking for the data", exc)
+                        log.info("%s: requesting the data", exc)
                     refusal = exc
                 if asked_at is None or time.monotonic() - asked_at > _ASK_AGAIN_S:
                     asked_at = time.monotonic()
@@ -109,7 +109,7 @@ async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[st
     except (ConnectionLost, OSError):
         return ()  # it is about to exit
     except KoreError as exc:
-        log.info("the owner does not hand over: %s", exc)
+        log.info("the owner does not hand over the data: %s", exc)
         raise refusal from exc
     if answer is None:
         raise refusal

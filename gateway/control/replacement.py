@@ -28,8 +28,8 @@ async def end_when_replaced(database: Store) -> None:
     with _ended_on_waking(database):
         await database.until_replaced()
         log.critical(
-            "another Kore has taken over the database: this one ends at once (what it was working"
-            " on goes on there)"
+            "another Kore has taken over the database: this process ends at once; its work"
+            " continues there"
         )
         logging.shutdown()
         os._exit(REPLACED)

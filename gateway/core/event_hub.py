@@ -42,7 +42,7 @@ STATUS_LIMIT = 10
 # A joined delta ends at about this size, because joining costs its length.
 JOINED_CHARS = 16_384
 FELL_BEHIND = (
-    "this screen fell too far behind and was let go; the conversation goes on, and is kept"
+    "this screen fell too far behind and was disconnected; the conversation continues and is stored"
 )
 # The latest of these replaces earlier ones.
 _STATUS = (State, UsageReport, IterationStart)

@@ -231,7 +231,7 @@ class MediaDownloader:
                     if not room_waits_s:
                         raise NotFetched(_FULL) from exc
                     if not has_warned:
-                        log.error("a file of message %d waits for room: %s", row.seq, exc)
+                        log.error("a file of message %d waits for disk space: %s", row.seq, exc)
                     has_warned = True
                     await asyncio.sleep(room_waits_s.popleft())
                 case OSError() as exc:

@@ -24,7 +24,7 @@ def store_base64(data: str, folder: Path, workspace: Path) -> Media:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise KoreError(t("a picture is no base64")) from None
+        raise KoreError(t("a picture is not base64")) from None
     kind = sniff_image_type(content[:16])
     if kind not in _ENDINGS or len(content) > MAX_PICTURE_BYTES:
         raise KoreError(

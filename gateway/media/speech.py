@@ -149,7 +149,7 @@ class SpeechService:
         if answer.status != 200:
             raise SpeechFailed(f"the speech service rejected it (HTTP status {answer.status})")
         if data[:4] != b"OggS":
-            raise SpeechFailed("the speech service returned something that is no Ogg")
+            raise SpeechFailed("the speech service returned something that is not Ogg")
         return bytes(data)
 
 

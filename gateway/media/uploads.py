@@ -93,10 +93,12 @@ class Uploads:
             )
         await self._give_up_idle()
         if len(self._uploads) >= _MAX_UPLOADS:
-            raise KoreError(t("{count} uploads are under way; try again later", count=_MAX_UPLOADS))
+            raise KoreError(
+                t("{count} uploads are in progress; try again later", count=_MAX_UPLOADS)
+            )
         inbox = self._inbox()
         if not await asyncio.to_thread(storage.has_room, inbox, size_bytes):
-            raise KoreError(t("{name} cannot be kept: the disk is nearly full", name=label))
+            raise KoreError(t("{name} cannot be stored: the disk is nearly full", name=label))
         upload = secrets.token_hex(8)
         part = inbox / f".upload-{upload}.part"
         self._uploads[upload] = _Upload(label, size_bytes, part, self._clock())
@@ -109,7 +111,9 @@ class Uploads:
         """
         state = self._uploads.get(upload)
         if state is None:
-            raise UnknownUpload(t("this upload is over or was never begun; send the file again"))
+            raise UnknownUpload(
+                t("this upload has ended or was never started; send the file again")
+            )
         content = _decoded(data)
         async with state.lock:
             state.used_at = self._clock()
@@ -151,7 +155,7 @@ class Uploads:
             there = await asyncio.to_thread(storage.with_file_facts, media, path, workspace)
         except OSError:
             raise KoreError(
-                t("{name} is not there any more", name=_clean_name(media.name or path.name)),
+                t("{name} no longer exists", name=_clean_name(media.name or path.name)),
                 hint=t("send the file again"),
             ) from None
         there = replace(there, file_digest=None)
@@ -205,7 +209,7 @@ def _decoded(data: str) -> bytes:
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise KoreError(t("a part of a file is no base64")) from None
+        raise KoreError(t("a part of a file is not base64")) from None
     if not 0 < len(content) <= PART_BYTES:
         raise KoreError(
             t(

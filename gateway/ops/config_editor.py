@@ -110,7 +110,7 @@ class ConfigEditor:
         try:
             await self._reloader.reload()
         except ConfigError as exc:
-            note = t("saved, but Kore goes on with the previous settings: {reason}", reason=exc)
+            note = t("saved, but Kore keeps using the previous settings: {reason}", reason=exc)
             return {**facts, "effect": "none", "notes": [*facts["notes"], note]}
         return facts
 

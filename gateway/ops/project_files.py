@@ -140,7 +140,7 @@ class ProjectFiles:
 
         Relative paths start in the workspace, or in another place. Raises `ToolError`.
         """
-        obstacle = ToolError(t("it is not there any more"))
+        obstacle = ToolError(t("it no longer exists"))
         for place in self.list_places():
             try:
                 file = self._scope.find(path, self.call(place))

@@ -165,7 +165,7 @@ class UserDataService:
         except FileStoreError as exc:
             raise KoreError(
                 t("all but files is deleted: {reason}", reason=exc),
-                hint=t("The deletion goes on at the next start of Kore."),
+                hint=t("The deletion continues at the next start of Kore."),
             ) from exc
         remaining = [str(path) for path in self.database.upgrade_copies()]
         return {**before, "copies": remaining, "left_out": left_out}

@@ -95,7 +95,7 @@ def read_options(value: Any) -> tuple[PluginOption, ...]:
 def _options(value: Mapping[str, Any]) -> Iterator[PluginOption]:
     for key, option in value.items():
         if not _KEY.fullmatch(key):
-            raise PluginError(t("userConfig: {key!r} is no name of an option", key=key[:80]))
+            raise PluginError(t("userConfig: {key!r} is not an option name", key=key[:80]))
         if not isinstance(option, dict):
             raise PluginError(t("{key}: expected an object", key=f"userConfig.{key}"))
         kind = option.get("type", "string")

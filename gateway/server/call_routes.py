@@ -77,9 +77,9 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     try:
         value = json.loads(data or b"{}")
     except (ValueError, RecursionError) as exc:
-        raise KoreError(t("found no JSON, expected an object")) from exc
+        raise KoreError(t("found invalid JSON, expected an object")) from exc
     if not isinstance(value, dict):
-        raise KoreError(t("found JSON that is no object, expected an object"))
+        raise KoreError(t("found JSON that is not an object, expected an object"))
     return value
 
 

@@ -134,12 +134,12 @@ class Guard:
         # TLS may end at a proxy in front of the server.
         own = {f"{scheme}://{host}".casefold() for scheme in (request.scheme, "https")}
         if origin is not None and origin.casefold() not in own:
-            raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
+            raise _Refused(403, PolicyDenied(t("requests from other sites are not allowed")))
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             # A link on another site may open the page itself.
             is_page = request.path == "/" and request.method in _METHODS_THAT_READ
             if not is_page:
-                raise _Refused(403, PolicyDenied(t("a page of another site may not ask here")))
+                raise _Refused(403, PolicyDenied(t("requests from other sites are not allowed")))
 
     def _access(self, request: web.Request) -> AccessToken:
         if is_local(request):

@@ -199,7 +199,7 @@ class _Connection:
         except KoreError as exc:
             await self._send({"id": number, "error": error_to_json(exc)})
         except ConnectionError:
-            pass  # the client has left
+            pass  # the client has disconnected
 
     def _end(self, number: int, task: asyncio.Task[None]) -> None:
         self._tasks.pop(number, None)

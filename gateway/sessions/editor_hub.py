@@ -171,7 +171,7 @@ class EditorHub:
                 del self._editors[lane]
             for answer in editor.answers.values():
                 if not answer.done():
-                    answer.set_exception(EditorSilent(t("the editor has left")))
+                    answer.set_exception(EditorSilent(t("the editor has disconnected")))
 
     def answer(self, request: str, text: str | None) -> bool:
         """Answer a request; False when it is no longer open.

@@ -93,7 +93,7 @@ def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
     """
     sealed = SEALED_COLUMNS.get(column)
     if sealed is None:
-        raise LookupError(f"{column} is no column of `gateway.store.cipher.SEALED`")
+        raise LookupError(f"{column} is not a column of `gateway.store.cipher.SEALED`")
     if len(place) != len(sealed.key) + len(sealed.bound):
         raise LookupError(f"{column} is bound to {(*sealed.key, *sealed.bound)}")
     return sealed
@@ -103,7 +103,7 @@ def report_broken(tx: Transaction, broken: Iterable[BrokenSeal]) -> None:
     """Report rows that were changed outside of Kore in the log and in the audit log."""
     for seal in broken:
         row = f"the row {seal.key} of {seal.table}"
-        reason = f"{row} was not written by Kore as it is, and is not used"
+        reason = f"{row} was changed outside of Kore and is not used"
         log.error("%s", reason)
         params = {"table": seal.table, "key": seal.key}
         audit_outbox.put(tx, AuditNote(time.time(), "seal", reason, params, allowed=False))

@@ -133,7 +133,7 @@ class FrontLoop:
                     await self._reap()
                     await self._find_missed()
                 except StoreError as exc:
-                    log.warning("looking for workers is delayed: %s", exc)
+                    log.warning("the check of workers is delayed: %s", exc)
                 await wait_for(self._look_now, POLL_INTERVAL_S)
 
     async def _reap(self) -> None:
@@ -153,7 +153,7 @@ class FrontLoop:
         self._reaped_count += len(ended)
         self._receiver.keep_only({worker_info.number for worker_info in alive})
         for number, name in ended:
-            log.warning("worker %d (%s) has died: others go on with its turns", number, name)
+            log.warning("worker %d (%s) has died: others continue its turns", number, name)
         if ended:
             self._approvals.look_again(orphans=True)
         for lane in lanes:
@@ -166,7 +166,7 @@ class FrontLoop:
             log.info("workers run the turns of this gateway")
             self._has_workers = True
         elif self._looks_without == _GRACE_LOOKS:
-            log.warning("no worker runs: messages wait until one does (`kore worker`)")
+            log.warning("no worker is running: messages wait until one is (`kore worker`)")
             self._has_workers = False
 
     def _end_connections(self, tx: Transaction) -> None:

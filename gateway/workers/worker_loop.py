@@ -131,7 +131,7 @@ class WorkerLoop:
                     try:
                         await self._look()
                     except StoreError as exc:
-                        log.warning("this worker cannot look for work: %s", exc)
+                        log.warning("this worker cannot check for work: %s", exc)
                     pause_s = POLL_INTERVAL_S * random.uniform(0.75, 1.25)  # noqa: S311 - jitter
                     await wait_for(self._look_now, pause_s)
             finally:
@@ -218,4 +218,4 @@ async def _logged(work: Callable[[], Awaitable[object]], name: str) -> None:
     try:
         await work()
     except StoreError as exc:
-        log.warning("%s could not be taken in: %s", name, exc)
+        log.warning("%s could not be applied: %s", name, exc)

@@ -191,7 +191,7 @@ class ModelServer(LoopbackServer):
         return response
 
     async def _wait(self) -> None:
-        """Wait until the reply is released or the client has left."""
+        """Wait until the reply is released or the client has disconnected."""
         self.waiting += 1
         self.changed()
         try:

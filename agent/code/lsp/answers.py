@@ -187,7 +187,7 @@ def _outline(path: Path) -> ToolResult:
 async def _diagnostics(question: Question, marked: bool) -> ToolResult:
     diagnostics = await question.session.diagnose(question.path, DIAGNOSE_TIMEOUT_S)
     if diagnostics is None:
-        raise ToolError("The language server has not said yet what it finds; ask again.")
+        raise ToolError("The language server has not reported its results yet; ask again.")
     return _result(
         "\n".join(map(str, diagnostics)), question, marked, "Nothing is wrong in {path}."
     )

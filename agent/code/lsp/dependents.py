@@ -116,7 +116,7 @@ class Dependents:
         except TimeoutError:
             self._next_request_at[session] = time.monotonic() + _PAUSE_S
         except ResponseError as exc:
-            log.info("a language server does not tell who uses a name: %s", exc)
+            log.info("a language server returned no references: %s", exc)
         return users
 
     def _visible(

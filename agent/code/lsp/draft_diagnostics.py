@@ -169,7 +169,7 @@ class DraftDiagnostics:
         try:
             return await server.ask("a check before a write", work, limit_s)
         except ToolError as exc:
-            log.info("nothing was checked before a write: %s", exc)
+            log.info("a write was not checked: %s", exc)
             return []
 
     def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:

@@ -66,7 +66,7 @@ class CodeProposals:
         """Write the planned drafts. Raises `ToolError`."""
         drafts = self._pending.pop(_key(call), None)
         if drafts is None:
-            raise ToolError("What was to be changed is not known any more; nothing was written.")
+            raise ToolError("The proposed changes are no longer known; nothing was written.")
         # A server's own proposal is never refused for its errors.
         report = DraftReport()
         if not self._drafts.refuses:
@@ -106,7 +106,7 @@ class CodeProposals:
         if len(drafts) > _MAX_FILES:
             raise ToolError(f"That would change {len(drafts)} files, more than {_MAX_FILES}.")
         if sum(len(draft.before or "") + len(draft.after or "") for draft in drafts) > _MAX_CHARS:
-            raise ToolError("That would change more text than Kore takes at once.")
+            raise ToolError("That would change more text than Kore accepts at once.")
         return sorted(drafts, key=lambda draft: draft.path)
 
 

@@ -118,7 +118,9 @@ async def errors_that_quote(call: CallContext) -> AsyncIterator[None]:
 def refuse_guests(call: CallContext) -> None:
     """Raise `ToolError` for a person who must not see part of the folder."""
     if holds_files_of_others(call):
-        raise ToolError("Language servers read the whole workspace: here only the owner asks them.")
+        raise ToolError(
+            "Language servers read the whole workspace: here only the owner may use them."
+        )
 
 
 def _find_position(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:

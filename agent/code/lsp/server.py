@@ -212,7 +212,7 @@ class LanguageServer:
         if self._silent_since is None or self._session.peer.last_message_at > self._silent_since:
             self._silent_since = max(began_at, self._session.peer.last_message_at)
         if time.monotonic() - self._silent_since >= _SILENCE_TIMEOUT_S:
-            self.failure = f"It has said nothing for {_SILENCE_TIMEOUT_S:g} s."
+            self.failure = f"It has sent nothing for {_SILENCE_TIMEOUT_S:g} s."
             self._closing.set()
 
     def _watch_changes(self, session: LspSession) -> AbstractAsyncContextManager[None]:
@@ -328,7 +328,7 @@ class LanguageServer:
         """Note the end of a running server and its failure, unless Kore ended it."""
         self.state = "idle"
         if not session.is_shut_down:
-            self.failure = self.failure or _shorten(self._last_words()) or "It ended by itself."
+            self.failure = self.failure or _shorten(self._last_words()) or "It ended unexpectedly."
             if lasted_s >= _STEADY_S:
                 self._failures = 0
             self._pause()

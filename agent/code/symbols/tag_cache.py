@@ -43,7 +43,7 @@ class TagCache:
         except ToolError:
             return {}
         except (ValueError, TypeError, RecursionError) as exc:
-            log.warning("the kept map of %s cannot be read: %s", project, exc)
+            log.warning("the cached map of %s cannot be read: %s", project, exc)
             return {}
 
     def save(self, project: Path, tags_by_path: Mapping[Path, tuple[Stamp, FileTags]]) -> None:
@@ -62,7 +62,7 @@ class TagCache:
             self._make_room(self._path(project))
             file_io.write_atomic(self._path(project), b"\n".join(lines), 0o600)
         except (OSError, ToolError) as exc:
-            log.warning("the map of %s is not kept: %s", project, exc)
+            log.warning("the map of %s was not cached: %s", project, exc)
 
     def _make_room(self, path: Path) -> None:
         """Remove the files that were written longest ago."""

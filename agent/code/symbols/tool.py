@@ -78,8 +78,8 @@ def _outline(path: Path) -> ToolResult:
 
     data = file_io.read(path, MAX_BYTES)
     if b"\0" in data:
-        raise ToolError(f"{path} is no text.")
+        raise ToolError(f"{path} is not text.")
     text = outline(data.decode("utf-8", "replace"), path)
-    words = text or f"{path} defines nothing that its grammar has a name for."
+    words = text or f"{path} contains no definitions that its grammar recognizes."
     taint = UNTRUSTED if is_marked(path) else NOTHING
     return ToolResult(words, for_user=f"{len(text.splitlines())} lines", taint=taint)

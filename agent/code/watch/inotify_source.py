@@ -164,7 +164,7 @@ class InotifySource:
 
     def _take(self, event: InotifyEvent, into: ChangeSet) -> None:
         if event.mask & inotify.OVERFLOW:
-            log.info("the kernel has dropped changes of files in %s; looking anew", self._root)
+            log.info("the kernel dropped file changes in %s; scanning again", self._root)
             into.mark_incomplete()
             self._plan_walk()
             return

@@ -90,7 +90,7 @@ def _components(name: str) -> tuple[str, ...]:
     if text.startswith("/") or _DRIVE.match(text):
         raise _unsafe(name, "it is an absolute path")
     if "\\" in text or ":" in text:
-        raise _unsafe(name, "it holds a backslash or a colon")
+        raise _unsafe(name, "it contains a backslash or a colon")
     parts = tuple(part for part in text.split("/") if part not in ("", "."))
     if ".." in parts:
         raise _unsafe(name, "it leads out of its folder")

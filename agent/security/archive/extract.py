@@ -102,7 +102,7 @@ class _Extraction:
                 self._remaining_bytes -= len(chunk)
                 if room < 0 or self._remaining_bytes < 0:
                     raise ArchiveRefused(
-                        "The archive comes to more bytes than are unpacked: "
+                        "The archive exceeds the size limit for unpacking: "
                         f"{quote_path(entry.name)}."
                     )
                 file.write(chunk)

@@ -59,7 +59,7 @@ class TarStream:
         data = self._source.read(size_bytes)
         self._remaining_bytes -= len(data)
         if self._remaining_bytes < 0:
-            raise ArchiveRefused("The archive comes to more bytes than are unpacked.")
+            raise ArchiveRefused("The archive exceeds the size limit for unpacking.")
         return data
 
 
@@ -103,7 +103,7 @@ def _chunks(stream: TarStream, remaining_bytes: int) -> Iterator[bytes]:
 
 def _note(stream: TarStream, size_bytes: int) -> bytes:
     if size_bytes > _NOTE_BYTES:
-        raise ArchiveRefused("The archive is damaged: a note about a file is too long.")
+        raise ArchiveRefused("The archive is damaged: the metadata of a file is too long.")
     note = stream.take(size_bytes)
     stream.take(-size_bytes % _BLOCK_BYTES)
     return note
@@ -132,7 +132,7 @@ def _records(note: bytes) -> Iterator[tuple[str, str]]:
         record = note[len(digits) + 1 : length]
         key, equals, value = record.partition(b"=")
         if not (blank and equals and length <= len(note) and record.endswith(b"\n")):
-            raise ArchiveRefused("The archive is damaged: a note about a file cannot be read.")
+            raise ArchiveRefused("The archive is damaged: the metadata of a file cannot be read.")
         yield key.decode(), value[:-1].decode()
         note = note[length:]
 

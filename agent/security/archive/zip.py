@@ -55,7 +55,7 @@ def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
         raise ArchiveRefused(f"The archive contains more than {caps.entries:,} entries.")
     position = size_bytes - len(tail) + at
     if start + length != position or at + _END_BYTES + comment != len(tail):
-        raise ArchiveRefused("The archive is no plain zip: its index is not where it should be.")
+        raise ArchiveRefused("The archive is not a plain zip: its index is not where it should be.")
     return start
 
 

@@ -61,7 +61,7 @@ class TreeEntry:
         fd = os.open(self.name, _READ, dir_fd=self.folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise OSError(errno.EINVAL, "it is no ordinary file", self.name)
+            raise OSError(errno.EINVAL, "it is not an ordinary file", self.name)
         return fd
 
     def open_up(self) -> None:

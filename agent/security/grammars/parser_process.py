@@ -67,7 +67,7 @@ def decode_tree(data: Mapping[str, Any], source: bytes) -> SyntaxTree:
     for at in range(len(numbers) - _NUMBERS, -1, -_NUMBERS):
         kind, start, end, is_named, field, count = numbers[at : at + _NUMBERS]
         if not (0 <= start <= end <= len(source) and 0 <= count <= len(stack)):
-            raise ValueError("no tree of this source")
+            raise ValueError("not a tree of this source")
         node = SyntaxNode(source, str(names[kind]), start, end)
         node.is_named, node.field = bool(is_named), names[field]
         if count:
@@ -170,7 +170,7 @@ class ParserProcess:
             code = self._end()
             if code == -signal.SIGALRM:
                 return None
-            log.warning("the parser ended over a text (%s): %s", request["language"], exc)
+            log.warning("the parser ended while parsing a text (%s): %s", request["language"], exc)
             is_late = code == -signal.SIGPROF or isinstance(exc, TimeoutError)
             reason = "it took too long" if is_late else "its parser failed"
             raise ToolError(f"It could not be parsed: {reason}.") from exc

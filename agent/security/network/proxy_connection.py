@@ -67,15 +67,15 @@ def read_head(data: bytes) -> ProxyRequest:
     first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
     parts = first.split(b" ")
     if len(parts) != 3 or parts[2] not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise ProxyRefusal(400, "this is no HTTP/1 request")
+        raise ProxyRefusal(400, "this is not an HTTP/1 request")
     method, target, _ = parts
     fields = _fields(lines)
     if not _METHOD.fullmatch(method) or not _TARGET.fullmatch(target):
-        raise ProxyRefusal(400, "this is no HTTP/1 request")
+        raise ProxyRefusal(400, "this is not an HTTP/1 request")
     if method == b"CONNECT":
         return _authority(target.decode(), None)
     if method not in _METHODS:
-        raise ProxyRefusal(405, "this method is not passed on")
+        raise ProxyRefusal(405, "this method is not supported")
     return _plain(method, target.decode(), fields)
 
 
@@ -143,7 +143,7 @@ def _authority(text: str, default: int | None) -> ProxyRequest:
     try:
         return ProxyRequest(host_name(match[1]), port)
     except (ValueError, UnicodeError) as exc:
-        raise ProxyRefusal(400, "the address holds no name of a machine") from exc
+        raise ProxyRefusal(400, "the address contains no host name") from exc
 
 
 PORTS = (80, 443)
@@ -219,7 +219,7 @@ class ProxyConnection:
         try:
             request = await self._read_request(token, password)
             if request is None:
-                await self._say(407, "this is the way out of another command")
+                await self._say(407, "this proxy belongs to another command")
                 return
             where = str(request)
             addresses = await self._check_target(request)
@@ -237,7 +237,7 @@ class ProxyConnection:
             async with asyncio.timeout(self._bounds.head_s):
                 received_token = await self._reader.readexactly(len(token))
                 if not hmac.compare_digest(received_token, token):
-                    raise ProxyRefusal(403, "it came without the token of the command")
+                    raise ProxyRefusal(403, "the token of the command is missing")
                 head = await self._reader.readuntil(b"\r\n\r\n")
                 if password and not brings_password(head, password):
                     return None
@@ -245,23 +245,23 @@ class ProxyConnection:
         except asyncio.LimitOverrunError as exc:
             raise ProxyRefusal(431, "the head of the request is too long") from exc
         except TimeoutError as exc:
-            raise ProxyRefusal(408, "the head of the request did not come in time") from exc
+            raise ProxyRefusal(408, "reading the head of the request timed out") from exc
 
     async def _check_target(self, request: ProxyRequest) -> tuple[str, ...]:
         """Return the addresses to connect to. Raises `ProxyRefusal`."""
         if not in_hosts(request.host, self._grant.hosts):
             hosts = ", ".join(self._grant.hosts)
             raise ProxyRefusal(
-                403, f"{request.host} is none of the hosts that commands may reach: {hosts}"
+                403, f"{request.host} is not one of the hosts that commands may reach: {hosts}"
             )
         if request.port not in self._grant.ports:
             ports = ", ".join(map(str, self._grant.ports))
-            raise ProxyRefusal(403, f"port {request.port} is none of {ports}")
+            raise ProxyRefusal(403, f"port {request.port} is not one of {ports}")
         try:
             async with asyncio.timeout(self._bounds.connect_s):
                 return (await resolve_public(f"http://{request}/", self._grant.allow)).addresses
         except TimeoutError as exc:
-            raise ProxyRefusal(504, f"{request.host} was not found in time") from exc
+            raise ProxyRefusal(504, f"{request.host} was not resolved in time") from exc
         except ToolError as exc:
             raise ProxyRefusal(403, str(exc)) from exc
 
@@ -361,7 +361,7 @@ class ProxyConnection:
         usage.refusal_count += 1
         usage.reason_by_refused_host[where] = str(refusal)
         last = usage.refusal_count == self._bounds.max_refusals
-        more = "; after this many refusals nothing more is looked at" if last else ""
+        more = "; further requests are ignored" if last else ""
         try:
             await usage.record(where, False, f"{refusal} (exec-hosts){more}")
         except KoreError as exc:

@@ -37,7 +37,7 @@ def host_name(text: str) -> str:
     last = plain.rpartition(".")[2]
     # A resolver would read it as the number of an address: 0x7f.1
     if not _NAME.fullmatch(plain) or len(plain) > _NAME_CHARS or re.match(r"\d|0x", last):
-        raise ValueError("no name of a machine")
+        raise ValueError("not a host name")
     return below + plain
 
 

@@ -29,8 +29,8 @@ def run_briefly(
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as process:  # fmt: skip
-        assert process.stdin is not None, "a pipe was asked for"
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdin is not None, "it was opened as a pipe"
+        assert process.stdout is not None, "it was opened as a pipe"
         try:
             if spawn.resources is not None:
                 spawn.resources.close()

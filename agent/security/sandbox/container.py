@@ -169,7 +169,7 @@ def _variables_file(job: SandboxCommand) -> Iterator[str]:
         yield ""
         return
     if any("\n" in value or "\r" in value for value in job.variables.values()):
-        raise ToolError("A container takes no variable of several lines.")
+        raise ToolError("A container cannot have a variable with several lines.")
     with tempfile.NamedTemporaryFile("w", prefix="kore-", suffix=".env") as file:
         file.writelines(f"{name}={value}\n" for name, value in job.variables.items())
         file.flush()

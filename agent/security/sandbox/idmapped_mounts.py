@@ -144,8 +144,8 @@ def _map_root_to_user() -> int:
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     # Errors are discarded: it is killed together with Kore.
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
-        assert process.stdin is not None, "a pipe was asked for"
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdin is not None, "it was opened as a pipe"
+        assert process.stdout is not None, "it was opened as a pipe"
         if process.stdout.read(1) != b".":
             raise OSError(1, "no user namespace")
         lines = f"0 {USER} 1\n1 1 {USER - 1}\n{USER + 1} {USER + 1} {_IDS - USER - 1}\n"

@@ -124,8 +124,8 @@ def _run(spawn: SpawnSpec, mark: str) -> tuple[str, set[int]]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as process:  # fmt: skip
-        assert process.stdin is not None, "a pipe was asked for"
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdin is not None, "it was opened as a pipe"
+        assert process.stdout is not None, "it was opened as a pipe"
         # `communicate` would close the pipe that shows that Kore is alive.
         while process.poll() is None and time.monotonic() < deadline:
             users |= _users(mark)

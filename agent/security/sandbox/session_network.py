@@ -44,7 +44,7 @@ class SessionNetwork:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdout is not None, "it was opened as a pipe"
         line = process.stdout.readline().strip()
         process.stdout.close()
         network = cls(process, nsenter, int(line) if line.isdigit() else 0)

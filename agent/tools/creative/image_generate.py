@@ -132,7 +132,7 @@ class ImageGenerate:
         if meter is not None:
             await meter.after(charge)
         if sniff_image_type(data[:16]) is None:
-            raise ToolError("The image service returned something that is no picture.")
+            raise ToolError("The image service returned something that is not a picture.")
 
         def keep() -> None:
             with exclusive_file(path):
@@ -236,4 +236,4 @@ def _http_client(address: str) -> "openai.DefaultAsyncHttpxClient":
     except (ImportError, ValueError) as exc:
         # SOCKS needs an additional package here, and version 4 is not supported.
         name = proxy.name if proxy else ""
-        raise ToolError(f"The image service cannot be asked through {name}: {exc}") from exc
+        raise ToolError(f"The image service cannot be reached through {name}: {exc}") from exc

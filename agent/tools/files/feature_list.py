@@ -34,7 +34,7 @@ def check_edit_allowed(path: Path, old: str, new: str) -> None:
     if path.name != LIST or parse_features(old) is None:
         return
     if parse_features(new) is None:
-        raise _refuse(path, "What would stand there is no checklist any more.")
+        raise _refuse(path, "The result would not be a valid checklist.")
     if _fingerprint(old) != _fingerprint(new):
         raise _refuse(path, "Features, their order, descriptions and steps stay as they are.")
 

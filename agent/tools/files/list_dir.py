@@ -68,7 +68,7 @@ class ListDir:
         for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= MAX_ENTRIES or room < 0:
-                lines.append("… (cut; list a folder further down)")
+                lines.append("… (cut; list a subfolder)")
                 break
             lines.append(line)
         text = "\n".join(lines) if lines else f"{path} is empty."

@@ -158,7 +158,7 @@ class SearchBackend:
                     pipe.close()
 
 
-CUT = "… (left out: what lies too deep, or cannot be read)"
+CUT = "… (left out: paths that are too deep or unreadable)"
 
 
 def ripgrep(workspace: Path) -> str | None:
@@ -249,7 +249,7 @@ def _read(stream: int, pid: int | None) -> bytes:
         # A program that searches runs, or waits for the disk.
         remaining_looks, patience_s = (remaining_looks - 1 if _sleeps(pid) else _LOOKS), _LOOK_S
         if not remaining_looks:
-            raise SearchFailed("The search waits for a file that is no ordinary one.")
+            raise SearchFailed("The search is blocked by a file that is not an ordinary one.")
     return os.read(stream, 65_536)
 
 

@@ -82,7 +82,7 @@ class Undo:
         artifacts = tuple(
             Artifact("diff", diffs[path], str(path)) for path in undone if diffs.get(path)
         )
-        text = report.describe(outcome, "undo", root) or "Nothing had to be changed back."
+        text = report.describe(outcome, "undo", root) or "Nothing needed to be restored."
         changes = [
             Draft(path, *("" if content is not None else None for content in pairs[path]))
             for path in undone

@@ -298,7 +298,7 @@ async def report(
         output.feed(data)
     text = output.text().rstrip("\n")
     if lost_bytes:
-        text = f"[{lost_bytes:,} bytes were not looked at in time]\n{text}"
+        text = f"[{lost_bytes:,} bytes were dropped before they were read]\n{text}"
     text_shown = f"{text}\n[process {process.number}: {process.state}]".lstrip("\n")
     return output.with_truncation_note(
         ToolResult(text_shown, not process.has_succeeded, taint=process.taint)

@@ -64,7 +64,7 @@ class ServerLog:
         """Return the reason for its end: Kore's message, or the last line that it wrote."""
         if self._failure or not self._last_line:
             return self._failure
-        return f"It ended, and its last words were: {self._last_line}"
+        return f"It ended; its last output was: {self._last_line}"
 
     def take(self, data: bytes) -> bool:
         """Write the server's output; return False if it never stops."""
@@ -100,7 +100,7 @@ _POLL_INTERVAL_S = 5.0
 class TooMuchOutput(Exception):
     """Server that never stops writing; the text is a sentence."""
 
-    def __init__(self, text: str = "It sent more than Kore takes at once.") -> None:
+    def __init__(self, text: str = "It sent more than Kore accepts at once.") -> None:
         super().__init__(text)
 
 
@@ -242,7 +242,7 @@ class ConfinedServer:
 
     def _on_log(self, data: bytes) -> None:
         if not self._log.take(data):
-            raise TooMuchOutput("It wrote more to its log than Kore takes.")
+            raise TooMuchOutput("It wrote more to its log than Kore accepts.")
 
     def _job(self, command: ServerCommand, stdin: int, proxy: Any) -> SandboxCommand:
         for name in ("tmp", "shm", "work"):
@@ -330,7 +330,7 @@ class OutputBudget:
         left_bytes = self._spent_bytes - (now - self._taken_at) * MAX_BYTES_PER_S
         self._spent_bytes, self._taken_at = max(0.0, left_bytes), now
         if self._spent_bytes + size_bytes > MAX_AT_ONCE_BYTES:
-            raise TooMuchOutput("It sends without end.")
+            raise TooMuchOutput("It sends endless data.")
         self._spent_bytes += size_bytes
 
     def take_values(self, json: bytes) -> None:

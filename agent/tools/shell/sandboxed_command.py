@@ -488,7 +488,7 @@ class SandboxedCommands:
                 self._spaces.open_network(session, self._sandbox)
             except OSError as exc:
                 # The command runs all the same, but other commands cannot reach its services.
-                log.warning("%s; each command keeps a network of its own", exc)
+                log.warning("%s; each command has its own network", exc)
         return self._spaces.network(session)
 
     def shares_network(self, session: str) -> bool:

@@ -238,7 +238,7 @@ def idle_lane() -> str:
 def _folder_of(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
-        raise refusal(f"cwd: {cwd} is no folder; expected its full path")
+        raise refusal(f"cwd: {cwd} is not a folder; expected its full path")
     return folder.resolve()
 
 

@@ -71,10 +71,10 @@ def _message_of(line: bytes) -> dict[str, Any]:
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
-        words = t("found a line that is no JSON, expected one JSON-RPC message in each line")
+        words = t("found a line that is not JSON, expected one JSON-RPC message in each line")
         raise _NoMessage(_NO_JSON, words) from None
     if not isinstance(message, dict):
-        words = t("found JSON that is no object, expected one JSON-RPC message in each line")
+        words = t("found JSON that is not an object, expected one JSON-RPC message in each line")
         raise _NoMessage(_NO_MESSAGE, words)
     number, method = message.get("id"), message.get("method")
     is_message = (
@@ -85,6 +85,6 @@ def _message_of(line: bytes) -> dict[str, Any]:
         and ("id" in message or method is not None)
     )
     if not is_message:
-        words = t("found an object that is no JSON-RPC message; it needs a method or an id")
+        words = t("found an object that is not a JSON-RPC message; it needs a method or an id")
         raise _NoMessage(_NO_MESSAGE, words)
     return message

@@ -73,7 +73,7 @@ class FileRequests:
             await service.answer_editor(request.id, text)
         except KoreError as exc:
             # After its deadline the turn stops waiting and uses the file on disk.
-            log.info("an editor's answer was not taken: %s", exc)
+            log.info("an editor's answer was rejected: %s", exc)
 
     async def _ask(self, session: str, request: EditorRequest) -> str | None:
         path = self._folder.path_in_editor(request.path)

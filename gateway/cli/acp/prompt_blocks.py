@@ -69,7 +69,7 @@ def read_blocks(blocks: Sequence[Any], workspace: Path, origin: TrustedOrigins) 
                 else:
                     references.add_data(uri, len(blob) * 3 // 4)
             case _:
-                raise refusal("sound cannot be taken here; expected text, pictures or files")
+                raise refusal("audio is not supported here; expected text, pictures or files")
     text = "\n".join(word for word in words if word.strip())
     return PromptParts(text, tuple(media), references.update())
 

@@ -104,7 +104,7 @@ async def read_choices(service: Service, lane: str, default: PermissionMode) -> 
 def mode_of_value(value: Any) -> PermissionMode:
     """Return the mode. Raises `ValueError` with a message for the person."""
     if not is_mode(value):
-        raise ValueError(f"expected a mode out of {', '.join(MODES)}, found {str(value)[:80]}")
+        raise ValueError(f"expected one of {', '.join(MODES)}, found {str(value)[:80]}")
     return value
 
 

@@ -127,7 +127,7 @@ class FullScreen(App[None]):
         yield SystemCommand(t("Side panel"), t("calls, changes, tasks"), self.action_toggle_panel)
         yield SystemCommand(t("Open in pager"), t("all of this session"), self.action_pager)
         yield SystemCommand(t("Theme"), t("choose the colors"), self.action_change_theme)
-        yield SystemCommand(t("Quit"), t("what runs in a gateway goes on"), self.action_quit)
+        yield SystemCommand(t("Quit"), t("work in a gateway continues"), self.action_quit)
         for name, summary in CHAT_COMMANDS:
             yield SystemCommand(name, t(summary), lambda name=name: self._write(f"{name} "))
 

@@ -86,7 +86,7 @@ class SessionTab(TabPane):
         # References for workers, which still run while the widgets are being removed.
         self.feed = Feed(self.conversation.content)
         self._search_line = Input(
-            id="search", placeholder=t("search; Enter goes on, Escape closes")
+            id="search", placeholder=t("search; Enter finds the next match, Escape closes")
         )
         self._search_line.display = False
         self._approval_panel = ApprovalPanel()
@@ -336,7 +336,10 @@ class SessionTab(TabPane):
             self.input.focus()
 
     def _show_status(self) -> None:
-        words = {"away": t("Kore is away; looking for it …"), "runs": t("working; Escape stops")}
+        words = {
+            "away": t("Kore is not reachable; reconnecting …"),
+            "runs": t("working; Escape stops"),
+        }
         state = words.get(self.state, "")
         line = self.status.line(max(20, self.size.width - len(state) - 3), self._queued)
         self._status_line.update(f"{state} · {line}" if state else line)

@@ -79,7 +79,7 @@ def _print_workers(workers: Mapping[str, Any] | None) -> None:
     print_table(("name", "value"), _fact_rows(_lag_facts(workers)))
     processes = [*workers["alive"], *workers["ended"]]
     if not processes:
-        print(t("no worker runs: messages wait until one does (`kore worker`)"))
+        print(t("no worker is running: messages wait until one is (`kore worker`)"))
         return
     header = ("worker", "name", "version", "since", "state", "seen", "turns", "room", "handled")
     print_table(header, [_worker_row(process) for process in processes])

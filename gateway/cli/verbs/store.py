@@ -177,7 +177,7 @@ def _shared_files(store: StoreSection) -> SharedFiles | None:
     shared = open_shared_files(store.files, None)
     if any(True for _ in shared.outgoing.list()):
         raise KoreError(
-            t("files in {place} wait to be sent; they need the key until now", place=shared.place),
+            t("files in {place} wait to be sent; they need the current key", place=shared.place),
             hint=t("Start Kore, wait until they are sent, and stop it again."),
         )
     return shared

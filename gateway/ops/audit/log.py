@@ -154,7 +154,7 @@ class AuditLog:
         try:
             mark = read_checkpoint(path)
         except UnreadableTrail as exc:
-            mark, notes = AuditCheckpoint(), [f"{exc}; it was made anew"]
+            mark, notes = AuditCheckpoint(), [f"{exc}; it was recreated"]
         else:
             notes = []
         self._removed = mark.removed
@@ -163,7 +163,7 @@ class AuditLog:
         ):
             missing = max(mark.count - self._head.count, 1)
             self._removed += missing
-            notes.append(f"{missing:,} entries that were written before are gone")
+            notes.append(f"{missing:,} earlier entries are missing")
         self._mark_file = _open(path, os.O_RDWR)
         return notes
 

@@ -28,11 +28,11 @@ def recover_head(folder: Path) -> tuple[TrailHead, list[str]]:
         head = read_head(folder)
     except UnreadableTrail as exc:
         head = None
-        notes.append(f"{exc}; it was made anew from the entries")
+        notes.append(f"{exc}; it was recreated from the entries")
     if head is None:
         head, missing = _from_files(folder)
         if missing and not notes:
-            notes.append("head.json was missing; it was made anew from the entries")
+            notes.append("head.json was missing; it was recreated from the entries")
     _forget_leftovers(folder, head)
     current = folder / CURRENT
     if not current.exists() and full_file(folder, head.number).exists():
@@ -80,11 +80,11 @@ def _with_tail(current: Path, head: TrailHead, notes: list[str]) -> TrailHead:
         descriptor = os.open(current, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         if head.size:
-            notes.append(f"{current.name} is missing; a new one was begun")
+            notes.append(f"{current.name} is missing; a new one was started")
         return replace(head, size=0, last=0)
     with os.fdopen(descriptor, "r+b") as file:
         if not _ends_with(file.fileno(), head):
-            notes.append(f"the end of {current.name} is not what was written last")
+            notes.append(f"the end of {current.name} does not match the last written entry")
             size = file.seek(0, os.SEEK_END)
             if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                 file.write(b"\n")

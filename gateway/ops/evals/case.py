@@ -23,7 +23,7 @@ def _is_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as exc:
-        raise ValueError(f"{text!r} is no regular expression: {exc}") from exc
+        raise ValueError(f"{text!r} is not a regular expression: {exc}") from exc
     return text
 
 
@@ -74,7 +74,7 @@ class Expectation(_Strict):
             names = ", ".join(_SUBJECTS)
             raise ValueError(f"found {subjects or 'none'}, expected exactly one of {names}")
         if strange := self.model_fields_set - {*subjects, *_SUBJECTS[subjects[0]]}:
-            raise ValueError(f"{', '.join(sorted(strange))} says nothing of {subjects[0]}")
+            raise ValueError(f"{', '.join(sorted(strange))} has no {subjects[0]}")
         texts = (self.equals, self.contains, self.matches)
         says_what = self.absent or self.unchanged or any(text is not None for text in texts)
         if self.file is not None and not says_what:

@@ -56,7 +56,7 @@ class ServerSentEvents:
 
     def _check(self) -> None:
         if has_left(self._request):
-            raise ConnectionResetError("the client has left")
+            raise ConnectionResetError("the client has disconnected")
 
 
 def has_left(request: web.Request) -> bool:

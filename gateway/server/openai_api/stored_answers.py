@@ -82,7 +82,7 @@ class StoredAnswer:
             async for _ in steps:
                 pass
         except KoreError as exc:
-            log.warning("a model call whose client had left failed: %s", exc)
+            log.warning("a model call whose client had disconnected failed: %s", exc)
 
     async def _keep(self, answer: ModelAnswer, pieces: list[dict[str, str]]) -> None:
         record = self._record

@@ -110,6 +110,8 @@ def missing_error(place: str) -> StoredFileMissing:
 def damaged_error(place: str) -> StoredFileDamaged:
     return StoredFileDamaged(
         catalogue_text("a file in {place} is damaged, so it is not used"),
-        hint=catalogue_text("Check the storage; what is sent or written again is stored anew."),
+        hint=catalogue_text(
+            "Check the storage; files that are sent or written again are stored again."
+        ),
         place=place,
     )

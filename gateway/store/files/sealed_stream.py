@@ -43,7 +43,7 @@ def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
             raise ValueError("a sealed file is cut off")
         head += piece
     if not head.startswith(_MARK):
-        raise ValueError("this is no sealed file")
+        raise ValueError("this is not a sealed file")
     file_id, rest = head[len(_MARK) : head_bytes], head[head_bytes:]
 
     def behind() -> Iterator[bytes]:

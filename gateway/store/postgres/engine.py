@@ -394,7 +394,9 @@ class PostgresStore:
         except (psycopg.Error, StoreError, _Unsure) as exc:
             # The next transaction that meets these rows reports them.
             _roll_back(connection)
-            log.error("could not have it audited that rows were changed: %s", str(exc).strip())
+            log.error(
+                "the audit entry about changed rows could not be stored: %s", str(exc).strip()
+            )
             return
         self._reported |= new
 

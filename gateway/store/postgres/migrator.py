@@ -40,7 +40,7 @@ def require_current(tx: Transaction, place: str) -> None:
         raise StoreError(
             "the database {path} has no tables for workers yet",
             path=place,
-            hint="Start `kore gateway --workers 0` of this version first: it makes them.",
+            hint="Start `kore gateway --workers 0` of this version first: it creates them.",
         )
     (schema,) = tx.one("SELECT max(number) FROM migration")
     (oldest,) = tx.one("SELECT oldest_schema FROM owner")

@@ -163,5 +163,5 @@ def _reseal(sealed: Sealed, source: Transaction, target: Transaction) -> int:
     rows = source.all(sealed.select)
     for values in resealed(sealed, rows, source, target):
         if target.run(sealed.update, values) != 1:
-            raise StoreError("a row of {table} has gone meanwhile", table=sealed.table)
+            raise StoreError("a row of {table} was deleted meanwhile", table=sealed.table)
     return len(rows)

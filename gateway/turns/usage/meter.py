@@ -122,7 +122,7 @@ class StoreUsageMeter:
         try:
             lane = await self.database.transact(self._tell_of_failure, failure, message)
         except StoreError as exc:
-            log.warning("the owner could not be told of a failing model: %s", exc)
+            log.warning("the owner could not be notified of a failing model: %s", exc)
             return
         if lane is not None:
             self.sender.wake(lane)

@@ -38,6 +38,6 @@ async def test_flood_of_notifications_does_not_stall_the_loop(
     pause_s = await longest_pause_s(call)
     assert "ended during the tool echo" in tool_message(await call)
     log = next(tmp_path.glob("mcp/s-*/log"))
-    assert b"It sends without end." in log.read_bytes()
+    assert b"It sends endless data." in log.read_bytes()
     assert pause_s < MAX_PAUSE_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < MAX_GROWTH_KB

@@ -111,7 +111,7 @@ async def test_misbehaviour_is_reported_in_one_sentence(tmp_path: Path, tool: st
             await mcp_tool.run({}, call_context(mcp_tool.name, tmp_path))
         assert server.requests == [tool]
         assert len(str(failure.value)) < 500
-        assert ("more than Kore takes" in str(failure.value)) == (tool in ("large", "packed"))
+        assert ("more than Kore accepts" in str(failure.value)) == (tool in ("large", "packed"))
         assert ("without end" in str(failure.value)) == (tool == "swarm")
         # The server is available for the next call.
         assert len((await servers.refresh("w")).tools) == len(server.tools)

@@ -125,7 +125,7 @@ async def test_logout_waits_for_a_renewal(tmp_path: Path) -> None:
             ending = asyncio.create_task(end_login(file))
             # A request without a token makes the server demand one.
             async with servers(server, tmp_path / "other") as stranger:
-                with pytest.raises(Exception, match="wants a login"):
+                with pytest.raises(Exception, match="requires a login"):
                     await stranger.refresh("g")
             await renewing
             assert (await ending)[0]
@@ -141,7 +141,7 @@ async def test_temporary_renewal_failure_does_not_end_the_login(
             await running.refresh("g")
             server.access.clear()
             tokens, server.refresh = server.refresh, set()
-            with pytest.raises(Exception, match="wants a login"):
+            with pytest.raises(Exception, match="requires a login"):
                 await running.refresh("g")
             server.refresh = tokens
             await running.refresh("g")

@@ -291,7 +291,7 @@ async def test_server_that_floods_its_log_is_ended(tmp_path: Path) -> None:
     result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"}, Approver())
     assert "ended during the tool echo" in tool_message(result)
     log = next(tmp_path.glob("mcp/s-*/log"))
-    assert b"It wrote more to its log than Kore takes." in log.read_bytes()
+    assert b"It wrote more to its log than Kore accepts." in log.read_bytes()
     assert log.stat().st_size < 1_000_000
 
 

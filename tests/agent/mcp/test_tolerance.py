@@ -115,7 +115,7 @@ async def test_valid_parts_of_a_resource_are_read(tmp_path: Path) -> None:
 async def test_hanging_server_is_restarted_for_the_next_call(tmp_path: Path) -> None:
     async with serving(tmp_path, stand_in("hang-once", timeout_s=1.0)) as servers:
         await servers.load()
-        with pytest.raises(ToolError, match="It does not answer at all: it is started"):
+        with pytest.raises(ToolError, match="It does not respond; it is restarted"):
             await run(servers, "echo", tmp_path, text="one")
         assert await run(servers, "echo", tmp_path, text="two") == "two"
 

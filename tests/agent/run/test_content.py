@@ -46,7 +46,7 @@ async def test_picture_is_fetched_from_its_address() -> None:
         site.put("/words", Page(b"hello there, words", "text/plain"))
         message = await message_of(["Look:", kore.ImageUrl(f"{site.url}/a")], loopback)
         assert message.content == (Text("Look:"), Image("image/png", PNG))
-        for name, reason in (("words", "no PNG"), ("none", "404")):
+        for name, reason in (("words", "not a PNG"), ("none", "404")):
             with pytest.raises(KoreError, match=reason):
                 await message_of([kore.ImageUrl(f"{site.url}/{name}")], loopback)
 
@@ -63,7 +63,7 @@ async def test_picture_at_a_private_address_is_not_fetched(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        (b"hello there", "the bytes is no PNG"),
+        (b"hello there", "the bytes is not a PNG"),
         (b"\x89PNG\r\n\x1a\n" + bytes(MAX_PICTURE_BYTES), "too large"),
         (Path("/nowhere/a.png"), "/nowhere/a.png cannot be read: No such file"),
         (7, "found int"),

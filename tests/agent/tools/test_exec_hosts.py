@@ -78,7 +78,7 @@ async def test_programs_reach_only_listed_hosts(
         getent hosts example.org; ls /etc/resolv.conf; ls /proc/net/unix | wc -l""",
     )  # fmt: skip
     assert text.startswith("hello\nhello\nhello\n")
-    assert "127.0.0.1 is none of the hosts that commands may reach: localhost" in text
+    assert "127.0.0.1 is not one of the hosts that commands may reach: localhost" in text
     assert "CONNECT tunnel failed, response 403" in text
     assert "refused" in text
     assert f"[not reached: 127.0.0.1:{port}, " in text
@@ -268,5 +268,5 @@ async def test_other_commands_of_the_conversation_have_no_network(
     assert text.startswith("hello" * 20)
     assert {visit.path for visit in site.visits} == {"/a"}
     spied = (call.workspace / "spied").read_text()
-    assert "way out of another command" in spied
+    assert "belongs to another command" in spied
     assert "hello" not in spied

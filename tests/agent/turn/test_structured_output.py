@@ -92,5 +92,5 @@ async def test_prompt_with_a_picture_keeps_it(tmp_path: Path) -> None:
 
 
 def test_type_without_a_json_schema_is_rejected_at_once(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="output_type cannot be told to a model"):
+    with pytest.raises(TypeError, match="output_type cannot be described to a model"):
         kore.run_sync("x", model="offline/echo", workspace=tmp_path, output_type=Opaque)

@@ -253,7 +253,7 @@ async def test_file_waits_for_room_on_the_disk(
         await cancel_and_wait(work)
         (file,) = (parts.workspace / "inbox").iterdir()
         assert file.read_bytes() == DATA
-    assert caplog.text.count("waits for room") == 1
+    assert caplog.text.count("waits for disk space") == 1
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EDQUOT])

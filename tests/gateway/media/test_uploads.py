@@ -69,7 +69,14 @@ async def test_name_cannot_leave_the_inbox(uploads: Uploads, tmp_path: Path, nam
 
 @pytest.mark.parametrize(
     ("offset", "data"),
-    [(1, "eA=="), (-1, "eA=="), (2**62, "eA=="), (0, ""), (0, "no base64"), (0, encoded(b"x" * 9))],
+    [
+        (1, "eA=="),
+        (-1, "eA=="),
+        (2**62, "eA=="),
+        (0, ""),
+        (0, "not base64"),
+        (0, encoded(b"x" * 9)),
+    ],
 )
 async def test_inconsistent_parts_are_rejected(uploads: Uploads, offset: int, data: str) -> None:
     upload = await uploads.begin("a", 5)

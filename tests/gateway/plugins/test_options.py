@@ -98,8 +98,8 @@ def test_update_keeps_the_answers_and_removal_deletes_them(tmp_path: Path) -> No
     [
         ([1], "userConfig: expected an object"),
         ({"a": 1}, r"userConfig\.a: expected an object"),
-        ({"a-b": {}}, "no name of an option"),
-        ({"x;rm": {}}, "no name of an option"),
+        ({"a-b": {}}, "not an option name"),
+        ({"x;rm": {}}, "not an option name"),
         ({"a": {"type": "list"}}, "there is no type 'list'"),
     ],
 )

@@ -103,7 +103,7 @@ async def test_sent_files_are_saved(tmp_path: Path) -> None:
         # A file that no longer exists.
         (server.parts.workspace / paths[0]).unlink()
         await page.click(f".sent-file >> text={HOSTILE}")
-        await page.wait_for_selector("text=it is not there any more")
+        await page.wait_for_selector("text=it no longer exists")
 
 
 async def test_created_files_are_saved(tmp_path: Path) -> None:

@@ -209,6 +209,6 @@ def test_every_sealed_column_exists(tmp_path: Path) -> None:
 def test_only_listed_columns_are_sealed(tmp_path: Path) -> None:
     with (
         open_transaction(tmp_path / "kore.db") as tx,
-        pytest.raises(LookupError, match="no column of"),
+        pytest.raises(LookupError, match="not a column of"),
     ):
         tx.seal("user", "message.role", "s", 1)

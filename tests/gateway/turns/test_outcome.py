@@ -55,4 +55,4 @@ def test_stop_notice_follows_unclosed_code(said: str) -> None:
 
 def test_caller_of_a_silent_subagent_reads_a_sentence() -> None:
     result = Result(True, "", "s", (assistant(""),))
-    assert task_outcome(TurnOutcome(result=result), frozenset()).text == "It said nothing."
+    assert task_outcome(TurnOutcome(result=result), frozenset()).text == "It returned no text."

@@ -62,7 +62,7 @@ class MessageSplitter:
             end = self._buffer.find(_HEADER_END, 0, _MAX_HEADER_BYTES)
             if end < 0:
                 if len(self._buffer) >= _MAX_HEADER_BYTES:
-                    raise BadMessage("It sent something that is no message of a language server.")
+                    raise BadMessage("It sent something that is not a language server message.")
                 return
             start = end + len(_HEADER_END)
             self._missing = start + self._length(bytes(self._buffer[:end]))
@@ -77,7 +77,7 @@ class MessageSplitter:
     def _length(self, header: bytes) -> int:
         match = _LENGTH.search(header)
         if match is None:
-            raise BadMessage("It sent a message without its length.")
+            raise BadMessage("It sent a message without a length.")
         length = int(match[1])
         if length > self._limit_bytes:
             raise TooMuchOutput
@@ -88,9 +88,9 @@ def _parse(body: bytes) -> dict[str, Any]:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        raise BadMessage("It sent a message that is no JSON.") from None
+        raise BadMessage("It sent a message that is not JSON.") from None
     if not isinstance(message, dict):
-        raise BadMessage("It sent a message that is no object.")
+        raise BadMessage("It sent a message that is not an object.")
     return message
 
 
@@ -196,7 +196,7 @@ class JsonRpcPeer:
             raise PeerClosed("It has ended.")
         if self._output.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
             self.close()
-            raise PeerClosed("It does not read what it is sent.")
+            raise PeerClosed("It does not read its input.")
         self._output.write(encode_message({"jsonrpc": "2.0", **message}))
 
     def _take(self, message: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
             end = lines.offset(place["end"], encoding)
             spans.append((start, end, number, str(edit["newText"])))
     except (TypeError, KeyError, ValueError):
-        raise ToolError("The language server proposed an edit that has no shape.") from None
+        raise ToolError("The language server proposed a malformed edit.") from None
     parts: list[str] = []
     done = 0
     # Edits at the same position keep their order.
@@ -46,7 +46,7 @@ def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
     def add(uri: Any, edits: Any) -> None:
         path = path_of(uri)
         if path is None or not isinstance(edits, list):
-            raise ToolError("The language server proposed to change something that is no file.")
+            raise ToolError("The language server proposed to change something that is not a file.")
         edits_by_path.setdefault(path, []).extend(edits)
 
     for change in edit.get("documentChanges") or ():

@@ -115,4 +115,4 @@ def _open_plain_file(real: Path) -> int:
     if stat.S_ISREG(info.st_mode) and (info.st_nlink == 1 or info.st_mode & stat.S_IROTH):
         return fd
     os.close(fd)
-    raise OSError(errno.EPERM, "it is no ordinary file of its own")
+    raise OSError(errno.EPERM, "it is not a regular file of the server")

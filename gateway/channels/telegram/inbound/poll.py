@@ -36,7 +36,7 @@ _MAX_GARBLED_TRIES = 3
 _HASTE_S = 0.5
 _LOCK_PAUSE_S = 1.0
 # Subjects of the log, worded for the line that reports the recovery.
-_POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is told"
+_POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is known"
 
 
 class Poller:
@@ -166,7 +166,7 @@ class Poller:
         here = DecodeContext(me, self._settings.account, self._chat_settings)
         batch = decode_batch(updates, here, time.time(), self._offset)
         if next_offset_of(batch.cursors) == self._offset:
-            raise ResponseLost("a poll brought no updates but something else")
+            raise ResponseLost("a poll returned something other than updates")
         return batch
 
     def _isolate(self, trouble: UnreadableResponse) -> Batch | None:
@@ -230,9 +230,7 @@ class Poller:
         self._note_trouble(reason, state)
         if time.monotonic() - self._completed_at > self._settings.silence_s:
             self._completed_at = time.monotonic()
-            self._trouble_log.say(
-                _POLLS, "no poll came through for long; the connection is rebuilt"
-            )
+            self._trouble_log.say(_POLLS, "no poll succeeded for a long time; reconnecting")
             await self._client.rebuild_polls()
         await asyncio.sleep(self._jitter(self._delay_s))
         self._delay_s = min(2 * self._delay_s, self._settings.backoff_limit_s)
@@ -246,7 +244,7 @@ class Poller:
 
     def _nameless(self, cause: str) -> None:
         """Report that the bot's name is unknown, unless a poll failed for the same reason."""
-        sentence = f"the bot's name could not be asked for: {cause}"
+        sentence = f"the bot's name could not be requested: {cause}"
         self._trouble_log.say(_NAME, cause, sentence)
         if self.status.state != "refused" and self.status.last_error != cause:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)

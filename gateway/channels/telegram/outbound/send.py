@@ -265,7 +265,7 @@ class TelegramSender:
     async def _edit(self, route: Route, part: OutboundPart, provider_message_id: str) -> str:
         message_id = telegram_message_id(route, provider_message_id, self._moves)
         if message_id is None:
-            raise MessageNotFound("the message stands in the group that this chat was before")
+            raise MessageNotFound("the message is in the group that this chat was before")
         # Until this edit succeeds, the displayed content is unknown.
         self._preview_pages.pop((route, provider_message_id), None)
         edit = self._bot.edit_message_text(

@@ -161,7 +161,7 @@ async def _serve_http(server: "MCPServer[Any]", port: int) -> None:
     if len(token) < _MIN_TOKEN_CHARS:
         raise ConfigError(
             t(
-                "KORE_MCP_TOKEN is too short: {least} characters are the least",
+                "KORE_MCP_TOKEN is too short: at least {least} characters are required",
                 least=_MIN_TOKEN_CHARS,
             )
         )

@@ -233,7 +233,7 @@ def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = (
     tasks = _all(tx, where, *beginning(lanes), *attended)
     for subagent_task in tasks:
         turns.abandon_lane(tx, subagent_task.lane, now)
-        end(tx, subagent_task.id, TaskOutcome("stopped", "Nobody waits for it any more."), now)
+        end(tx, subagent_task.id, TaskOutcome("stopped", "Nobody is waiting for it any more."), now)
     return len(tasks)
 
 

@@ -22,7 +22,7 @@ from gateway.store.repositories.delivery.outbox import PAIRING
 from gateway.store.repositories.file_changes import PAGE
 
 DELETED = "deleted"
-GONE = "(deleted at the wish of whoever wrote it)"
+GONE = "(deleted at the request of its author)"
 # Every table is in one of these sets; a test fails for a table that is in neither.
 PERSONAL = frozenset(
     {

@@ -177,7 +177,7 @@ async def test_guest_cannot_read_files_of_others_through_a_server(folder: Path) 
         args = {"path": "a.txt", "old_string": "apple", "new_string": "ERROR"}
         calls.is_owner = False
         for operation in ("hover", "rename", "diagnostics", "workspace_symbols"):
-            with pytest.raises(ToolError, match=r"here only the owner asks them"):
+            with pytest.raises(ToolError, match=r"here only the owner may use them"):
                 await calls.ask(
                     operation, "a.txt", line=1, symbol="apple", query="a", new_name="pear"
                 )

@@ -211,7 +211,7 @@ async def test_places_without_valid_numbers_are_skipped(folder: Path) -> None:
         for operation in ("definition", "references"):
             lines = await calls.lines(operation, "a.txt", line=1, symbol="apple")
             assert lines == ["Nothing was found."]
-        with pytest.raises(ToolError, match="an edit that has no shape"):
+        with pytest.raises(ToolError, match="a malformed edit"):
             await calls.ask("rename", "a.txt", line=1, symbol="apple", new_name="x")
 
 

@@ -221,7 +221,7 @@ async def test_bytes_and_rejections_are_limited() -> None:
             await stream.ask(REFUSED["another host"])
         refusals = [entry[2] for entry in stream.record if not entry[1]]
         assert len(refusals) == 2
-        assert "nothing more is looked at" in refusals[-1]
+        assert "further requests are ignored" in refusals[-1]
 
 
 async def test_number_of_connections_is_limited() -> None:

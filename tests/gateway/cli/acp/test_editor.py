@@ -226,10 +226,10 @@ async def test_idle_editor_does_not_block_a_gateway(setup: EditorSetup) -> None:
 
 async def test_bad_input_is_reported_in_one_sentence(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, _process):
-        with pytest.raises(acp.RequestError, match="is no folder; expected its full path"):
+        with pytest.raises(acp.RequestError, match="is not a folder; expected its full path"):
             await connection.new_session(cwd="nowhere", mcp_servers=[])
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
-        with pytest.raises(acp.RequestError, match="expected a mode out of plan, ask"):
+        with pytest.raises(acp.RequestError, match="expected one of plan, ask"):
             await connection.set_session_mode(session_id=session, mode_id="yolo")
         with pytest.raises(acp.RequestError, match="the prompt is empty"):
             await setup.ask(connection, session, words("  "))

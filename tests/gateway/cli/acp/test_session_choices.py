@@ -93,8 +93,8 @@ async def test_unknown_choice_is_reported_in_one_sentence(setup: EditorSetup) ->
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         for option, value, sentence in (
             ("model", "nothing", "nothing"),
-            ("mode", "yolo", "expected a mode out of plan, ask"),
-            ("mode", True, "expected a mode out of plan, ask"),
+            ("mode", "yolo", "expected one of plan, ask"),
+            ("mode", True, "expected one of plan, ask"),
             ("weather", "fine", "there is no option weather; expected model or mode"),
         ):
             with pytest.raises(acp.RequestError, match=sentence):

@@ -77,7 +77,7 @@ async def test_login_link_is_not_in_the_process_list(tmp_path: Path) -> None:
 async def test_browser_completes_the_login(tmp_path: Path) -> None:
     async with configured(tmp_path) as server:
         failed = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
-        assert "wants a login: `kore mcp login g`" in failed.stderr
+        assert "requires a login: `kore mcp login g`" in failed.stderr
         async with logging_in(tmp_path) as (process, link):
             address = await open_page(link)
             async with aiohttp.ClientSession() as browser:
@@ -95,7 +95,7 @@ async def test_browser_completes_the_login(tmp_path: Path) -> None:
         out = await asyncio.to_thread(kore, "mcp", "logout", "g", home=tmp_path)
         assert "logged out of g" in out.stdout
         again = await asyncio.to_thread(kore, "mcp", "test", "g", home=tmp_path)
-        assert "wants a login" in again.stderr
+        assert "requires a login" in again.stderr
 
 
 @pytest.mark.parametrize(

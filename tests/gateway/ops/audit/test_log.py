@@ -225,7 +225,7 @@ async def test_lost_head_is_recreated_and_noted(tmp_path: Path) -> None:
         await write(log, 1)
     report = verify(tmp_path)
     assert report.faults == []
-    assert report.repairs == ["head.json was missing; it was made anew from the entries"]
+    assert report.repairs == ["head.json was missing; it was recreated from the entries"]
 
 
 async def test_line_truncated_by_a_crash_is_removed_and_noted(tmp_path: Path) -> None:
