@@ -157,7 +157,7 @@ def test_all_layouts_load_together(tmp_path: Path, caplog: pytest.LogCaptureFixt
     expected = {f"skill-{n}" for n, (_, data, _) in enumerate(layouts()) if b"\nname:" not in data}
     assert set(skills.load()) == expected
     skills.load()
-    warnings = [message for message in caplog.messages if "is no skill" in message]
+    warnings = [message for message in caplog.messages if "is not a skill" in message]
     assert len(warnings) == len(NONE)
     assert all(line.isprintable() for line in skills.listing(tmp_path).splitlines())
 

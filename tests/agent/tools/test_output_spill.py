@@ -68,7 +68,7 @@ def test_output_is_shown_if_it_cannot_be_saved(tmp_path: Path) -> None:
     text, _ = spill(tmp_path / "spill", [b"x" * 500, b"y" * 500])
     assert text.startswith("xxx")
     assert text.endswith("yyy")
-    assert "could not be kept" in text
+    assert "could not be saved" in text
 
 
 def test_linked_spill_folder_is_not_used(tmp_path: Path) -> None:

@@ -176,6 +176,6 @@ async def test_kill_during_a_handover_loses_nothing(
 
 async def release_when_asked(gateway: GatewayProcess) -> None:
     """Finish the running step as soon as the gateway has asked for the data."""
-    while "asks for the data" not in gateway.log_text():
+    while "requests the data" not in gateway.log_text():
         await asyncio.sleep(0.01)
     (gateway.workspace / "effects/go").touch()

@@ -101,7 +101,7 @@ async def test_idle_uploads_are_dropped(tmp_path: Path) -> None:
     assert await uploads.add(first, 0, "eA==") is None
     for _ in range(15):
         await uploads.begin("b", 1)
-    with pytest.raises(KoreError, match="under way"):
+    with pytest.raises(KoreError, match="in progress"):
         await uploads.begin("c", 1)
     now = 1_000.0
     await uploads.begin("c", 1)
