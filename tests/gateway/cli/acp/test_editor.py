@@ -113,7 +113,7 @@ async def test_files_and_pictures_are_sent_with_a_prompt(setup: EditorSetup) -> 
         assert base64.b64encode(PNG).decode() in body
         # Blocks with invalid base64, or with sound, are rejected.
         for wrong in (acp.image_block("no base64!", "image/png"), acp.audio_block("AAAA", "a/b")):
-            with pytest.raises(acp.RequestError, match=r"base64|sound"):
+            with pytest.raises(acp.RequestError, match=r"base64|audio"):
                 await setup.ask(connection, session, wrong)
 
 
@@ -203,7 +203,7 @@ async def test_prompt_continues_after_a_starting_gateway_takes_over(
         )
         try:
             assert gateway.stderr is not None
-            assert b"asking for the data" in await gateway.stderr.readline()
+            assert b"requesting the data" in await gateway.stderr.readline()
             (setup.project / "go").touch()
             assert await asyncio.wait_for(task, 60) == "end_turn"
             assert editor.text().endswith("It has gone.")
