@@ -17,8 +17,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.audit import AuditEntry, AuditSink
 from agent.settings import ToolSettings
-from gateway.terminals.shells import ConfinedShells, ShellJob, ShellRunner, UnconfinedShells
-from gateway.terminals.terminal import Terminal, TerminalSize
+from gateway.terminals.terminal import ShellJob, ShellRunner, Terminal, TerminalSize
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +61,7 @@ class TerminalRegistry:
         self._memory = memory
         self._audit = audit
         self._limits = limits or TerminalLimits()
-        self._confined = ConfinedShells(tools)
-        self._shells: ShellRunner = self._confined if mode == "sandbox" else UnconfinedShells()
+        self._shells = None if mode == "off" else _open_shells(mode, tools)
         self._terminals: dict[str, Terminal] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -80,7 +78,8 @@ class TerminalRegistry:
                 finally:
                     self._group = None
         finally:
-            await self._shells.aclose()
+            if self._shells is not None:
+                await self._shells.aclose()
 
     def status(self) -> Mapping[str, Any]:
         """Return `mode`, `user`, and `terminals`, oldest first."""
@@ -144,14 +143,13 @@ class TerminalRegistry:
         return self._terminals[id]
 
     async def _check(self, id: str, folder: Path) -> None:
-        if self._mode == "off":
+        if self._shells is None:
             await self._record(id, folder, False, "server.terminal is off")
             raise KoreError(
                 t("the terminal is switched off"),
                 hint=t("`kore config set server.terminal sandbox`, then restart Kore"),
             )
-        if self._mode == "sandbox":
-            self._confined.check()
+        self._shells.check()
 
     def _make_room(self) -> None:
         """Forget terminals that have ended. Raises `KoreError` when too many run."""
@@ -168,6 +166,7 @@ class TerminalRegistry:
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(terminal.id, terminal.folder, allowed, reason, what)
 
+        assert self._shells is not None, "checked when it was opened"
         session = f"terminal {terminal.id}"
         job = ShellJob(terminal.tty, terminal.folder, session, self._memory, record)
         code = _KILLED
@@ -224,3 +223,10 @@ class TerminalRegistry:
                 session_id="",
             )
         )
+
+
+def _open_shells(mode: TerminalMode, tools: Callable[[], ToolSettings]) -> ShellRunner:
+    # They load the tools for commands, and by default there are no terminals.
+    from gateway.terminals.shells import ConfinedShells, UnconfinedShells
+
+    return ConfinedShells(tools) if mode == "sandbox" else UnconfinedShells()

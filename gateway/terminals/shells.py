@@ -6,21 +6,20 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from agent.errors import KoreError
 from agent.i18n import t
-from agent.records import frozen
 from agent.security.sandbox import environment
 from agent.security.sandbox.base import SandboxCommand, SpawnSpec
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, Record, ToolEnvironment
+from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.child_process import program
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.types import ToolCall
+from gateway.terminals.terminal import ShellJob
 
 _VARIABLES = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 # Opening the terminal makes it the controlling terminal. If it is the standard input already, the
@@ -30,31 +29,6 @@ _CONFINED = (
     " if (: </dev/tty) 2>/dev/null; then exec {shell} >&0 2>&0; fi;"
     " exec setsid --ctty --wait {shell} >&0 2>&0"
 )
-
-
-@frozen
-class ShellJob:
-    """Shell to run in `folder` on the terminal `tty`, a descriptor that the caller keeps.
-
-    `session` is a unique name, `memory` the owner's memory file; `record` stores hosts that are
-    reached through a sandbox's proxy.
-    """
-
-    tty: int
-    folder: Path
-    session: str
-    memory: Path
-    record: Record
-
-
-class ShellRunner(Protocol):
-    """Runner of a shell, which returns its exit code, negative for a signal.
-
-    Cancellation kills all processes of the shell. Raises `ToolError`.
-    """
-
-    async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int: ...
-    async def aclose(self) -> None: ...
 
 
 class ConfinedShells:
@@ -95,6 +69,9 @@ class ConfinedShells:
 
 class UnconfinedShells:
     """Shells as the user who runs Kore, without variables that may contain secrets."""
+
+    def check(self) -> None:
+        """Do nothing: nothing is needed."""
 
     async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int:
         sandbox = _SupervisedShell(passes_environment=True)

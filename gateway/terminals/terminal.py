@@ -8,15 +8,18 @@ import struct
 import termios
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
+
+if TYPE_CHECKING:
+    from agent.tools.base import Record
 
 # Output that later followers receive, in characters.
 MAX_BUFFER_CHARS = 256_000
@@ -46,6 +49,35 @@ class TerminalSize:
                     rows=self.rows,
                 )
             )
+
+
+@frozen
+class ShellJob:
+    """Shell to run in `folder` on the terminal `tty`, a descriptor that the caller keeps.
+
+    `session` is a unique name, `memory` the owner's memory file; `record` stores hosts that are
+    reached through a sandbox's proxy.
+    """
+
+    tty: int
+    folder: Path
+    session: str
+    memory: Path
+    record: "Record"
+
+
+class ShellRunner(Protocol):
+    """Runner of a shell, which returns its exit code, negative for a signal.
+
+    Cancellation kills all processes of the shell. Raises `ToolError`.
+    """
+
+    def check(self) -> None:
+        """Raise `KoreError` if no shell can run on this machine."""
+        ...
+
+    async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int: ...
+    async def aclose(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
