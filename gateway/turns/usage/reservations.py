@@ -53,11 +53,18 @@ class MemoryReservations:
     def __init__(self, database: Store) -> None:
         self._database = database
         self._by_turn: dict[int, Reservation] = {}
+        self._settled = 0
 
     async def reserve(
         self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge
     ) -> ExceededLimit | None:
-        totals = await self._database.transact(usage.totals, payer, since)
+        while True:
+            settled = self._settled
+            totals = await self._database.transact(usage.totals, payer, since)
+            # Otherwise a call that was charged meanwhile would count neither as a reservation nor
+            # in these totals.
+            if settled == self._settled:
+                break
         # No other coroutine runs between this line and the reservation.
         self._by_turn.pop(payer.by, None)
         exceeded = exceeded_limit(caps, totals, self._by_turn.values(), estimate)
@@ -68,6 +75,7 @@ class MemoryReservations:
     def settle(self, tx: Transaction, payer: Payer) -> None:
         def forget() -> None:
             self._by_turn.pop(payer.by, None)
+            self._settled += 1
 
         tx.after_commit(forget)
 

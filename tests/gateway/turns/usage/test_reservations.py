@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from agent.errors import LimitReached
 from agent.providers.usage import Charge
 from agent.types import Usage
 from gateway.config.sections import LimitsSection
+from gateway.store.port import Store
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.reservations import MemoryReservations, StoredReservations
 from tests import postgres_server
@@ -40,6 +42,33 @@ async def usage(
 
 async def test_concurrent_calls_do_not_exceed_the_limit(usage: StoreUsageMeter) -> None:
     assert await spend(usage, 12, 12) == (100, 1)
+
+
+class LateTotals:
+    """Store that runs `action` between reading the totals and returning them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.action: Callable[[], Awaitable[object]] | None = None
+
+    async def transact(self, function: Callable[..., Any], *args: Any) -> Any:
+        result = await self._store.transact(function, *args)
+        action, self.action = self.action, None
+        if action is not None:
+            await action()
+        return result
+
+
+async def test_call_that_is_charged_while_another_reads_the_totals_counts(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "kore.db")
+    late = LateTotals(database)
+    usage = usage_meter(database, MemoryReservations(cast(Store, late)))
+    (charged, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
+    await charged.before(DOLLAR)
+    late.action = partial(charged.after, DOLLAR)
+    with pytest.raises(LimitReached):
+        await other.before(CENT)
+    await database.close()
 
 
 async def test_reservation_ends_with_the_charge(usage: StoreUsageMeter) -> None:
