@@ -120,7 +120,7 @@ def in_main_checkout(path: Path) -> Path | None:
     for folder in (path, *path.parents):
         pointer = folder / GIT
         if os.path.lexists(pointer):
-            store = find_outer_store(folder) if pointer.is_file() else None
+            store = find_outer_store(folder) if os.path.isfile(pointer) else None
             is_worktree = store is not None and store.own != store.common
             if store is None or not is_worktree or store.common.name != GIT:
                 return None

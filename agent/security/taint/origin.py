@@ -42,9 +42,15 @@ class TrustedOrigins:
 
         A linked worktree counts like the repository that it belongs to.
         """
-        if is_in(path, self.own):
+        if not self.own:
+            return False
+        try:
+            real = os.path.realpath(path)
+        except OSError:
+            return False
+        if lies_in(real, self.own):
             return True
-        main = in_main_checkout(Path(os.path.realpath(path)))
+        main = in_main_checkout(Path(real))
         return main is not None and is_in(main, self.own)
 
     def is_untrusted(self, path: Path) -> bool:
