@@ -72,7 +72,7 @@ async def whoami(running: McpServers) -> str:
 
 async def test_missing_login_is_explained(tmp_path: Path) -> None:
     async with OauthMcpServer() as server, servers(server, tmp_path) as running:
-        with pytest.raises(ToolError, match="wants a login: `kore mcp login g`"):
+        with pytest.raises(ToolError, match="requires a login: `kore mcp login g`"):
             await running.refresh("g")
         assert server.registrations == []
 

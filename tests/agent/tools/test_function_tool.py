@@ -216,7 +216,7 @@ def impossible(a: threading.Lock) -> None:  # type: ignore[valid-type]
         (several, "cannot be given by name"),
         (by_place, "cannot be given by name"),
         (unknown, "Nowhere"),
-        (impossible, "impossible: a type hint cannot be told"),
+        (impossible, "impossible: a type hint cannot be described"),
     ],
 )
 def test_unsuitable_function_is_rejected(function: Callable[..., Any], complaint: str) -> None:

@@ -100,7 +100,7 @@ async def test_huge_update_is_skipped(gateway: GatewayProcess, chat: int) -> Non
     await gateway.api.user_says(chat, "before")
     await gateway.api.user_says(0, "", raw=update(chat, "x" * 30_000_000))
     assert await gateway.answers_to(chat, "after") == ["echo: before", "echo: after"]
-    assert "could not be decoded and is kept: the answer is longer" in gateway.log_text()
+    assert "could not be decoded and was stored: the answer is longer" in gateway.log_text()
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ async def test_picture_address_must_be_public(tmp_path: Path, studio: Studio) ->
         (400, {"error": {"message": "no violence"}}, "no violence"),
         (200, {"created": 1, "data": []}, "returned no picture"),
         (200, {"created": 1, "data": [{"b64_json": "!!"}]}, "something unreadable"),
-        (200, {"created": 1, "data": [{"b64_json": "aGVsbG8="}]}, "no picture"),
+        (200, {"created": 1, "data": [{"b64_json": "aGVsbG8="}]}, "not a picture"),
     ],
 )
 async def test_failure_is_one_sentence_after_one_request(
@@ -221,4 +221,4 @@ async def test_proxy_unsupported_by_the_client_is_named(
     monkeypatch.setenv("ALL_PROXY", "socks4://127.0.0.1:9")
     settings = ImageSettings("http://images.example/v1", "paint-1", "k")
     result, _ = await outcome(tmp_path, ImageGenerate(ToolSettings(), settings), prompt="fox")
-    assert "cannot be asked through socks4://127.0.0.1:9" in answer_to_call(result)
+    assert "cannot be reached through socks4://127.0.0.1:9" in answer_to_call(result)

@@ -42,7 +42,7 @@ async def test_granted_host_is_reachable_only_for_this_command(
         assert b"".join(results) == b"hello"
         results.clear()
         refused = await commands.run(replace(line, network=("site.test",)), 30, results.append)
-        assert b"localhost is none of the hosts" in b"".join(results)
+        assert b"localhost is not one of the hosts" in b"".join(results)
         assert refused.refusals
         results.clear()
         assert not (

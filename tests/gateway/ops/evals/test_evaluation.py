@@ -142,7 +142,7 @@ def test_each_run_begins_with_fresh_files(tmp_path: Path) -> None:
         ({"checks": []}, "checks"),
         ({"checks": [{"file": "a"}]}, r"checks\.0"),
         ({"checks": [{"file": "a", "absent": True, "tool": "exec"}]}, "exactly one"),
-        ({"checks": [{"file": "a", "absent": True, "at_least": 1}]}, "at_least says nothing"),
+        ({"checks": [{"file": "a", "absent": True, "at_least": 1}]}, "at_least has no file"),
         ({"checks": [{"file": "a", "unchanged": True}]}, "workspace lacks it"),
         ({"checks": [{"answer_matches": "("}]}, "not a regular expression"),
         ({"checks": [{"file": "a", "matches": "["}]}, "not a regular expression"),
