@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from agent.security.files.git_layout import in_main_checkout
 from agent.security.files.safe_open import open_regular
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
@@ -53,19 +52,14 @@ def digest_of(data: bytes) -> str:
 def read_trusted(path: Path, home: Path) -> bytes | None:
     """Return the file's content if it is unchanged since it was trusted.
 
-    In a linked worktree, the content that was trusted in the main checkout counts, too. Raises
-    `ConfigError`. Callers use these bytes and do not open the file again, because it may have
-    changed since.
+    Raises `ConfigError`. Callers use these bytes and do not open the file again, because it may
+    have changed since.
     """
     digests = read_object(home / FILE) or {}
     data = content(path) if digests else None
-    if data is None:
-        return None
-    real, digest_read = path.resolve(), digest_of(data)
-    if digests.get(str(real)) == digest_read:
-        return data
-    twin = in_main_checkout(real)
-    return data if twin is not None and digests.get(str(twin)) == digest_read else None
+    return (
+        data if data is not None and digests.get(str(path.resolve())) == digest_of(data) else None
+    )
 
 
 def is_trusted(path: Path, home: Path) -> bool:

@@ -4,6 +4,7 @@ See https://git-scm.com/docs/gitrepository-layout.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,22 @@ class TooManyFolders(Exception):
     """Store with more folders of submodules than are searched."""
 
 
+def resembles_store(folder: Path) -> bool:
+    """Return whether git may take a folder for a store; what it takes for one is protected."""
+    return os.path.lexists(folder / "HEAD") and os.path.lexists(folder / "objects")
+
+
 def is_store(folder: Path) -> bool:
-    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+    """Return whether a folder certainly is a store, whose parts are no links.
+
+    Only such a store may be opened for commands.
+    """
+    try:
+        head = os.lstat(folder / "HEAD")
+        parts = [os.lstat(folder / name) for name in ("objects", "refs")]
+    except OSError:
+        return False
+    return stat.S_ISREG(head.st_mode) and all(stat.S_ISDIR(part.st_mode) for part in parts)
 
 
 def module_stores(store: Path) -> Iterator[Path]:
@@ -31,7 +46,8 @@ def module_stores(store: Path) -> Iterator[Path]:
     Raises OSError and `TooManyFolders`.
     """
     remaining = _MAX_MODULE_ENTRIES
-    pending = [store / "modules"]
+    # Each worktree has submodules of its own.
+    pending = [place / "modules" for place in (store, *worktree_entries(store))]
     while pending:
         folder = pending.pop()
         inner = _folders_in(folder)
@@ -39,7 +55,7 @@ def module_stores(store: Path) -> Iterator[Path]:
         if remaining < 0:
             raise TooManyFolders
         for path in inner:
-            if is_store(path):
+            if resembles_store(path):
                 yield path
                 pending.append(path / "modules")
             else:
@@ -55,11 +71,18 @@ def worktree_entries(store: Path) -> list[Path]:
 
 
 def pointed_at(pointer: Path, prefix: str = "") -> Path:
-    """Return the real path that a file of git names. Raises OSError or ValueError."""
+    """Return the real path that a file of git names.
+
+    Git writes paths without links, and only such a path counts: a link could lead elsewhere by the
+    time that the path is used. Raises OSError or ValueError.
+    """
     text = os.fsdecode(read_regular(pointer, _MAX_POINTER_BYTES, follow_links=False))
     if not text.startswith(prefix):
         raise ValueError(f"{pointer} does not begin with {prefix!r}")
-    return Path(os.path.realpath(pointer.parent / text.removeprefix(prefix).strip()))
+    path = os.path.normpath(pointer.parent / text.removeprefix(prefix).strip())
+    if os.path.realpath(path) != path:
+        raise ValueError(f"{path} contains a link")
+    return Path(path)
 
 
 def common_store(entry: Path) -> Path | None:
@@ -68,7 +91,8 @@ def common_store(entry: Path) -> Path | None:
         common = pointed_at(entry / "commondir")
     except (OSError, ValueError):
         return None
-    return common if entry.parent == common / "worktrees" else None
+    is_own = entry.parent == common / "worktrees" and is_store(common)
+    return common if is_own else None
 
 
 def points_to_worktree(pointer: Path) -> bool:
@@ -96,36 +120,22 @@ def find_outer_store(folder: Path) -> OuterStore | None:
     """Return the store that the `.git` file of a real folder leads to, if it lies elsewhere.
 
     Only a store that names the folder in turn counts: whoever writes the `.git` file may not choose
-    any repository of the machine. Git writes both sides, for worktrees and for submodules. May
-    block.
+    any repository of the machine. Git writes both sides, for worktrees and for submodules. All
+    must belong to the same user. May block.
     """
-    pointer = folder / GIT
     try:
-        own = pointed_at(pointer, GITDIR)
-        if own.is_relative_to(folder) or folder.is_relative_to(own):
-            return None
-        if (common := common_store(own)) is not None:
-            return OuterStore(own, common) if pointed_at(own / "gitdir") == pointer else None
-        is_named = is_store(own) and _worktree_of(own) == folder
+        own = pointed_at(folder / GIT, GITDIR)
+        common = common_store(own)
+        if common is None:
+            common, is_named = own, is_store(own) and _worktree_of(own) == folder
+        else:
+            is_named = pointed_at(own / "gitdir") == folder / GIT
+        owners = {os.lstat(path).st_uid for path in (folder, own, common)}
     except (OSError, ValueError):
         return None
-    return OuterStore(own, own) if is_named else None
-
-
-def in_main_checkout(path: Path) -> Path | None:
-    """Return the same path in the main checkout, for a real path in a linked worktree.
-
-    None for any other path. May block.
-    """
-    for folder in (path, *path.parents):
-        pointer = folder / GIT
-        if os.path.lexists(pointer):
-            store = find_outer_store(folder) if os.path.isfile(pointer) else None
-            is_worktree = store is not None and store.own != store.common
-            if store is None or not is_worktree or store.common.name != GIT:
-                return None
-            return store.common.parent / path.relative_to(folder)
-    return None
+    # A workspace inside a store would be covered by its mount.
+    is_apart = not common.is_relative_to(folder) and not folder.is_relative_to(common)
+    return OuterStore(own, common) if is_named and is_apart and len(owners) == 1 else None
 
 
 def _worktree_of(store: Path) -> Path | None:

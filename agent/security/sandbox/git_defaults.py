@@ -8,11 +8,9 @@ the values of a few settings instead.
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.safe_open import read_regular
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
 _COPIED = frozenset(
@@ -20,39 +18,35 @@ _COPIED = frozenset(
     | {"pull.rebase", "pull.ff", "push.default", "merge.conflictstyle", "diff.algorithm"}
     | {"safe.directory"}
 )
-# Settings that name a file, whose text is shown instead.
-_EXCLUDES, _TEMPLATE = "core.excludesfile", "commit.template"
-_FILES = {_EXCLUDES: "ignore", _TEMPLATE: "message"}
-_MAX_FILE_BYTES = 100_000
-_TIMEOUT_S = 5
+_TIMEOUT_S = 2
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 
 
 @frozen
 class GitDefaults:
-    """Values of settings in order, and the text of the files that settings name."""
+    """Values of settings, in order.
+
+    The files that settings name (excludes, commit template) are not copied: a command may have
+    changed which file that is, and the next one would see any file of the person.
+    """
 
     values: tuple[tuple[str, str], ...] = ()
-    text_by_setting: Mapping[str, bytes] = field(default_factory=dict)
 
     def variables(self, folder: str) -> dict[str, str]:
-        """Return the variables that make git read the files as the system's configuration.
+        """Return the variables that make git read `folder/config` as the system's configuration.
 
         That of a repository and of the command's own home takes precedence.
         """
-        if not self.files(folder):
+        if not self.values:
             return {}
         return {"GIT_CONFIG_SYSTEM": f"{folder}/config", "GIT_CONFIG_NOSYSTEM": "0"}
 
     def files(self, folder: str) -> dict[str, bytes]:
-        """Return the files to show in `folder`, by path; `folder/config` is the configuration."""
-        if not self.values and not self.text_by_setting:
+        """Return the file to show in `folder` by its path; none without values."""
+        if not self.values:
             return {}
-        paths = {key: f"{folder}/{_FILES[key]}" for key in self.text_by_setting}
-        lines = [_entry(key, value) for key, value in (*self.values, *paths.items())]
-        texts = {paths[key]: text for key, text in self.text_by_setting.items()}
-        config = "".join(lines).encode("utf-8", "surrogateescape")
-        return {f"{folder}/config": config, **texts}
+        text = "".join(_entry(key, value) for key, value in self.values)
+        return {f"{folder}/config": text.encode("utf-8", "surrogateescape")}
 
 
 def read_git_defaults(folder: Path | None) -> GitDefaults:
@@ -76,13 +70,7 @@ def read_git_defaults(folder: Path | None) -> GitDefaults:
         if key in _COPIED
         for value in (texts if key == "safe.directory" else texts[-1:])
     ]
-    config_home = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    paths = {_EXCLUDES: f"{config_home}/git/ignore"}
-    paths |= {key: listed[key][-1] for key in _FILES if key in listed}
-    texts = {key: _read_file(path) for key, path in paths.items()}
-    return GitDefaults(
-        tuple(values), {key: text for key, text in texts.items() if text is not None}
-    )
+    return GitDefaults(tuple(values))
 
 
 def _list(
@@ -105,13 +93,6 @@ def _list(
         key, newline, value = entry.partition("\n")
         if newline and "\r" not in value:
             yield key, value
-
-
-def _read_file(path: str) -> bytes | None:
-    try:
-        return read_regular(os.path.expanduser(path), _MAX_FILE_BYTES)
-    except OSError:
-        return None
 
 
 def _entry(key: str, value: str) -> str:

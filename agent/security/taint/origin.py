@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.git_layout import in_main_checkout
 from agent.security.files.instruction_files import is_instruction_file
 from agent.security.taint.file_marks import MarkLevel, is_marked
 from agent.types import Taint
@@ -38,20 +37,8 @@ class TrustedOrigins:
         return "untrusted" in taint or not self.is_own(workspace)
 
     def is_own(self, path: Path) -> bool:
-        """Return whether a file or folder is in one of the folders.
-
-        A linked worktree counts like the repository that it belongs to.
-        """
-        if not self.own:
-            return False
-        try:
-            real = os.path.realpath(path)
-        except OSError:
-            return False
-        if lies_in(real, self.own):
-            return True
-        main = in_main_checkout(Path(real))
-        return main is not None and is_in(main, self.own)
+        """Return whether the real path of a file or folder is in one of the folders."""
+        return is_in(path, self.own)
 
     def is_untrusted(self, path: Path) -> bool:
         """Return whether the contents of a path may be untrusted text."""

@@ -79,7 +79,7 @@ class GitStoreGuard:
         if not is_plain_configuration(store / "config"):
             yield store / "config"
         hooks = store / "hooks"
-        if hooks.is_symlink() or (hooks.is_dir() and any(map(_is_run, os.listdir(hooks)))):
+        if hooks.is_symlink() or (hooks.is_dir() and _has_hook(hooks)):
             yield hooks
 
 
@@ -103,5 +103,9 @@ def _control_files(store: Path) -> frozenset[str]:
     return frozenset(name for name in names if os.path.lexists(store / name))
 
 
-def _is_run(name: str) -> bool:
-    return not name.endswith(_SAMPLE)
+def _has_hook(folder: Path) -> bool:
+    """Return whether git could run a file of the folder, also if Kore cannot list it."""
+    try:
+        return any(not name.endswith(_SAMPLE) for name in os.listdir(folder))
+    except OSError:
+        return True

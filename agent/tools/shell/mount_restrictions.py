@@ -126,21 +126,20 @@ def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None
     store = find_outer_store(call.workspace) if call.owner else None
     if store is None:
         return None
-    home = store.common.parent
-    is_own = os.stat(store.common).st_uid == os.stat(call.workspace).st_uid
-    if not is_own or _existing_below(home, settings.off_limits):
+    if _existing_below(store.common.parent, settings.off_limits):
         return None
     read_only = _existing(store.common, GIT_CONTROL_FILES | {"modules"})
+    writable = [store.common / name for name in ("objects", "refs", "logs")]
     if store.own != store.common:
         # The state of the main checkout and of other worktrees.
         read_only += _existing(store.common, ("HEAD", "index"))
-        read_only += _existing(store.own, WORKTREE_FILES)
+        read_only += _existing(store.own, WORKTREE_FILES | {"modules"})
+        writable.append(store.own)
         read_only += [entry for entry in worktree_entries(store.common) if entry != store.own]
-    writable = [store.common / name for name in ("objects", "refs", "logs")]
     return StoreMount(
         FolderIdentity.of(store.common),
         tuple(read_only),
-        tuple(path for path in (*writable, store.own) if path.is_dir()),
+        tuple(path for path in writable if path.is_dir() and not path.is_symlink()),
     )
 
 

@@ -70,7 +70,7 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
     stdin = plan["stdin"]
     os.dup2(os.open("/dev/null", os.O_RDONLY) if stdin is None else stdin, 0)
     # By descriptor: a link that replaces the workspace has no effect.
-    os.fchdir(plan["workspace"][1])
+    os.fchdir(plan["workspace"])
     os.chdir(plan["folder"])
     for name, value in plan["limits"]:
         _limit(getattr(resource, name), value)
@@ -91,9 +91,9 @@ def _landlock(plan: Mapping[str, Any]) -> None:
     ruleset = _call(
         _libc.syscall, _CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0
     )
-    workspace, opened = plan["workspace"]
+    opened = plan["opened"]
     for path, rights in plan["rules"]:
-        folder = os.dup(opened) if path == workspace else os.open(path, os.O_PATH)
+        folder = os.dup(opened[path]) if path in opened else os.open(path, os.O_PATH)
         rule = _Beneath(rights, folder)
         _call(_libc.syscall, _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
         os.close(folder)

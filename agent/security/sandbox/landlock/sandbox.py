@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
+from agent.security.files.folder_identity import open_folder
 from agent.security.files.folder_tree import scratch_folder
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec
@@ -108,23 +109,30 @@ class Landlock:
                 os.mkdir(private / "home", 0o700)
             git = str(private.parent / "git") if job.temporary is not None else ""
             _write_files(job.git_defaults.files(git) if git else {})
-            workspace = stack.enter_context(job.open_workspace())
+            opened = dict(stack.enter_context(job.open_folders()))
+            if job.store is not None and not job.read_only:
+                for path in job.store.writable_folders:
+                    opened[path] = stack.enter_context(open_folder(path))
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, str(private), git, workspace)))
+                    file.write(marshal.dumps(self._plan(job, str(private), git, opened)))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
-                pass_fds = (reader, workspace, *([] if stdin is None else [stdin]))
+                pass_fds = (reader, *opened.values(), *([] if stdin is None else [stdin]))
                 yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)
             finally:
                 os.close(reader)
 
-    def _plan(self, job: SandboxCommand, private: str, git: str, opened: int) -> dict[str, Any]:
-        """Return the launcher's plan; `opened` is the descriptor of the workspace.
+    def _plan(
+        self, job: SandboxCommand, private: str, git: str, opened: Mapping[Path, int]
+    ) -> dict[str, Any]:
+        """Return the launcher's plan.
 
-        `git` is the folder with git's settings; '' without them.
+        `opened` are descriptors of the workspace and of the folders of its outer store: a link
+        that takes the place of one has no effect. `git` is the folder with git's settings; ''
+        without them.
         """
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
@@ -135,20 +143,20 @@ class Landlock:
             **job.variables,
         }
         writable = [private] if job.read_only else [workspace, private]
-        if job.store is not None and not job.read_only:
-            writable += map(str, job.store.writable_folders)
+        store = () if job.store is None or job.read_only else job.store.writable_folders
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxy_variables(proxy[0])
         readable = [git] if git else []
         if job.store is not None:
             readable.append(str(job.store.folder))
-        rules = self._rules(workspace, writable, readable)
+        rules = self._rules(workspace, [*writable, *map(str, store)], readable)
         filter_rules = rules_beyond_landlock(self.abi, connects=proxy is not None)
         return {
             "command": job.command,
             "shell": environment.shell(),
-            "workspace": (workspace, opened),
+            "workspace": opened[job.workspace],
+            "opened": {str(path): descriptor for path, descriptor in opened.items()},
             "folder": os.path.relpath(job.folder, workspace),
             "stdin": _input(job),
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
@@ -156,7 +164,7 @@ class Landlock:
             "proxy": proxy,
             "rules": rules,
             "readable": [
-                path if path == workspace else os.path.realpath(path) for path, _ in rules
+                path if Path(path) in opened else os.path.realpath(path) for path, _ in rules
             ],
             "handled": (self._all, _TCP if self.abi >= _TCP_SINCE else 0, self._scopes),
             "filter": program(filter_rules),

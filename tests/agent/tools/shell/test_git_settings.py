@@ -22,7 +22,7 @@ GITCONFIG = """\
 [init]
 	defaultBranch = trunk
 [core]
-	excludesFile = ~/ignored
+	excludesFile = ~/key
 	editor = touch edited
 	fsmonitor = touch ran
 	hooksPath = ~/hooks
@@ -30,7 +30,7 @@ GITCONFIG = """\
 	ci = !touch alias-ran
 [commit]
 	gpgsign = true
-	template = ~/template
+	template = ~/key
 [include]
 	path = ~/more
 [safe]
@@ -45,8 +45,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text(GITCONFIG)
-    (home / "ignored").write_text("*.log\n")
-    (home / "template").write_text("Subject\n")
+    (home / "key").write_text("canary\n")
     (home / "more").write_text("[pull]\n\trebase = true\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -61,7 +60,7 @@ async def run_exec(box: Bubblewrap, call: CallContext, command: str) -> str:
 async def test_commit_has_the_persons_identity(
     box: Bubblewrap, call: CallContext, person: Path
 ) -> None:
-    line = "git init -q && touch a noise.log && git add . && git commit -qm first"
+    line = "git init -q && touch a && git add . && git commit -qm first"
     assert await run_exec(box, call, f"{line} && git ls-files") == "a\n[exit code 0]"
     log = ("git", "log", "--format=%an <%ae> %D")
     ran = subprocess.run(log, cwd=call.workspace, capture_output=True, text=True, check=True)
@@ -76,8 +75,9 @@ async def test_settings_that_name_programs_are_left_out(
     assert [line for line in shown.splitlines() if line.startswith("safe.")] == [
         *("safe.directory=/srv/a", "safe.directory=/srv/b")
     ]
-    for name in ("editor", "fsmonitor", "hookspath", "alias", "gpgsign", "include"):
+    for name in ("editor", "fsmonitor", "hookspath", "alias", "gpgsign", "include", "template"):
         assert name not in shown
+    assert "canary" not in await run_exec(box, call, "cat /etc/kore-git/*")
 
 
 async def test_repositorys_settings_take_precedence(
@@ -106,7 +106,6 @@ def test_conditional_includes_are_judged_for_the_folder(person: Path, tmp_path: 
 async def test_no_command_waits_for_an_editor_or_pager(
     box: Bubblewrap, call: CallContext, person: Path
 ) -> None:
-    (person / "template").unlink()
     line = "git init -q && git commit --allow-empty; git commit -qm a --allow-empty"
     line += "; git commit -q --amend --allow-empty && git rebase -q -i --root"
     shown = await run_exec(box, call, line)

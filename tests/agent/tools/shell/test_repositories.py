@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.security.files.git_layout import find_outer_store
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.landlock.sandbox import Landlock
-from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
-from gateway.config.folder_trust import is_trusted, trust
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
 PROGRAM = Path("tests", "agent", "tools", "shell", "git_in_worktree.py")
@@ -293,21 +292,68 @@ async def test_worktrees_outside_the_workspace_are_not_registered_by_a_tainted_c
     assert not (repository / ".git/worktrees/x/gitdir").exists()
 
 
-def test_trust_extends_from_a_repository_to_its_worktrees(
-    in_worktree: CallContext, tmp_path: Path
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_folder_that_only_resembles_a_store_is_not_opened(tmp_path: Path) -> None:
+    """An archive may contain the files of both sides."""
+    top = tmp_path.resolve()
+    sibling, entry = top / "x/p/ws", top / "x/worktrees/n"
+    write(sibling / ".git", f"gitdir: {entry}\n")
+    for name, text in {"commondir": "../..", "gitdir": f"{sibling}/.git", "HEAD": ""}.items():
+        write(entry / name, f"{text}\n")
+    assert find_outer_store(sibling) is None
+    store, folder = top / "b/store", top / "b/sub"
+    write(store / "config", "[core]\n\tworktree = ../sub\n")
+    write(store / "HEAD", "ref: refs/heads/main\n")
+    write(folder / ".git", "gitdir: ../store\n")
+    for name in ("objects", "refs"):
+        (store / name).mkdir()
+    assert find_outer_store(folder) is not None
+    (store / "objects").rmdir()
+    (top / "secret").mkdir()
+    (store / "objects").symlink_to(top / "secret")
+    assert find_outer_store(folder) is None
+
+
+def test_store_around_its_worktree_is_not_opened(tmp_path: Path) -> None:
+    bare = tmp_path.resolve() / "project.git"
+    bare.mkdir()
+    git(bare, "init", "-q", "--bare", "-b", "main")
+    tree = git(bare, "commit-tree", "-m", "first", git(bare, "mktree").strip()).strip()
+    git(bare, "update-ref", "refs/heads/main", tree)
+    git(bare, "worktree", "add", "-q", "main")
+    assert find_outer_store(bare / "main") is None
+
+
+async def test_submodules_of_worktrees_are_protected(
+    box: Bubblewrap, call: CallContext, repository: Path, tmp_path: Path
 ) -> None:
-    main, side = tmp_path / "main", in_worktree.workspace
-    (side / "sub").mkdir()
-    trusted = TrustedOrigins((tmp_path / "personal", main))
-    assert trusted.is_own(side / "sub")
-    assert not TrustedOrigins((tmp_path / "personal",)).is_own(side)
-    forged = tmp_path / "forged"
-    forged.mkdir()
-    (forged / ".git").write_text((side / ".git").read_text())
-    assert not trusted.is_own(forged)
-    (main / ".mcp.json").write_text("{}")
-    (side / ".mcp.json").write_text("{}")
-    trust([main / ".mcp.json"], tmp_path)
-    assert is_trusted(side / ".mcp.json", tmp_path)
-    (side / ".mcp.json").write_text('{"mcpServers": {}}')
-    assert not is_trusted(side / ".mcp.json", tmp_path)
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    git(library, "commit", "-q", "--allow-empty", "-m", "first")
+    git(repository, "submodule", "--quiet", "add", str(library), "lib")
+    git(repository, "commit", "-qm", "add the library")
+    git(repository, "worktree", "add", "-q", "-b", "side", "side")
+    git(repository / "side", "submodule", "--quiet", "update", "--init")
+    store = repository / ".git/worktrees/side/modules/lib"
+    before = (store / "config").read_text()
+    line = f"cd side/lib && {COMMIT} change --allow-empty; echo x >>{store}/config"
+    await run_exec(box, call, f"{line}; echo x >{store}/hooks/pre-commit")
+    assert (store / "config").read_text() == before
+    assert not (store / "hooks/pre-commit").exists()
+    assert git(repository / "side/lib", "log", "--format=%s").splitlines()[0] == "change"
+
+
+async def test_submodule_with_a_dangling_head_stays_protected(
+    box: Bubblewrap, call: CallContext, repository: Path
+) -> None:
+    store = repository / ".git/modules/sub"
+    git(repository, "clone", "-q", "--bare", ".", str(store))
+    before = (store / "config").read_text()
+    await run_exec(box, call, f"cd {store} && ln -s refs/heads/none H && mv H HEAD")
+    await run_exec(box, call, f"echo x >>{store}/config")
+    assert (store / "config").read_text() == before
