@@ -222,4 +222,6 @@ def test_names_and_paths_are_shown_unchanged(name: str, path: str) -> None:
 def test_random_names_and_paths_are_shown_unchanged(name: str, path: str) -> None:
     name = " ".join(name.split())
     assume(len(name) > 2 and not name.startswith(("/", "1", "~")) and path[0] not in "~ ")
+    # Titles of calls leave out spaces at the end.
+    assume(path == path.rstrip())
     check(name, path)
