@@ -22,7 +22,8 @@ SPILL_FOLDER_LIMIT_BYTES = 256_000_000
 SPILL_AGE_S = 7 * 24 * 3600
 # Room for the text that a tool adds around output within the limit.
 _AROUND_BYTES, _AROUND_LINES = 1_000, 10
-_IGNORED = b"/spill/\n"
+# Also covers the file that contains it, so that `git status` does not list the folder at all.
+_IGNORED = b"*\n"
 _SUFFIXES = (".txt", ".png", ".jpeg", ".gif", ".webp")
 
 
@@ -136,7 +137,7 @@ def create_file(folder: Path, name: str, marks: Path | None = None) -> BinaryIO:
     try:
         if marks is not None:
             mark_tainted(folder / name, marks)
-        _hide_from_git(folder.parent)
+        _hide_from_git(folder)
     except OSError:
         file.close()
         raise
@@ -155,11 +156,11 @@ def bounded(result: ToolResult, workspace: Path, limit_bytes: int) -> ToolResult
     return output.with_truncation_note(replace(result, for_model=output.text()))
 
 
-def _hide_from_git(own: Path) -> None:
-    """Exclude stored outputs from repositories; an existing file is left unchanged."""
-    with suppress(FileExistsError), open_folder_beneath(own, flags=LISTED) as folder:
+def _hide_from_git(folder: Path) -> None:
+    """Exclude the folder from repositories; an existing file is left unchanged."""
+    with suppress(FileExistsError), open_folder_beneath(folder, flags=LISTED) as fd:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(".gitignore", flags, 0o644, dir_fd=folder), "wb") as file:
+        with open(os.open(".gitignore", flags, 0o644, dir_fd=fd), "wb") as file:
             file.write(_IGNORED)
 
 

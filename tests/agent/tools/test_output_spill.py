@@ -1,4 +1,5 @@
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.security.taint.file_marks import is_marked, mark_tainted
 from agent.tools import output_spill
-from agent.tools.output_spill import SpillBuffer, prune
+from agent.tools.output_spill import SpillBuffer, prune, spill_folder
 
 
 def spill(folder: Path, chunks: list[bytes], limit: int = 100) -> tuple[str, SpillBuffer]:
@@ -121,3 +122,11 @@ def test_untrusted_saved_output_is_marked(tmp_path: Path) -> None:
             out.feed(b"x" * 100)
         assert out.file is not None
         assert is_marked(out.file) == is_marked(workspace) == (marks is not None)
+
+
+def test_saved_output_leaves_a_repository_clean(tmp_path: Path) -> None:
+    git = ("git", "-C", str(tmp_path))
+    subprocess.run([*git, "init", "-q"], check=True)
+    spill(spill_folder(tmp_path), [b"x" * 500])
+    status = subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True)
+    assert status.stdout == b""

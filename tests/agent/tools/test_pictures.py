@@ -163,7 +163,7 @@ def test_pictures_are_stored_once_by_content(tmp_path: Path) -> None:
     result = ToolResult("two", images=(Image("image/png", LOGO), Image("text/html", LOGO)))
     images = keep_images(result, tmp_path)
     digest = hashlib.sha256(LOGO).hexdigest()
-    (path,) = spill_folder(tmp_path).iterdir()
+    (path,) = spill_folder(tmp_path).glob("*.png")
     assert images.images == (ImageFile(str(path), "image/png", digest),) * 2
     assert path.read_bytes() == LOGO
     assert images.for_model == "two"

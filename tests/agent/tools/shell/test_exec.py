@@ -161,11 +161,21 @@ async def test_long_output_is_cut_in_the_middle_and_saved(
     assert text.startswith("1\n2\n3\n")
     assert text.endswith("200000\nend\n[exit code 0]")
     assert len(text.encode()) < 30_300
-    [spill] = (workspace / ".kore/spill").iterdir()
+    [spill] = (workspace / ".kore/spill").glob("*.txt")
     assert f"whole text in {spill}" in text
     whole = "".join(f"{i}\n" for i in range(1, 200_001)) + "end\n"
     assert spill.read_text() == whole
     assert spill.stat().st_mode & 0o777 == 0o600
+
+
+async def test_saved_output_can_be_read_by_a_command(
+    call: CallContext, workspace: Path, box: Bubblewrap
+) -> None:
+    tool = Exec(ToolSettings(sandbox=box))
+    await tool.run({"command": "seq 1 200000"}, call)
+    [spill] = (workspace / ".kore/spill").glob("*.txt")
+    result = await tool.run({"command": f"grep -n 123456 {spill}"}, call)
+    assert result.for_model == "123456:123456\n[exit code 0]"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
