@@ -28,6 +28,7 @@ from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandbox_remark import Failure, refusal_remark
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
+from agent.tools.shell.terminal_output import TerminalOutput
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 from agent.undo.recorder import Recorder
@@ -175,14 +176,17 @@ class Exec:
         )
         with SpillBuffer(spill_folder(call.workspace), limit, marks) as output:
 
-            def on_output(data: bytes) -> None:
+            def on_text(data: bytes, *, last: bool = False) -> None:
                 output.feed(cleaner.feed(data))
-                if text := decoder.decode(data):
+                if text := decoder.decode(data, last):
                     call.output(text, "stdout")
 
-            cleaner = call.redactor.stream()
+            cleaner, terminal = call.redactor.stream(), TerminalOutput()
             async with self._record_changes(line):
-                ended = await self._commands.run(line, timeout_s, on_output)
+                ended = await self._commands.run(
+                    line, timeout_s, lambda data: on_text(terminal.feed(data))
+                )
+            on_text(terminal.end(), last=True)
             output.feed(cleaner.end_bytes())
         text = output.text().rstrip("\n")
         remark = ended.report + (
@@ -275,15 +279,18 @@ class Exec:
         call = line.call
 
         async def work(stdin: int, say: Callable[[bytes], None]) -> Exit:
-            cleaner = call.redactor.stream()
+            cleaner, terminal = call.redactor.stream(), TerminalOutput(partial_lines=True)
             try:
                 with call.changes.background_command():
                     ended = await self._commands.run(
-                        replace(line, stdin=stdin), timeout_s, lambda data: say(cleaner.feed(data))
+                        replace(line, stdin=stdin),
+                        timeout_s,
+                        lambda data: say(cleaner.feed(terminal.feed(data))),
                     )
+                    say(cleaner.feed(terminal.end()))
                     say(f"\n{ended.report}".encode() if ended.report else b"")
             finally:
-                say(cleaner.end_bytes())
+                say(cleaner.feed(terminal.end()) + cleaner.end_bytes())
             return ended.exit
 
         origin = ProcessOrigin(

@@ -25,6 +25,7 @@ from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
+from agent.tools.shell.terminal_output import TerminalOutput
 from agent.types import ToolCall
 from gateway.presenter.text import seconds
 
@@ -72,6 +73,7 @@ class UserCommand:
         self._line = CommandLine(command, folder, call, is_typed=True)
         marks = folder if self._line.is_exposed() else None
         self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
+        self._terminal = TerminalOutput(partial_lines=True)
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._began_at = time.monotonic()
@@ -111,9 +113,9 @@ class UserCommand:
         return {"text": text, "taint": sorted(self._commands.taint(self._line) | PRIVATE)}
 
     def _take(self, data: bytes, *, last: bool = False) -> None:
-        clean = self._cleaner.feed(data)
+        clean = self._cleaner.feed(self._terminal.feed(data))
         if last:
-            clean += self._cleaner.end().encode("latin-1")
+            clean += self._cleaner.feed(self._terminal.end()) + self._cleaner.end_bytes()
         self._output.feed(clean)
         if text := self._decoder.decode(clean, last):
             self._show(text)
