@@ -33,7 +33,7 @@ from gateway.channels.table import allowed_senders, channel_sections, owner_of
 from gateway.commands import menu
 from gateway.config import Settings
 from gateway.config.atomic_write import remove_unfinished
-from gateway.config.foreign.python_plugins import python_store
+from gateway.config.python_plugins import python_store
 from gateway.container import Container, build_container
 from gateway.control.handover import DataOwnership, take_over
 from gateway.control.replacement import end_when_replaced

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import SecretStr
 
@@ -14,6 +14,7 @@ from agent.records import frozen
 from gateway.channels.base import Accept, Ambiguous, ChannelStatus, NotSent
 from gateway.channels.spec import ChannelContext, ChannelIdentity, ChannelSpec, Finding, SetupStep
 from gateway.config.channel_section import ChannelSection
+from gateway.config.setting import Setting
 from gateway.core.channel_events import Batch
 from gateway.core.errors import ServiceUnreachable
 from gateway.core.messages import InboundMessage, OutboundMessage, OutboundPart, Sender
@@ -26,8 +27,8 @@ class EchoSection(ChannelSection):
     """Settings of the channel, in addition to the common ones such as `chats`."""
 
     credentials: ClassVar[tuple[str, ...]] = ("token",)
-    address: str = "127.0.0.1:7007"
-    token: SecretStr = SecretStr("")
+    address: Annotated[str, Setting("`HOST:PORT` of the server")] = "127.0.0.1:7007"
+    token: Annotated[SecretStr, Setting("token of the account")] = SecretStr("")
 
 
 @frozen
@@ -75,8 +76,7 @@ class EchoChannel:
     name, account = "echo", "main"
 
     def __init__(self, section: EchoSection, retry_s: float = 5.0) -> None:
-        self._section, self._retry_s = section, retry_s
-        self.status = ChannelStatus("starting")
+        self._section, self._retry_s, self.status = section, retry_s, ChannelStatus("starting")
 
     async def run(self, accept: Accept) -> None:
         """Receive until cancelled. Raise `KoreError` when the server refuses the token."""

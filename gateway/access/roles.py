@@ -24,7 +24,7 @@ from agent.security.policy.policy_file import (
 from agent.security.policy.roles import Grants, Role
 from agent.turn.tool_catalog import known_tools
 from gateway.channels.table import all_specs
-from gateway.config.foreign.python_plugins import python_tools
+from gateway.config.python_plugins import python_tools
 
 if TYPE_CHECKING:
     from gateway.config import Settings

@@ -13,6 +13,7 @@ from agent.errors import ConfigError
 from agent.records import frozen
 from gateway.channels.rate_limiter import Rates
 from gateway.config.channel_section import ChannelSection
+from gateway.config.python_plugins import PACKAGES, channel_options
 from gateway.core.channel_table import CHANNELS
 from gateway.core.records import MenuCommand
 
@@ -161,7 +162,7 @@ class ChannelSpec(Generic[SectionT]):
     @property
     def settings_key(self) -> str:
         """Name of the section in messages; for packages, below `python_plugins`."""
-        return self.name if self.is_built_in else f"python_plugins.{self.name}"
+        return self.name if self.is_built_in else f"{PACKAGES}.{self.name}"
 
     def section_of(self, settings: "Settings") -> SectionT:
         """Return the settings of this channel.
@@ -171,8 +172,7 @@ class ChannelSpec(Generic[SectionT]):
         """
         if self.is_built_in:
             return getattr(settings, self.name)  # type: ignore[no-any-return]
-        options = settings.python_plugins.get(self.name)
-        values = {"enabled": False} if options is None else {"enabled": True, **options}
+        values = channel_options(settings.python_plugins.get(self.name))
         try:
             return self.section.model_validate(values)
         except ValidationError as exc:

@@ -10,7 +10,7 @@ from agent.i18n import t
 from gateway.channels.spec import ChannelSpec
 from gateway.config import Settings
 from gateway.config.channel_section import ChannelSection
-from gateway.config.foreign.python_plugins import channel_packages, load_offer, python_channels
+from gateway.config.python_plugins import channel_packages, load_offer, python_channels
 from gateway.core.channel_table import CHANNELS
 from gateway.core.messages import CONSOLE
 from gateway.core.token_routes import API

@@ -3,13 +3,11 @@
 from typing import Any
 
 from agent.records import frozen
-from gateway.config.foreign.python_plugins import package_section
 from gateway.config.key_catalog import all_keys, catalogue, is_at_once, own_setting
 from gateway.config.origin import Key
+from gateway.config.python_plugins import PACKAGES, channel_options, package_section
 from gateway.config.schema import Settings
 from gateway.config.sections import Section
-
-_PACKAGES = "python_plugins"
 
 
 @frozen
@@ -27,7 +25,7 @@ def update(current: Settings, loaded: Settings) -> ConfigDiff:
     waiting: list[str] = []
     old_values: dict[str, dict[str, Any]] = {}
     for key in all_keys():
-        if key == (_PACKAGES,):
+        if key == (PACKAGES,):
             continue
         old, new = _value(current, key), _value(loaded, key)
         if old == new:
@@ -44,7 +42,7 @@ def update(current: Settings, loaded: Settings) -> ConfigDiff:
             mixed[section] = getattr(loaded, section).model_copy(update=fields)
         else:
             mixed[section] = fields[section]
-    mixed[_PACKAGES] = _merge_packages(current, loaded, changed, waiting)
+    mixed[PACKAGES] = _merge_packages(current, loaded, changed, waiting)
     return ConfigDiff(loaded.model_copy(update=mixed), tuple(changed), tuple(waiting))
 
 
@@ -62,19 +60,20 @@ def _merge_packages(
             continue
         section = None if old is None or new is None else package_section(name)
         if old is None or new is None or section is None:
-            waiting.append(f"{_PACKAGES}.{name}")
+            waiting.append(f"{PACKAGES}.{name}")
             continue
-        before, after = section.model_validate(old), section.model_validate(new)
+        before = section.model_validate(channel_options(old))
+        after = section.model_validate(channel_options(new))
         options = merged[name] = dict(new)
-        for key, info in section.model_fields.items():
+        for key in section.model_fields:
             old_value, new_value = getattr(before, key), getattr(after, key)
             if old_value == new_value:
                 continue
-            is_reloaded = own_setting(info).reload == "at_once"
-            if is_reloaded or _without_at_once(old_value) == _without_at_once(new_value):
-                changed.append(f"{_PACKAGES}.{name}.{key}")
+            path = (PACKAGES, name, key)
+            if is_at_once(path) or _without_at_once(old_value) == _without_at_once(new_value):
+                changed.append(".".join(path))
                 continue
-            waiting.append(f"{_PACKAGES}.{name}.{key}")
+            waiting.append(".".join(path))
             options.pop(key, None)
             options |= {key: old[key]} if key in old else {}
     return merged

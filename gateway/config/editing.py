@@ -6,17 +6,26 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
 from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets, write_atomic
 from gateway.config.json_files.document import parse, read_text
 from gateway.config.json_files.jsonc import find, read, remove_value, set_value
-from gateway.config.key_catalog import catalogue, guess, guess_section, leaf_types, whole_sections
-from gateway.config.layers import CommandLineLayer
+from gateway.config.key_catalog import (
+    catalogue,
+    guess,
+    guess_section,
+    leaf_types,
+    names_in_package,
+    whole_sections,
+)
+from gateway.config.layers import parse_for
 from gateway.config.load import Sources
 from gateway.config.origin import Key, printable
-from gateway.config.references import References, has_reference, read_secrets
+from gateway.config.references import has_reference, read_secrets
 from gateway.config.schema import Settings
 from gateway.config.secret_keys import extract_secret, is_secret, name_of, orphans
 
@@ -108,13 +117,14 @@ def parse_argument(path: Path_, text: str) -> Any:
     """
     if is_secret(path) and text != "null" and text[:1] not in ("[", "{", '"'):
         return text
-    if len(path) == 2 and path[0] in catalogue() and path[1] in catalogue()[path[0]]:
-        if path[1] in ("token", "webhook_secret") or leaf_types(path) <= {Path}:
+    is_key = len(path) == 2 and path[1] in catalogue().get(path[0], ())
+    if is_key or (len(path) == 3 and path[2] in names_in_package(path)):
+        if leaf_types(path) <= {Path, SecretStr}:
             return text
-        line = CommandLineLayer({".".join(path): text}, Path(), References({}, {}, Path()))
-        if line.complaints:
-            raise ConfigError(line.complaints[0].removeprefix("command line: "))
-        return line.values[path].value
+        try:
+            return parse_for(path, text)
+        except ValueError as exc:
+            raise ConfigError(f"{'.'.join(path)}: {exc}") from None
     try:
         return parse(text)
     except ValueError:
@@ -224,6 +234,10 @@ def _check_known(path: Path_) -> None:
         message = t("unknown section{guess}", guess=guess_section(path[0], sections))
         raise ConfigError(f"{printable(path[0])}: {message}")
     if path[0] in whole_sections():
+        names = names_in_package(path)
+        if names and path[2] not in names:
+            message = t("unknown key{guess}", guess=guess(path[2], names))
+            raise ConfigError(f"{'.'.join(path[:2])}.{printable(path[2])}: {message}")
         return
     keys = catalogue()[path[0]]
     if len(path) == 1:

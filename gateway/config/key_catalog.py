@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from agent.i18n import t
 from gateway.config.origin import Key, printable
+from gateway.config.python_plugins import PACKAGES, package_channels, package_section
 from gateway.config.schema import Settings
 from gateway.config.sections import Section
 from gateway.config.setting import Setting
@@ -37,6 +38,40 @@ def all_keys() -> tuple[Key, ...]:
     """Return every key: first keys in sections, then the sections that are one value."""
     keys = [(section, name) for section, names in catalogue().items() for name in names]
     return (*keys, *((name,) for name in whole_sections()))
+
+
+def keys_in(settings: Settings) -> tuple[Key, ...]:
+    """Return every key, with the keys of enabled channels of packages at the end."""
+    sections = package_channels(settings).items()
+    return (
+        *all_keys(),
+        *((PACKAGES, name, key) for name, section in sections for key in section.model_fields),
+    )
+
+
+def key_of(path: Sequence[str]) -> Key:
+    """Return the key that contains a path, such as `("model_list",)` for `model_list.0.model`."""
+    if path[0] in catalogue():
+        return tuple(path[:2])
+    return tuple(path[:3] if names_in_package(path) else path[:1])
+
+
+def names_in_package(path: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of the package's channel that a path leads into; else an empty tuple."""
+    if path[0] != PACKAGES or len(path) < 3:
+        return ()
+    section = package_section(path[1])
+    return () if section is None else tuple(section.model_fields)
+
+
+def origin_of(settings: Settings, key: Key) -> str:
+    """Return the origin of a key in words; "default" if no layer sets it."""
+    if place := settings.places.get(key):
+        return place
+    is_package_key = len(key) == 3 and key[0] == PACKAGES
+    if is_package_key and key[2] in settings.python_plugins.get(key[1], {}):
+        return settings.places.get(key[:1], "default")
+    return "default"
 
 
 @cache
@@ -101,9 +136,11 @@ def own_setting(info: FieldInfo) -> Setting:
 def _steps(path: Sequence[str]) -> Iterator[tuple[Setting, Any]]:
     """Yield annotation and type of each part of a path, as far as the schema knows it."""
     annotation: Any = Settings
-    for part in path:
+    for n, part in enumerate(path):
         info = annotation.model_fields.get(part) if _has_fields(annotation) else None
         annotation = _entry(annotation) if info is None else info.annotation
+        if n == 1 and path[0] == PACKAGES:
+            annotation = package_section(part) or annotation
         yield (_UNANNOTATED if info is None else own_setting(info)), annotation
 
 
@@ -129,13 +166,11 @@ def _entry(annotation: Any) -> Any:
     return arguments[-1] if get_origin(annotation) in (tuple, dict) else None
 
 
-@cache
 def leaf_types(key: Key) -> frozenset[type]:
     """Return the plain types that a key accepts, such as bool, int, tuple or NoneType."""
     return frozenset(_types(_annotation(key)))
 
 
-@cache
 def choices(key: Key) -> tuple[str, ...]:
     """Return the words that a key accepts; empty where others are possible."""
     if bool in leaf_types(key):

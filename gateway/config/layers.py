@@ -87,29 +87,11 @@ class Layer(PydanticBaseSettingsSource):
 
     def _coerce(self, key: Key, text: str, place: ValueOrigin) -> Any:
         """Convert a text from outside JSON for a key; a meaningless text is unchanged."""
-        kinds = leaf_types(key)
-        if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
-            try:
-                return parse(text)
-            except ValueError as exc:
-                example = "[…]" if tuple in kinds else "{…}"
-                reason = getattr(exc, "msg", str(exc))
-                message = t(
-                    "expected JSON such as {example}: {reason}", example=example, reason=reason
-                )
-                self._complain(place, key, message)
-                return () if tuple in kinds else {}
-        if text == "null" and type(None) in kinds:
-            return None
-        if bool in kinds:
-            return _WORDS.get(text.lower(), text)
-        for number in (int, float):
-            if number in kinds:
-                try:
-                    return number(text)
-                except ValueError:
-                    continue
-        return text
+        try:
+            return parse_for(key, text)
+        except ValueError as exc:
+            self._complain(place, key, str(exc))
+            return () if tuple in leaf_types(key) else {}
 
     def _check_known(self, place: ValueOrigin, *loc: str) -> bool:
         """Return whether the schema has this section, or this key of a section with keys."""
@@ -124,6 +106,33 @@ class Layer(PydanticBaseSettingsSource):
 
     def _complain(self, place: ValueOrigin, key: Key, text: str) -> None:
         self.complaints.append(f"{place}: {dotted(key)}: {text}")
+
+
+def parse_for(key: Key, text: str) -> Any:
+    """Parse a text from outside JSON for a key; a meaningless text is unchanged.
+
+    Raises `ValueError` for invalid JSON where the key is a list or a map.
+    """
+    kinds = leaf_types(key)
+    if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
+        try:
+            return parse(text)
+        except ValueError as exc:
+            example = "[…]" if tuple in kinds else "{…}"
+            reason = getattr(exc, "msg", str(exc))
+            message = t("expected JSON such as {example}: {reason}", example=example, reason=reason)
+            raise ValueError(message) from None
+    if text == "null" and type(None) in kinds:
+        return None
+    if bool in kinds:
+        return _WORDS.get(text.lower(), text)
+    for number in (int, float):
+        if number in kinds:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return text
 
 
 class CommandLineLayer(Layer):

@@ -26,7 +26,7 @@ from gateway.config.origin import Key, Kind, ValueOrigin
 from gateway.config.references import References, expand_home, read_secrets
 from gateway.config.schema import Settings
 from gateway.config.sections import HookSource
-from gateway.config.validation import check_references, explain_errors
+from gateway.config.validation import check_packages, check_references, explain_errors
 
 MAX_COMPLAINTS = 20
 _HOOK_KEYS = ("hooks", "python_hooks")
@@ -217,7 +217,8 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     except ValidationError as exc:
         errors = explain_errors(exc, values, references.missing)
     else:
-        errors = check_references(settings, values)
+        errors = check_packages(settings, values, references.missing)
+        errors = errors or check_references(settings, values)
     complaints = [line for layer in reversed(layers) for line in layer.complaints]
     complaints += references.complaints + errors
     if not complaints:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from agent.i18n import t
 from agent.providers.registry import ModelConfig, default_model, resolve_model
-from gateway.config.foreign.python_plugins import register_providers
 from gateway.config.origin import Loc, dotted
+from gateway.config.python_plugins import register_providers
 from gateway.config.schema import Settings
 from gateway.config.sections import ModelEntry
 

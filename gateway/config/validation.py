@@ -1,7 +1,7 @@
 """Validation of references, and messages for errors: one line each, never with a secret."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,10 +9,17 @@ from pydantic_core import ErrorDetails
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from gateway.config.channel_section import ChannelSection
 from gateway.config.json_files.document import kind_of
 from gateway.config.key_catalog import section_at
 from gateway.config.model_entries import fallbacks
 from gateway.config.origin import Key, Loc, MissingVariable, Value, dotted, printable
+from gateway.config.python_plugins import (
+    PACKAGES,
+    channel_options,
+    package_channels,
+    package_sections,
+)
 from gateway.config.schema import Settings
 from gateway.config.value_types import audience_forms
 from gateway.core.messages import CONSOLE
@@ -68,9 +75,13 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
     references: list[tuple[Key, str]] = [(("agent", "model"), settings.agent.model)]
     references += [(("agent", "fallback"), model) for model in fallbacks(settings)]
     references += [(("profiles", name), model) for name, model in settings.profiles]
+    sections: dict[Key, ChannelSection] = {
+        **{(name,): section for name, section in settings.channels.items()},
+        **{(PACKAGES, name): section for name, section in package_sections(settings).items()},
+    }
     references += [
-        ((name, "chats"), chat.model)
-        for name, section in settings.channels.items()
+        ((*key, "chats"), chat.model)
+        for key, section in sections.items()
         for chat in section.chats.values()
         if chat.model and chat.model not in dict(settings.profiles)
     ]
@@ -79,7 +90,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
             continue
         if key[0] == "agent" and model in dict(settings.profiles):
             continue
-        place = values[key].place
+        place = (values.get(key) or values[key[:1]]).place
         from difflib import get_close_matches
 
         close = get_close_matches(model, names, n=1)
@@ -88,7 +99,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
             t(
                 '{where}: found "{model}", expected a model_name of model_list or '
                 "vendor/model{guess}",
-                where=f"{place}: {key[0]}.{key[1]}",
+                where=f"{place}: {'.'.join(key)}",
                 model=printable(model),
                 guess=guess,
             )
@@ -136,10 +147,29 @@ def _unknown_channels(settings: Settings, values: Mapping[Key, Value]) -> Iterat
 
 
 def explain_errors(
-    error: ValidationError, values: Mapping[Key, Value], missing: list[MissingVariable]
+    error: ValidationError,
+    values: Mapping[Key, Value],
+    missing: Sequence[MissingVariable],
+    above: Loc = (),
 ) -> list[str]:
-    """Return one line for each validation error."""
-    return [_sentence(details, values, missing) for details in error.errors(include_url=False)]
+    """Return one line for each validation error; `above` is the path of the validated object."""
+    return [
+        _sentence({**details, "loc": (*above, *details["loc"])}, values, missing)
+        for details in error.errors(include_url=False)
+    ]
+
+
+def check_packages(
+    settings: Settings, values: Mapping[Key, Value], missing: Sequence[MissingVariable]
+) -> list[str]:
+    """Return one line for each error in the settings of enabled channels of packages."""
+    errors: list[str] = []
+    for name, section in package_channels(settings).items():
+        try:
+            section.model_validate(channel_options(settings.python_plugins[name]))
+        except ValidationError as exc:
+            errors += explain_errors(exc, values, missing, above=(PACKAGES, name))
+    return errors
 
 
 def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
@@ -155,7 +185,7 @@ def quote(value: Any, loc: Loc, *, quotable: bool) -> str:
 
 
 def _sentence(
-    details: ErrorDetails, values: Mapping[Key, Value], missing: list[MissingVariable]
+    details: ErrorDetails, values: Mapping[Key, Value], missing: Sequence[MissingVariable]
 ) -> str:
     loc = details["loc"]
     if loc[-1] == "[key]":

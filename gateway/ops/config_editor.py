@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from gateway.config.diff import update
 from gateway.config.editing import ConfigEdit, inside
 from gateway.config.foreign.formats import is_foreign
 from gateway.config.key_catalog import (
-    all_keys,
-    catalogue,
     choices,
     is_at_once,
+    key_of,
+    keys_in,
     leaf_types,
+    origin_of,
     widens_access,
 )
 from gateway.config.layers import EnvironmentLayer
@@ -87,7 +88,7 @@ class ConfigEditor:
         content = self._content()
         locked = self._locked_keys()
         values = describe(settings)
-        rows = [self._row(path, values, settings, content, locked) for path in all_keys()]
+        rows = [self._row(path, values, settings, content, locked) for path in keys_in(settings)]
         return {"file": str(self.file), "problem": self._redactor.clean(problem), "settings": rows}
 
     def check(self, key: str, value: str | None) -> Mapping[str, Any]:
@@ -219,15 +220,17 @@ class ConfigEditor:
 
     def _effect(self, path: tuple[str, ...], settings: Settings) -> str:
         """Return when the change takes effect: "now", after a "restart", or "none"."""
-        diff, name = update(self._current, settings), ".".join(_key_of(path))
-        if name not in (*diff.changed_keys, *diff.restart_keys):
+        diff, name = update(self._current, settings), ".".join(key_of(path))
+        if _concerns(name, diff.restart_keys):
+            return "restart"
+        if not _concerns(name, diff.changed_keys):
             return "none"
-        return "now" if self._reloader is not None and name in diff.changed_keys else "restart"
+        return "now" if self._reloader is not None else "restart"
 
     def _notes(self, path: tuple[str, ...], text: str, settings: Settings) -> list[str]:
         own = inside(editing.content_of(self.file, text), path)
-        place = settings.places.get(_key_of(path))
-        if own is None or has_reference(own) or place in (None, str(self.file)):
+        place = origin_of(settings, key_of(path))
+        if own is None or has_reference(own) or place in ("default", str(self.file)):
             return []
         return [t("{place} also sets it and takes precedence", place=place)]
 
@@ -250,7 +253,8 @@ class ConfigEditor:
         return locked
 
     def _refuse_locked(self, path: tuple[str, ...]) -> None:
-        if sentence := self._locked_keys().get(_key_of(path)):
+        locked, key = self._locked_keys(), key_of(path)
+        if sentence := locked.get(key) or locked.get(key[:1]):
             raise ConfigError(sentence, hint=t("change it there: it takes precedence"))
 
     def _content(self) -> Any:
@@ -276,20 +280,25 @@ class ConfigEditor:
         return {
             "key": ".".join(path),
             **clean,
-            "from": settings.places.get(path, "default"),
+            "from": origin_of(settings, path),
             "is_set": own is not None,
             "is_secret": SecretStr in kinds or is_secret(path),
             "choices": list(choices(path)),
             "is_nullable": type(None) in kinds,
             "at_once": is_at_once(path),
             "widens": widens_access(path),
-            "locked": locked.get(path, ""),
+            "locked": locked.get(path) or locked.get(path[:1], ""),
         }
 
 
-def _key_of(path: tuple[str, ...]) -> Key:
-    """Return the section's key that contains a path."""
-    return path[:2] if path[0] in catalogue() else path[:1]
+def _concerns(name: str, changed: Sequence[str]) -> bool:
+    """Return whether a key, a part of it or what contains it is among the changed ones.
+
+    A package that is added or removed changes as a whole.
+    """
+    return any(
+        key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for key in changed
+    )
 
 
 def _digest(text: str, key: str, value: str | None) -> str:

@@ -14,6 +14,7 @@ from agent.security.secret_values import (
     secrets_in_map,
 )
 from gateway.config import Settings
+from gateway.config.python_plugins import PACKAGES, package_sections
 from gateway.config.secret_keys import masked, secrets_of
 from gateway.config.sections import McpServer
 
@@ -34,8 +35,10 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[s
     if settings.store.files:
         variables += ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
     values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
-    for section in settings.channels.values():
+    packages = package_sections(settings)
+    for section in (*settings.channels.values(), *packages.values()):
         values.update(section.secret_parts())
+    values.update(_walk(packages))
     for text in tuple(values):
         values.update(secrets_in_addresses(text))
     return frozenset(filter(is_secret_value, values))
@@ -67,8 +70,11 @@ def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
 
 def describe(settings: Settings) -> dict[str, Any]:
     """Return the settings as JSON values, with secrets as stars."""
-    values: dict[str, Any] = masked(settings.model_dump(mode="json"))
-    return values
+    values = settings.model_dump(mode="json")
+    for name, section in package_sections(settings).items():
+        values[PACKAGES][name] = section.model_dump(mode="json")
+    described: dict[str, Any] = masked(values)
+    return described
 
 
 def _walk(value: Any) -> Iterator[str]:

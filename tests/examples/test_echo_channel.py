@@ -116,6 +116,82 @@ async def test_channel_of_a_package_is_set_up_and_answers(
             gateway.communicate(timeout=30)
 
 
+async def test_settings_of_a_package_are_listed_checked_and_changed_like_built_in_ones(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    file = home / "config.json"
+    file.write_text(json.dumps({"python_plugins": {"echo": {"queue": "steer"}}}))
+
+    listed = await run(home, environ, "config", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    rows = {row["key"]: row for row in json.loads(listed.stdout)}
+    assert rows["python_plugins.echo.queue"]["value"] == "steer"
+    assert rows["python_plugins.echo.queue"]["from"] == str(file)
+    assert rows["python_plugins.echo.address"] == {
+        "key": "python_plugins.echo.address",
+        "value": "127.0.0.1:7007",
+        "from": "default",
+        "help": "`HOST:PORT` of the server",
+    }
+    got = await run(home, environ, "config", "get", "python_plugins.echo.trace")
+    assert got.stdout == "off\n"
+
+    misspelt = await run(home, environ, "config", "set", "python_plugins.echo.adress", "x:1")
+    assert misspelt.returncode == 2
+    assert 'python_plugins.echo.adress: unknown key; did you mean "address"?' in misspelt.stderr
+    wrong = await run(home, environ, "config", "set", "python_plugins.echo.queue", "later")
+    assert wrong.returncode == 2
+    assert '"join", "queue" or "steer"' in wrong.stderr
+    changed = await run(home, environ, "config", "set", "python_plugins.echo.address", "7008")
+    assert changed.returncode == 0, changed.stderr
+    secret = await run(
+        home, environ, "config", "set", "python_plugins.echo.token", stdin="secret-word\n"
+    )
+    assert secret.returncode == 0, secret.stderr
+    written = json.loads(file.read_text())["python_plugins"]["echo"]
+    assert written["address"] == "7008"
+    assert written["token"].startswith("${")
+    hidden = await run(home, environ, "config", "get", "python_plugins.echo.token")
+    assert "secret-word" not in hidden.stdout
+
+
+async def test_misspelt_key_of_a_package_is_reported_and_repaired(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    file = home / "config.json"
+    file.write_text(json.dumps({"python_plugins": {"echo": {"adress": "127.0.0.1:7"}}}))
+    sentence = f'{file}: python_plugins.echo.adress: unknown key; did you mean "address"?'
+    checked = await run(home, environ, "config", "validate")
+    assert checked.returncode == 2
+    assert sentence in checked.stderr
+    examined = await run(home, environ, "doctor", "--json")
+    assert sentence in {check["detail"] for check in json.loads(examined.stdout)["checks"]}
+    await run(home, environ, "doctor", "--fix", "--yes")
+    assert json.loads(file.read_text())["python_plugins"] == {"echo": {"address": "127.0.0.1:7"}}
+
+
+async def test_package_is_not_imported_while_its_channel_is_disabled(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    home = tmp_path / "kore"
+    home.mkdir()
+    site = tmp_path / "broken"
+    site.mkdir()
+    (site / "kore_channel_echo.py").write_text("raise SystemExit('imported')\n")
+    environ = {"PYTHONPATH": f"{site}:{environ['PYTHONPATH']}"}
+    options = {"enabled": False, "adress": "127.0.0.1:7"}
+    (home / "config.json").write_text(json.dumps({"python_plugins": {"echo": options}}))
+    checked = await run(home, environ, "config", "validate")
+    assert checked.returncode == 0, checked.stderr
+    listed = await run(home, environ, "config", "list", "--json")
+    rows = {row["key"]: row["value"] for row in json.loads(listed.stdout)}
+    assert rows["python_plugins"] == {"echo": options}
+
+
 def test_skeleton_is_a_package_with_tests_that_pass(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:

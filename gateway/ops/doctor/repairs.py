@@ -16,7 +16,8 @@ from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import text_of
 from gateway.config.json_files.document import private, read_object
 from gateway.config.json_files.jsonc import remove_value, set_value
-from gateway.config.key_catalog import catalogue, whole_sections
+from gateway.config.key_catalog import catalogue, names_in_package, whole_sections
+from gateway.config.python_plugins import PACKAGES
 from gateway.runtime.paths import DataDir, socket_address
 from gateway.runtime.workspace import ensure_workspace
 
@@ -79,6 +80,17 @@ def _misspelt(config: Path) -> Iterator[Repair]:
             for key in content:
                 if key not in catalogue()[section]:
                     yield from _slip(config, (section, key), catalogue()[section], content)
+        elif section == PACKAGES and isinstance(content, dict):
+            for name, options in content.items():
+                yield from _misspelt_in_package(config, name, options)
+
+
+def _misspelt_in_package(config: Path, name: str, options: Any) -> Iterator[Repair]:
+    for key in options if isinstance(options, dict) else ():
+        path = (PACKAGES, name, key)
+        names = names_in_package(path)
+        if names and key not in names:
+            yield from _slip(config, path, names, options)
 
 
 def _slip(

@@ -15,9 +15,9 @@ from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from agent.turn.hooks import Hooks
 from gateway.config import Settings
-from gateway.config.foreign.python_plugins import python_tools
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
+from gateway.config.python_plugins import python_tools
 from gateway.config.sections import HookSource
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits, fixed_files, off_limits

@@ -16,14 +16,18 @@ from gateway.channels.registry import open_channels
 from gateway.channels.table import allowed_senders
 from gateway.config import Settings
 from gateway.config.diff import update
-from gateway.config.foreign.python_plugins import python_store, python_tools
-from gateway.config.load import load_settings
+from gateway.config.load import Sources, load_settings
+from gateway.config.python_plugins import python_store, python_tools
+from gateway.config.secret_keys import STARS
+from gateway.ops.config_editor import ConfigEditor
 from gateway.runtime.paths import DataDir
+from gateway.runtime.secrets import describe, redactor_of, secret_values
 from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway.cli.kore import kore
 
 MODULE = '''
 import kore
+from pydantic import SecretStr
 from gateway.channels.spec import ChannelSpec
 from gateway.config.channel_section import ChannelSection
 from agent.providers.scripted import ScriptedProvider
@@ -45,6 +49,7 @@ def provider(config):
 
 class Section(ChannelSection):
     token: str = ""
+    key_phrase: SecretStr = SecretStr("")
     city: str = ""
 
 class Channel:
@@ -218,6 +223,62 @@ def test_settings_of_a_tool_package_need_a_restart(on_path: None) -> None:
     diff = update(settings(single={"city": "Oslo"}), settings(single={}))
     assert (diff.changed_keys, diff.restart_keys) == ((), ("python_plugins.single",))
     assert diff.settings.python_plugins == {"single": {"city": "Oslo"}}
+
+
+def write_config(home: Path, **options: Any) -> Path:
+    file = home / "config.json"
+    file.write_text(json.dumps({"python_plugins": {"weather": options}}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"ctiy": "Oslo"}, 'weather.ctiy: unknown key; did you mean "city"?'),
+        ({"queue": "later"}, 'weather.queue: found "later", expected "join", "queue" or "steer"'),
+        (
+            {"accounts": [{"nme": "b", "name": "a"}]},
+            'weather.accounts[0].nme: unknown key; did you mean "name"?',
+        ),
+        (
+            {"chats": {"c1": {"model": "elsewhere"}}},
+            'weather.chats: found "elsewhere", expected a model_name of model_list or vendor/model',
+        ),
+    ],
+)
+def test_wrong_settings_of_a_package_are_errors_of_the_file(
+    on_path: None, tmp_path: Path, options: dict[str, Any], sentence: str
+) -> None:
+    file = write_config(tmp_path, **options)
+    with pytest.raises(ConfigError) as failure:
+        load_settings(config=None, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
+    assert str(failure.value) == f"{file}: python_plugins.{sentence}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "effect"), [("city", "Rome", "restart"), ("trace", "off", "none")]
+)
+def test_editor_of_settings_knows_the_effect_of_a_change_of_a_package(
+    on_path: None, tmp_path: Path, key: str, value: str, effect: str
+) -> None:
+    write_config(tmp_path, city="Oslo")
+    sources = Sources(None, tmp_path, tmp_path, {})
+    loaded = sources.load()
+    editor = ConfigEditor(sources, loaded, redactor_of(loaded, {}), None)
+    rows = {row["key"]: row for row in editor.list_settings()["settings"]}
+    assert rows["python_plugins.weather.allow_from"]["at_once"]
+    assert editor.check(f"python_plugins.weather.{key}", value)["effect"] == effect
+
+
+def test_settings_of_a_package_are_described_and_secrets_in_them_are_known(
+    on_path: None, tmp_path: Path
+) -> None:
+    write_config(tmp_path, key_phrase="hB7xQ2mVz9LkT4wR")
+    loaded = load_settings(config=None, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
+    described = describe(loaded)["python_plugins"]["weather"]
+    assert described["trace"] == "off"
+    assert described["key_phrase"] == STARS
+    assert "hB7xQ2mVz9LkT4wR" in secret_values(loaded, {})
 
 
 def test_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.cli.output import clean_lines, print_json, print_table
 from gateway.cli.settings import settings_of
-from gateway.config.editing import path_of
-from gateway.config.key_catalog import all_keys
+from gateway.config.editing import inside, path_of
+from gateway.config.key_catalog import key_of, keys_in, origin_of, setting_at
 from gateway.config.origin import printable
 from gateway.ops.config_check import check_usable
 from gateway.runtime.secrets import describe
@@ -79,11 +79,11 @@ def _get(args: argparse.Namespace) -> int:
     rows = {row["key"]: row for row in _rows(args)}
     content: Any = {}
     for name, row in rows.items():
-        section, _, key = name.partition(".")
-        if key:
-            content.setdefault(section, {})[key] = row["value"]
-        else:
-            content[section] = row["value"]
+        *above, last = name.split(".")
+        part = content
+        for key in above:
+            part = part.setdefault(key, {})
+        part[last] = row["value"]
     path = path_of(args.key, content, ours=True)
     value = content
     for n, part in enumerate(path):
@@ -102,7 +102,7 @@ def _get(args: argparse.Namespace) -> int:
         if value is None and n + 1 < len(path):
             raise ConfigError(t("{key} is not set", key=printable(args.key)))
     if args.json:
-        row = rows.get(".".join(path[:2])) or rows[path[0]]
+        row = rows.get(".".join(key_of(path))) or rows[path[0]]
         print_json({"key": args.key, "value": value, "from": row["from"]})
     else:
         print(clean_lines(value) if isinstance(value, str) else json.dumps(value, indent=2))
@@ -114,8 +114,7 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     settings = settings_of(args)
     content = args.crash.redactor.clean_data(describe(settings))
     rows = []
-    for path in all_keys():
-        value = content[path[0]][path[1]] if len(path) > 1 else content[path[0]]
-        place = settings.places.get(path, "default")
-        rows.append({"key": ".".join(path), "value": value, "from": place})
+    for path in keys_in(settings):
+        row = {"key": ".".join(path), "value": inside(content, path)}
+        rows.append(row | {"from": origin_of(settings, path), "help": setting_at(path).help})
     return rows
