@@ -1,12 +1,9 @@
-"""Layers of the configuration: sources of pydantic-settings that record their keys."""
+"""Layers of the configuration, which record the origin of each value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pydantic.fields import FieldInfo
-from pydantic_settings import PydanticBaseSettingsSource
 
 from agent.i18n import t
 from gateway.config.channel_section import built_in_sections, environment_variable
@@ -29,42 +26,33 @@ from gateway.config.schema import Settings
 
 # Not settings: the folder, the file, and the name of the store's key in docs/secrets.md.
 RESERVED = ("HOME", "CONFIG", "STORE_KEY")
+_PREFIX = "KORE_"
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _WORDS |= {"on": True, "off": False}
 
 
-class Layer(PydanticBaseSettingsSource):
-    """One layer's values; `complaints` collects one line for each error in them.
-
-    It is called after the layers above it, and returns values, ready for use, only for keys that
-    these have not set.
-    """
+class Layer:
+    """One layer's values; `complaints` collects one line for each error in them."""
 
     def __init__(self, references: References) -> None:
-        super().__init__(Settings)
         self.references = references
         self.values: dict[Key, Value] = {}
         self.complaints: list[str] = []
 
-    def __call__(self) -> dict[str, Any]:
+    def read(self, above: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of keys that the layers above have not set, ready for use."""
         tree: dict[str, Any] = {}
-        for key in filter(self._open, list(self.values)):
+        for key in [key for key in self.values if self._is_open(key, above)]:
             self.values[key] = self._ready(key, self.values[key])
             section = tree if len(key) == 1 else tree.setdefault(key[0], {})
             section[key[-1]] = self.values[key].value
         return tree
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Unused: `__call__` returns all sections at once."""
-        raise NotImplementedError
-
-    def _open(self, key: Key) -> bool:
+    def _is_open(self, key: Key, above: Mapping[str, Any]) -> bool:
         """Return whether no layer above sets this key; a list or a map is set as a whole."""
-        above = self.current_state
-        if len(key) > 1:
-            above = above.get(key[0], {})
-        return key[-1] not in above
+        section = above.get(key[0], {}) if len(key) > 1 else above
+        return key[-1] not in section
 
     def _ready(self, key: Key, entry: Value) -> Value:
         if entry.place.kind != "project" and has_reference(entry.value):
@@ -158,9 +146,9 @@ class EnvironmentLayer(Layer):
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)
-        prefix, environ = self.config["env_prefix"], references.environ
+        environ = references.environ
         for name in sorted(environ):
-            rest = name.removeprefix(prefix)
+            rest = name.removeprefix(_PREFIX)
             if rest == name or rest in RESERVED or not environ[name]:
                 continue
             place = ValueOrigin("environment", name, cwd)
@@ -256,27 +244,27 @@ class ForeignLayer(Layer):
         self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
         self._adds_servers = adds_servers and _SERVERS in values
 
-    def __call__(self) -> dict[str, Any]:
-        if not self._adds_servers:
-            return super().__call__()
-        above = self.current_state.get(_SERVERS[0], {})
+    def read(self, above: Mapping[str, Any]) -> dict[str, Any]:
+        servers = above.get(_SERVERS[0], {})
+        if not self._adds_servers or not isinstance(servers, dict):
+            return super().read(above)
         entry = self.values[_SERVERS]
-        more = {name: item for name, item in entry.value.items() if name not in above}
+        more = {name: item for name, item in entry.value.items() if name not in servers}
         self.values[_SERVERS] = ready = self._ready(_SERVERS, replace(entry, value=more))
         for name, server in ready.value.items():
             self.values[*_SERVERS, name] = replace(ready, value=server)
-        return super().__call__() | {_SERVERS[0]: ready.value}
+        return super().read(above) | {_SERVERS[0]: ready.value}
 
-    def _open(self, key: Key) -> bool:
+    def _is_open(self, key: Key, above: Mapping[str, Any]) -> bool:
         """Return whether a key is open.
 
         Models and the names of them belong together: all of a file's, or none.
         """
         if self._adds_servers and key[0] == _SERVERS[0]:
             return False
-        if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
+        if key[0] in ("model_list", "profiles") and "model_list" in above:
             return False
-        return super()._open(key)
+        return super()._is_open(key, above)
 
 
 class DefaultsLayer(Layer):

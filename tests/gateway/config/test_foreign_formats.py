@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.errors import ConfigError
 from gateway.config import Settings, load_settings
 from gateway.config.folder_trust import trust
 from gateway.config.foreign.formats import ForeignConfig, read_foreign
@@ -248,6 +249,15 @@ def test_project_file_applies_while_trusted_and_unchanged(tmp_path: Path, name: 
     assert "evil" in load(tmp_path, work).mcp_servers
     file.write_text('{"mcpServers": {"worse": {"command": "sh"}}}')
     assert load(tmp_path, work).mcp_servers == {}
+
+
+def test_own_servers_of_the_wrong_type_are_reported(tmp_path: Path) -> None:
+    (tmp_path / ".kode.json").write_text('{"mcpServers": {"files": {"command": "npx"}}}')
+    home = tmp_path / "kore"
+    home.mkdir()
+    (home / "config.json").write_text('{"mcp_servers": 5}')
+    with pytest.raises(ConfigError, match="mcp_servers: found 5, expected an object"):
+        load(tmp_path)
 
 
 def test_project_servers_are_added_to_own_servers(tmp_path: Path) -> None:
