@@ -8,6 +8,8 @@ in tests/gateway/cli/test_program.py and tests/gateway/end_to_end/test_bad_start
     process = start(["gateway"], cwd=home, env=environ, stdout=log, stderr=log)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
+
+Words that begin with `-c` or `-m` run other Python code, as they do for `python`.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ import io
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
@@ -26,6 +29,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -381,8 +385,31 @@ def _modules() -> Iterator[str]:
                 yield module.name
 
 
+def _run_kore(words: list[str]) -> int:
+    from gateway.__main__ import main as kore
+
+    sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
+    return kore()
+
+
+def _run_python(words: list[str]) -> int:
+    option, program, *arguments = words
+    sys.argv = [option, *arguments]
+    try:
+        if option == "-m":
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else exc.code is not None
+    except BaseException:  # noqa: BLE001 - the process ends like Python
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 def main() -> int:
-    """Serve requests; a forked process ends here with its `kore`."""
+    """Serve requests; a forked process ends here with its program."""
     for module in (*_FIRST, *_modules()):
         importlib.import_module(module)
     importlib.import_module("agent.security.policy.policy_file").built_in_roles()
@@ -392,10 +419,7 @@ def main() -> int:
         words = _serve()
     except KeyboardInterrupt:
         return 130
-    from gateway.__main__ import main as kore
-
-    sys.argv = [str(ROOT / "gateway" / "__main__.py"), *words]
-    code = kore()
+    code = _run_python(words) if words[:1] in (["-c"], ["-m"]) else _run_kore(words)
     # Exit like Python, but without unloading a thousand modules: that takes longer than most verbs.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -175,11 +175,7 @@ class EditorSetup:
     async def gateway(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
         """Run a gateway that owns the data; yield a function that kills it."""
         self.set_config(http={"port": 0})
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", "gateway"),
-            env=self.environ(),
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        process = fork_server.start(["gateway"], cwd=self.home, env=self.environ())
 
         async def kill() -> None:
             with suppress(ProcessLookupError):

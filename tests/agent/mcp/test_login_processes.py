@@ -1,8 +1,7 @@
 """Renewal of a login that several processes share."""
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE, Process
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from agent.mcp.login_file import LoginFile
 from agent.mcp.revocation import end_login
+from tests import fork_server
 from tests.agent.mcp.test_login import log_in, servers
 from tests.fakes.oauth_mcp import OauthMcpServer
 
@@ -41,13 +41,16 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def callers(server: OauthMcpServer, folder: Path, count: int) -> AsyncIterator[list[Process]]:
+async def callers(
+    server: OauthMcpServer, folder: Path, count: int
+) -> AsyncIterator[list[fork_server.TalkingProcess]]:
     processes = [
-        await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROGRAM, str(server.port), str(folder)),
-            stdin=PIPE,
-            stdout=PIPE,
+        await fork_server.start_talking(
+            ["-c", PROGRAM, str(server.port), folder],
             cwd=ROOT,
+            env={"PATH": os.environ["PATH"]},
+            stderr=2,
+            limit=2**16,
         )
         for _ in range(count)
     ]
@@ -59,14 +62,11 @@ async def callers(server: OauthMcpServer, folder: Path, count: int) -> AsyncIter
             await process.wait()
 
 
-async def call_at_once(processes: list[Process]) -> list[str]:
+async def call_at_once(processes: list[fork_server.TalkingProcess]) -> list[str]:
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write(b"go\n")
     async with asyncio.timeout(60):
-        return [
-            (await process.stdout.readline()).decode() for process in processes if process.stdout
-        ]
+        return [(await process.stdout.readline()).decode() for process in processes]
 
 
 async def test_rejected_token_is_renewed_once_for_all_processes(tmp_path: Path) -> None:

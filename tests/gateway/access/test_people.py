@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import sys
+import os
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -16,7 +16,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import members
 from gateway.store.repositories.access.members import Person
-from tests import postgres_server
+from tests import fork_server, postgres_server
 from tests.gateway.access.other_process import OtherProcess
 from tests.gateway.connection_store import ConnectionStore
 from tests.gateway.databases import open_database
@@ -36,17 +36,15 @@ async def test_changes_by_another_process_take_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = on_postgres(monkeypatch, tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.gateway.access.other_process", address),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+    process = await fork_server.start_talking(
+        ["-m", "tests.gateway.access.other_process", address],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        stderr=2,
+        limit=2**16,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
 
     async def facts() -> Any:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(b"refresh\n")
         return json.loads(await process.stdout.readline())
 

@@ -1,7 +1,6 @@
 """Answers sent into a connection that breaks with its gateway: each is delivered exactly once."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from gateway.control.client import ControlClient
 from gateway.control.service import Service
+from tests import fork_server
 from tests.fakes.cutting_proxy import CuttingProxy
 from tests.fakes.editor import KEY, EditorSetup, words
 from tests.fakes.model import ModelServer
@@ -69,11 +69,8 @@ async def lose_the_answer(setup: EditorSetup, ask: Callable[[], Coroutine[Any, A
 
 async def test_single_turn_gets_the_answer(setup: EditorSetup) -> None:
     async def ask() -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", "agent", "-m", "how many?"),
-            env=setup.environ(),
-            cwd=setup.project,
-            stdout=asyncio.subprocess.PIPE,
+        process = await fork_server.start_piped(
+            ["agent", "-m", "how many?"], cwd=setup.project, env=setup.environ()
         )
         try:
             out, _ = await process.communicate()

@@ -23,6 +23,7 @@ from gateway.ops.config_editor import ConfigEditor
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import describe, redactor_of, secret_values
 from gateway.store.sqlite.engine import SqliteStore
+from tests import fork_server
 from tests.gateway.cli.kore import kore
 
 MODULE = '''
@@ -109,6 +110,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def on_path(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(site))
+
+
+def kore_with(site: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `kore` in a process that finds the packages of `site`."""
+    program = (
+        "import sys; from gateway.__main__ import main\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(home.parent), "KORE_HOME": str(home)}
+    return fork_server.run(["-c", program, site, *words], cwd=home.parent, env=environ)
 
 
 def settings(**plugins: dict[str, Any]) -> Settings:
@@ -289,13 +301,7 @@ def test_program_uses_a_model_and_a_tool_of_a_package(site: Path, tmp_path: Path
         "python_plugins": {"weather": {"city": "Oslo"}},
     }
     (home / "config.json").write_text(json.dumps(config))
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", "agent", "-m", "Hello"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home),
-             "PYTHONPATH": f"{site}:{Path(__file__).parents[3]}"},
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    done = kore_with(site, home, "agent", "-m", "Hello")
     assert "I am sunny of a package." in done.stdout, done.stderr
     missing = kore("agent", "-m", "Hello", home=home)
     assert missing.returncode != 0
@@ -312,13 +318,7 @@ def test_program_uses_the_store_of_a_package(site: Path, tmp_path: Path) -> None
     }
     (home / "config.json").write_text(json.dumps(config))
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-m", "gateway", "agent", "-c", "-m", "Hello"],
-            cwd=tmp_path,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home),
-                 "PYTHONPATH": f"{site}:{Path(__file__).parents[3]}"},
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        done = kore_with(site, home, "agent", "-c", "-m", "Hello")
         assert "Hello" in done.stdout, done.stderr
     assert not (home / "kore.db").exists()
     assert b"Hello" in b"".join(path.read_bytes() for path in file.parent.iterdir())

@@ -3,6 +3,7 @@
 import hashlib
 import http.server
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
 from gateway.plugins.market import INDEX, Markets, read_market
 from gateway.plugins.sources import fetch, is_pinned, name_in
+from tests import fork_server
 
 SHA = "0123456789abcdef" * 2 + "01234567"
 Server = Callable[[dict[str, str | bytes]], str]
@@ -236,7 +238,7 @@ def test_links_out_of_a_remote_market_are_rejected(tmp_path: Path) -> None:
         fetch({"source": "relative", "path": "./a"}, tmp_path / "out", folder)
 
 
-def test_concurrent_processes_keep_entries_of_each_other(tmp_path: Path) -> None:
+async def test_concurrent_processes_keep_entries_of_each_other(tmp_path: Path) -> None:
     """Many processes install a plugin and add a market at the same time: no entry is lost."""
     count = 6
     for n in range(count):
@@ -259,21 +261,19 @@ def test_concurrent_processes_keep_entries_of_each_other(tmp_path: Path) -> None
         "    markets.add({'source': 'folder', 'path': str(top / ('m' + n))})\n"
     )
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path), str(n)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        await fork_server.start_talking(
+            ["-c", script, tmp_path, str(n)],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"]},
+            stderr=2,
+            limit=2**16,
         )
         for n in range(count)
     ]
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+        process.stdin.write(b"go\n")
     for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        assert await process.wait() == 0
     assert len(InstalledPlugins(tmp_path / "kore").load()) == count
     assert len(Markets(tmp_path / "kore").load()) == count
 

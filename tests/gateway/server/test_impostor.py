@@ -4,11 +4,11 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 from gateway.server.tokens import OWNER, TokenFile
+from tests import fork_server
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.verbs.private_browser import PrivateBrowser
 from tests.gateway.server.browser import (
@@ -113,14 +113,10 @@ async def test_web_link_is_not_in_the_process_list(tmp_path: Path) -> None:
         machine.home.chmod(0o700)
         environ = {"PATH": os.environ["PATH"], "HOME": str(machine.home)}
         environ |= {"KORE_HOME": str(machine.home), **browser.environ}
-        kore = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", "web", "--listen-addr", "auto"),
-            env=environ,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+        kore = await fork_server.start_piped(
+            ["web", "--listen-addr", "auto"], cwd=tmp_path, env=environ
         )
         try:
-            assert kore.stdout is not None
             async with asyncio.timeout(60):
                 link = (await kore.stdout.readline()).decode().strip()
                 while not browser.is_started:

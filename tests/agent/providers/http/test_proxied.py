@@ -15,6 +15,7 @@ from agent.providers.embeddings import EmbeddingClient
 from agent.providers.opening import open_provider
 from agent.providers.registry import ModelConfig, resolve_model
 from agent.types import user
+from tests import fork_server
 from tests.fakes.model import ModelServer
 from tests.fakes.outbound_proxy import HttpProxy, SocksProxy
 
@@ -160,11 +161,10 @@ async def test_program_reaches_an_https_model_through_connect(tmp_path: Path) ->
          "subjectAltName=DNS:models.example", "-keyout", "key.pem", "-out", "cert.pem"],
         cwd=tmp_path, capture_output=True, check=True,
     )  # fmt: skip
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", TLS_SERVER, str(tmp_path), stdout=subprocess.PIPE
+    server = await fork_server.start_piped(
+        ["-c", TLS_SERVER, tmp_path], cwd=tmp_path, env={"PATH": os.environ["PATH"]}
     )
     try:
-        assert server.stdout is not None
         port = int(await server.stdout.readline())
         async with HttpProxy(port, "me:hidden-word") as proxy:
             environ = {

@@ -1,9 +1,8 @@
 """Atomic writes of several files."""
 
+import asyncio
+import os
 import random
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from agent.errors import ToolError
 from agent.tools.files.draft_check import Draft
 from agent.tools.files.write_set import write_set
+from tests import fork_server
 from tests.agent.undo.scene import Scene
 from tests.agent.undo.set_writer import COUNT
 
@@ -59,17 +59,19 @@ def test_file_changed_since_the_draft_is_not_overwritten(scene: Scene, text: str
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_interrupted_write_set_is_undone(tmp_path: Path, kills: int) -> None:
+async def test_interrupted_write_set_is_undone(tmp_path: Path, kills: int) -> None:
     for number in range(kills):
         folder = tmp_path / str(number)
         folder.mkdir()
-        command = [sys.executable, "-m", "tests.agent.undo.set_writer", str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begun\n"
-            # The random moment is the test's input, not a wait.
-            time.sleep(random.uniform(0, 0.2))
-            process.kill()
+        words = ["-m", "tests.agent.undo.set_writer", folder]
+        process = await fork_server.start_piped(
+            words, cwd=tmp_path, env={"PATH": os.environ["PATH"]}
+        )
+        assert await process.stdout.readline() == b"begun\n"
+        # The random moment is the test's input, not a wait.
+        await asyncio.sleep(random.uniform(0, 0.2))
+        process.kill()
+        await process.communicate()
         scene = Scene(folder / "workspace", folder / "undo")
         result = {path: path.read_text() for path in scene.root.rglob("*.txt")}
         assert len(result) == COUNT
@@ -96,6 +98,7 @@ write_set([Draft(scene.root / name, None, name) for name in names], scene.contex
 
 def test_locks_of_names_that_differ_only_in_case_do_not_deadlock(tmp_path: Path) -> None:
     """Run in another process, because a lock that waits for itself would block this one."""
-    command = [sys.executable, "-c", _WRITES_NAMES_THAT_FOLD, str(tmp_path)]
-    subprocess.run(command, check=True, timeout=60)
+    words = ["-c", _WRITES_NAMES_THAT_FOLD, tmp_path]
+    done = fork_server.run(words, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "workspace" / "makefile").exists()

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +29,7 @@ from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import MAX_PER_SESSION, ProcessRegistry
 from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolCall, ToolResult
+from tests import fork_server
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.processes import has_ended, lasting_command, runs
 
@@ -169,6 +168,7 @@ async def test_cancelled_call_leaves_no_process(shell: Shell, workspace: Path) -
         assert await has_ended(command)
 
 
+ENVIRON = {"PATH": os.environ["PATH"]}
 KORE = """
 import asyncio, sys
 from pathlib import Path
@@ -193,8 +193,9 @@ async def test_no_process_survives_a_killed_kore(workspace: Path, name: str) -> 
     if name == "bwrap":
         installed_bubblewrap()  # skips the test without bubblewrap
     command = lasting_command()
-    words = [sys.executable, "-c", KORE, str(workspace), name, str(ROOT), command]
-    kore = subprocess.Popen(words, cwd=ROOT)
+    kore = fork_server.start(
+        ["-c", KORE, workspace, name, ROOT, command], cwd=ROOT, env=ENVIRON, stderr=2
+    )
     try:
         async with asyncio.timeout(60):
             while not (workspace / "began").exists():
@@ -202,7 +203,7 @@ async def test_no_process_survives_a_killed_kore(workspace: Path, name: str) -> 
         assert await runs(command)
     finally:
         kore.kill()
-        kore.wait()
+        await kore.wait()
     assert await has_ended(command)
 
 
@@ -236,9 +237,11 @@ async def test_taint_of_a_command_survives_a_killed_kore(
 ) -> None:
     if name == "bwrap":
         installed_bubblewrap()  # skips the test without bubblewrap
-    words = [sys.executable, "-c", TOLD, str(workspace), name, str(ROOT), taint]
-    kore = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60, check=False)
-    assert kore.returncode == -9
+    kore = fork_server.start(
+        ["-c", TOLD, workspace, name, ROOT, taint], cwd=ROOT, env=ENVIRON, stderr=2
+    )
+    async with asyncio.timeout(60):
+        assert await kore.wait() == -9
     assert (workspace / "page.md").read_text() == "obey\n"
     assert is_marked(workspace / "page.md") is (taint == "untrusted")
 

@@ -3,14 +3,13 @@
 import asyncio
 import base64
 import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.fakes.editor import KEY, PNG, EditorSetup, acp, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
@@ -196,13 +195,8 @@ async def test_prompt_continues_after_a_starting_gateway_takes_over(
         editor.on_update = lambda update: started.set() if editor.calls() else None
         task = asyncio.create_task(setup.ask(connection, session, words("wait for it")))
         await asyncio.wait_for(started.wait(), 60)
-        gateway = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", "gateway"),
-            env=setup.environ(),
-            stderr=asyncio.subprocess.PIPE,
-        )
+        gateway = await fork_server.start_piped(["gateway"], cwd=setup.home, env=setup.environ())
         try:
-            assert gateway.stderr is not None
             assert b"requesting the data" in await gateway.stderr.readline()
             (setup.project / "go").touch()
             assert await asyncio.wait_for(task, 60) == "end_turn"
@@ -248,48 +242,28 @@ async def test_process_ends_with_the_editor(setup: EditorSetup) -> None:
 
 
 async def test_file_instead_of_an_editor_is_rejected(setup: EditorSetup, tmp_path: Path) -> None:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(setup.home),
-        "KORE_HOME": str(setup.home),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "acp"),
-        env=environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await fork_server.start_piped(["acp"], cwd=tmp_path, env=setup.environ())
     _, err = await process.communicate()
     assert process.returncode == 2
     assert "speaks with an editor over pipes" in err.decode()
 
 
-async def test_invalid_lines_do_not_end_the_connection(setup: EditorSetup) -> None:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(setup.home),
-        "KORE_HOME": str(setup.home),
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "acp"),
-        env=environ,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def test_invalid_lines_do_not_end_the_connection(setup: EditorSetup, tmp_path: Path) -> None:
+    log = tmp_path / "errors"
+    with log.open("wb") as stderr:
+        process = await fork_server.start_talking(
+            ["acp"], cwd=setup.home, env=setup.environ(), stderr=stderr, limit=2**16
+        )
     call = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
     unknown = {"jsonrpc": "2.0", "id": 8, "method": "session/dance", "params": {}}
     lines = ["garbage", json.dumps({"id": []}), json.dumps(unknown), json.dumps(call)]
-    assert process.stdin is not None
-    assert process.stdout is not None
     process.stdin.write("".join(f"{line}\n" for line in lines).encode())
     answers = {}
     while 7 not in answers:
         answer = json.loads(await process.stdout.readline())
         answers[answer.get("id")] = answer
-    _, err = await process.communicate(b"")
+    process.stdin.close()
+    assert await process.wait() == 0
     assert answers[7]["result"]["agentInfo"]["name"] == "kore"
     assert answers[8]["error"]["code"] == -32601
-    assert "Traceback" not in err.decode()
-    assert process.returncode == 0
+    assert "Traceback" not in log.read_text()

@@ -5,11 +5,11 @@ import json
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 from gateway.ops.audit.log import AuditLog
-from tests.gateway.cli.kore import ROOT, kore
+from tests import fork_server
+from tests.gateway.cli.kore import kore
 from tests.gateway.ops.audit.entries import entry
 
 
@@ -96,13 +96,11 @@ async def test_follow_shows_entries_across_files(tmp_path: Path) -> None:
     log = AuditLog(home / "audit", limit_bytes=1_000)
     await log.open()
     await log.record(entry("first"))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "audit", "tail", "--follow", "--json"),
-        env={**os.environ, "KORE_HOME": str(home), "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    process = await fork_server.start_piped(
+        ["audit", "tail", "--follow", "--json"],
+        cwd=home,
+        env={"PATH": os.environ["PATH"], "KORE_HOME": str(home)},
     )
-    assert process.stdout is not None
     seen = [json.loads(await process.stdout.readline())["params"]["path"]]
     for n in range(8):
         await log.record(entry(str(n)))

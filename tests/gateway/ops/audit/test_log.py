@@ -1,9 +1,9 @@
 import asyncio
 import json
+import os
 import resource
 import signal
 import stat
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -17,6 +17,7 @@ from agent.security.audit import AuditLevel
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.trail import CURRENT, GENESIS, HEAD, AuditError, entries, numbered_files
 from gateway.ops.audit.verify import verify
+from tests import fork_server
 from tests.gateway.ops.audit.entries import entry, write
 
 
@@ -247,11 +248,11 @@ async def test_kill_loses_no_acknowledged_entry_and_leaves_a_valid_log(
     """Entries reported by a killed process exist; the next process continues over many files."""
     promised = 0
     for round_ in range(6):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.gateway.ops.audit.writing", tmp_path, "3000"),
-            stdout=asyncio.subprocess.PIPE,
+        process = await fork_server.start_piped(
+            ["-m", "tests.gateway.ops.audit.writing", tmp_path, "3000"],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"]},
         )
-        assert process.stdout is not None
         text = b"0"
         for _ in range(3 + 7 * round_):
             text = await process.stdout.readline()

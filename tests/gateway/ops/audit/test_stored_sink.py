@@ -1,9 +1,8 @@
 """Audit entries of workers: stored before the call begins, then moved to the owner's log."""
 
-import asyncio
 import json
+import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,13 @@ from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
-from tests import postgres_server
+from tests import fork_server, postgres_server
 from tests.gateway.databases import OpenStore, open_database
 from tests.gateway.ops.audit.entries import entry
 from tests.gateway.parts import wait_until
 from tests.gateway.stored import count, read
+
+ENVIRON = {"PATH": os.environ["PATH"]}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -144,8 +145,8 @@ async def test_killed_owner_loses_no_entry(monkeypatch: pytest.MonkeyPatch, tmp_
     database = open_database(tmp_path / "kore.db")
     await database.transact(put_many, number)
     await database.close()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.gateway.ops.audit.flushing", tmp_path)
+    process = fork_server.start(
+        ["-m", "tests.gateway.ops.audit.flushing", tmp_path], cwd=tmp_path, env=ENVIRON
     )
     trail = tmp_path / "audit" / CURRENT
     await wait_until(lambda: trail.exists() and trail.stat().st_size)
@@ -176,12 +177,10 @@ async def test_killed_worker_loses_no_acknowledged_entry(
 ) -> None:
     choose_engine("postgres", monkeypatch)
     database = open_database(tmp_path / "kore.db")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.gateway.ops.audit.storing"),
-        postgres_server.database_of(tmp_path / "kore.db"),
-        stdout=asyncio.subprocess.PIPE,
+    address = postgres_server.database_of(tmp_path / "kore.db")
+    process = await fork_server.start_piped(
+        ["-m", "tests.gateway.ops.audit.storing", address], cwd=tmp_path, env=ENVIRON
     )
-    assert process.stdout is not None
     log = AuditLog(tmp_path / "audit")
     relay = AuditRelay(database, log, tmp_path / "pending")
     promised = b"0"

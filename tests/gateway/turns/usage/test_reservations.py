@@ -1,7 +1,7 @@
 """Reservations of running calls, which count for all other calls in one process and in several."""
 
 import asyncio
-import sys
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from gateway.config.sections import LimitsSection
 from gateway.store.port import Store
 from gateway.turns.usage.meter import StoreUsageMeter
 from gateway.turns.usage.reservations import MemoryReservations, StoredReservations
-from tests import postgres_server
+from tests import fork_server, postgres_server
 from tests.gateway.databases import open_database
 from tests.gateway.stored import count, read
 from tests.gateway.turns.usage.spender import CENT, spend, turn_meter, usage_meter
@@ -117,17 +117,18 @@ async def test_processes_share_the_limit(tmp_path: Path, monkeypatch: pytest.Mon
     choose_engine("postgres", monkeypatch)
     database = open_database(tmp_path / "kore.db")
     address = postgres_server.database_of(tmp_path / "kore.db")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.gateway.turns.usage.spender", address, "8", "12"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+    process = await fork_server.start_talking(
+        ["-m", "tests.gateway.turns.usage.spender", address, "8", "12"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        stderr=2,
+        limit=2**16,
     )
-    assert process.stdout is not None
     assert await process.stdout.readline() == b"ready\n"
+    process.stdin.write(b"go\n")
     usage = usage_meter(database, StoredReservations(database))
-    (allowed, warned), (output, _) = await asyncio.gather(
-        spend(usage, 8, 12), process.communicate(b"go\n")
-    )
+    (allowed, warned), output = await asyncio.gather(spend(usage, 8, 12), process.stdout.readline())
+    assert await process.wait() == 0
     theirs, their_warnings = map(int, output.split())
     assert allowed > 0
     assert theirs > 0
