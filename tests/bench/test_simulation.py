@@ -17,12 +17,12 @@ def erlang_c_wait_s(servers: int, arrivals_s: float, service_s: float) -> float:
     return last / (all_but_last + last) * service_s / (servers - offered)
 
 
-@pytest.mark.parametrize(("servers", "turns_s"), [(1, 30.0), (2, 70.0), (4, 150.0)])
-def test_postgresql_matches_an_m_m_c_queue(servers: int, turns_s: float) -> None:
+@pytest.mark.parametrize(("servers", "turns_s", "duration_s"), [(1, 30.0, 700), (4, 150.0, 200)])
+def test_postgresql_matches_an_m_m_c_queue(servers: int, turns_s: float, duration_s: float) -> None:
     # Each turn visits four times, for a quarter of the cost.
     cost = TurnCost(0, 0, 20.0, transactions=0, statements=0, wal_bytes=0, hints=0)
     plan = Plan(kores=1, workers=100, postgres_cores=servers)
-    outcome = Simulation(turns_s, Load(1, 1), cost, plan, seed=3).run(1_000)
+    outcome = Simulation(turns_s, Load(1, 1), cost, plan, seed=3).run(duration_s)
 
     expected_s = erlang_c_wait_s(servers, 4 * turns_s, 20.0 / 4 / 1000)
     assert outcome.wait_s["PostgreSQL"] == pytest.approx(expected_s, rel=0.1)
@@ -31,7 +31,7 @@ def test_postgresql_matches_an_m_m_c_queue(servers: int, turns_s: float) -> None
 
 def test_front_matches_an_m_m_1_queue() -> None:
     cost = TurnCost(10.0, 0, 0, transactions=0, statements=0, wal_bytes=0, hints=0)
-    outcome = Simulation(70.0, Load(1, 1), cost, Plan(1, 20, 1), seed=4).run(1_000)
+    outcome = Simulation(70.0, Load(1, 1), cost, Plan(1, 20, 1), seed=4).run(500)
 
     # rho / (mu - lambda), for two visits of half the time.
     assert outcome.wait_s["front"] == pytest.approx(0.7 / (200 - 140), rel=0.1)

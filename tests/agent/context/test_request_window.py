@@ -79,7 +79,7 @@ async def play(
     return sent
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     rounds(most=12, longest=4000),
     st.integers(1500, 12_000),

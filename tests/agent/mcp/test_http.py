@@ -84,8 +84,9 @@ class WildServer(LoopbackServer):
         await response.prepare(request)
         params = {"level": "info", "data": "x" * 14_000_000}
         event = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
+        data = f"data: {json.dumps(event)}\n\n".encode()
         for _ in range(40):
-            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+            await response.write(data)
         return response
 
 

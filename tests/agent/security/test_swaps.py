@@ -24,7 +24,7 @@ from agent.types import ToolCall
 
 ROOT = Path(__file__).parents[3]
 SWAPS = 2_000
-CALLS, FEW, READS = 40, 5, 2_000
+CALLS, FEW, READS = 40, 5, 400
 CANARY = "canary"
 # Cases with a folder below the swapped one, where the two ways to open differ most.
 DEEP = "(deep or append) and not kernel"

@@ -482,24 +482,25 @@ async def test_plan_names_the_searched_folder(call: CallContext, tree: Path) -> 
 
 @pytest.fixture
 def deep_tree(workspace: Path) -> Iterator[Path]:
-    """Create 1,000 nested folders with a file in the innermost.
+    """Create 250 nested folders with a file in the innermost.
 
     The path of the file exceeds the limit of system calls.
     """
     innermost = os.open(workspace, os.O_RDONLY)
     parts = []
-    for _ in range(1_000):
-        os.mkdir("deep", dir_fd=innermost)
-        below = os.open("deep", os.O_RDONLY, dir_fd=innermost)
+    name = "deep" * 5
+    for _ in range(250):
+        os.mkdir(name, dir_fd=innermost)
+        below = os.open(name, os.O_RDONLY, dir_fd=innermost)
         os.close(innermost)
         innermost = below
-        parts.append("deep")
-        if len(parts) == 700:
+        parts.append(name)
+        if len(parts) == 175:
             _write(innermost, "half.txt")
     _write(innermost, "end.txt")
     os.close(innermost)
     yield workspace.joinpath(*parts)
-    subprocess.run(["rm", "-rf", str(workspace / "deep")], check=True)
+    subprocess.run(["rm", "-rf", str(workspace / name)], check=True)
 
 
 def _write(folder: int, name: str) -> None:

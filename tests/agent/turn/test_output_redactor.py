@@ -162,7 +162,7 @@ def test_redaction_mark_is_not_a_shell_pattern(tmp_path: Path) -> None:
 async def test_secrets_in_tool_output_are_redacted_everywhere(tmp_path: Path) -> None:
     (tmp_path / "leak.txt").write_text(f"a {KEY} b\n")
     (tmp_path / "IDENTITY.md").write_text(f"You are {KEY}.")
-    many = "for i in $(seq 3000); do cat leak.txt; done"
+    many = 'yes "$(cat leak.txt)" | head -n 3000'
     steps = [
         call("exec", command="cat leak.txt; base64 -w0 leak.txt; xxd -p -c99 leak.txt || true"),
         call("exec", command=many),

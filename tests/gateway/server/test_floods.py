@@ -108,11 +108,9 @@ async def test_bytes_of_a_chat_token_are_counted_over_its_requests(server: Serve
     assert statuses.count(429) >= 5
 
 
-@pytest.mark.parametrize(
-    "frame", ['{"call": "status"}', '{"id": 1, "ack": 1}', '{"id": 9, "cancel": true}', "[]", "x"]
-)
-async def test_invalid_frames_are_counted(server: Served, frame: str) -> None:
+async def test_invalid_frames_are_counted(server: Served) -> None:
     """Frames above the rate limit are not read."""
+    frames = ['{"call": "status"}', '{"id": 1, "ack": 1}', '{"id": 9, "cancel": true}', "[]", "x"]
     async with server.session("read") as session, AsyncExitStack() as stack:
         sockets = [
             await stack.enter_async_context(session.ws_connect("/v1/connect")) for _ in range(4)
@@ -121,8 +119,8 @@ async def test_invalid_frames_are_counted(server: Served, frame: str) -> None:
         async def send(socket: aiohttp.ClientWebSocketResponse) -> None:
             with suppress(TimeoutError, ConnectionError):
                 async with asyncio.timeout(2):
-                    for _ in range(20_000):
-                        await socket.send_str(frame)
+                    for n in range(20_000):
+                        await socket.send_str(frames[n % len(frames)])
 
         answers = 0
 

@@ -146,8 +146,15 @@ def constraints_before(n: int, *tables: dict[int, str]) -> list[str]:
     return [text for table in tables for at, text in table.items() if at < n]
 
 
-@pytest.mark.parametrize("forgetful", [True, False])
-@pytest.mark.parametrize(("window", "lines"), [(24_000, 40), (48_000, 160), (128_000, 450)])
+@pytest.mark.parametrize(
+    ("window", "lines", "forgetful"),
+    [
+        (24_000, 40, True),
+        (24_000, 40, False),
+        pytest.param(128_000, 450, True, marks=pytest.mark.slow),
+        pytest.param(128_000, 450, False, marks=pytest.mark.slow),
+    ],
+)
 async def test_no_constraint_is_lost_over_several_compactions(
     window: int, lines: int, forgetful: bool, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
-from agent.security.sandbox.base import Limits
+from agent.security.sandbox.base import Limits, SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
 from agent.security.sandbox.unprivileged_user import USER
 from agent.settings import ToolSettings
@@ -354,11 +354,10 @@ async def test_first_process_of_the_namespace_stays_in_the_killed_group(
     assert not groups["command"] & groups["outside"]
 
 
-async def test_root_folder_is_rejected_as_workspace(bwrap: Bubblewrap, call: CallContext) -> None:
-    with pytest.raises(ToolError, match=r"whole file system"):
-        await run(
-            bwrap, replace(call, environment=replace(call.environment, workspace=Path("/"))), "true"
-        )
+def test_root_folder_is_rejected_as_workspace(bwrap: Bubblewrap) -> None:
+    command = SandboxCommand("true", Path("/"), Path("/"))
+    with pytest.raises(ToolError, match=r"whole file system"), bwrap.prepare(command):
+        pass
 
 
 async def test_control_group_limits_the_total_memory_of_a_command(

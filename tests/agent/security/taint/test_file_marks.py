@@ -139,7 +139,7 @@ def test_every_later_change_is_marked_after_an_incomplete_scan(tmp_path: Path, h
     page = workspace / "box" / "page.md"
     page.write_text("theirs")
     if hide == "deep":
-        with deep_tree(workspace, 1_200):
+        with deep_tree(workspace, 250):
             changing.end()
     else:
         (workspace / "box").chmod(0)

@@ -237,10 +237,10 @@ def test_reply_after_another_begins_with_a_blank_line(
 )
 def test_hostile_text_does_not_hang(piece: str) -> None:
     stream = stream_of()
-    for _ in range(4_000):
+    for _ in range(2_000):
         stream.feed(piece)
     stream.end()
-    assert whole(piece * 20_000)
+    assert whole(piece * 10_000)
 
 
 def test_ordinary_text_costs_little() -> None:
