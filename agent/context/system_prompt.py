@@ -7,7 +7,7 @@ belong here.
 import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from agent.context.project.instructions import Instructions
@@ -197,9 +197,12 @@ class Workspace:
         way = os.fspath(path)
         if not way.startswith(self._prefix):
             return False
-        names = way[len(self._prefix) :].split("/")
-        ways = ("/".join(names[: n + 1]) for n in range(len(names)))
-        return ".." in names or any(os.path.islink(self._prefix + name) for name in ways)
+        place = self._prefix
+        for name in way[len(self._prefix) :].split("/"):
+            if name == ".." or os.path.islink(place + name):
+                return True
+            place += f"{name}/"
+        return False
 
 
 def _memory_notice(memory: Path) -> str:
@@ -209,6 +212,7 @@ def _memory_notice(memory: Path) -> str:
     )
 
 
+@lru_cache(maxsize=32)
 def _has_content(text: str) -> bool:
     """Return whether the text has content besides the headings and questions of the template."""
     lines = (line.strip() for line in text.splitlines())

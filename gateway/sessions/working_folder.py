@@ -5,7 +5,6 @@ the turn; a person who wants to work there starts a new conversation. Device and
 comparable only within one boot of the machine and one mount. The path is always checked for links.
 """
 
-import asyncio
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +35,8 @@ async def take_folder(
     leads through a link.
     """
     folder = permissions.working_dir(claim.messages[-1])
-    identity = await asyncio.to_thread(FolderIdentity.of, folder)
+    # Not in a thread: it is two system calls, and the prompt is read from this folder anyway.
+    identity = FolderIdentity.of(folder)
     if folder == permissions.workspace:
         return identity
     current = _stored_form(identity)
