@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, open_folder
+from agent.security.sandbox.command_report import ReportPipe
 from agent.security.sandbox.git_defaults import GitDefaults
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class SandboxCommand:
     sandbox that closes all others, as its input. `temporary` is a hidden folder whose `tmp` and
     `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
     for the command only: the dynamic linker of programs that build the sandbox would obey them.
-    `git_defaults` are the settings that git has without a repository.
+    `git_defaults` are the settings that git has without a repository. `report` takes what the
+    sandbox can measure about the command.
     """
 
     command: str
@@ -99,6 +101,7 @@ class SandboxCommand:
     terminal: int | None = None
     identity: FolderIdentity | None = None
     git_defaults: GitDefaults = field(default_factory=GitDefaults)
+    report: ReportPipe | None = None
 
     @contextmanager
     def open_workspace(self) -> Iterator[int]:
@@ -133,6 +136,7 @@ class SpawnSpec:
     processes must end. With `is_supervised` the program ends them itself and needs a moment;
     otherwise its group is killed. `resources` are closed once it has started. `user` is the ID that
     its pipes must belong to, if not Kore's own. `groups` are the folders of its control groups.
+    With `lists_group`, the processes that it leaves in its group are listed.
     """
 
     argv: tuple[str, ...]
@@ -143,6 +147,7 @@ class SpawnSpec:
     resources: ExitStack | None = None
     user: int | None = None
     groups: tuple[Path, ...] = ()
+    lists_group: bool = False
 
 
 class Sandbox(Protocol):
@@ -198,7 +203,8 @@ class SharesNetwork(Protocol):
 # its end: when Kore dies, by any signal, the watcher kills the group. PR_SET_PDEATHSIG would
 # reach only the program and not its children, and it fires when the forking thread ends, not the
 # process. The program replaces this shell and reads its configured input.
-_WATCH = 'exec 3<&0 <%s; (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
+_WATCHER = "(read -r _ <&3; kill -9 0) >/dev/null 2>&1"
+_WATCH = f'exec 3<&0 <%s; {_WATCHER} & exec 3<&-; exec "$@"'
 
 
 def input_path(stdin: int | None) -> str:
@@ -216,3 +222,8 @@ def with_parent_watch(
     watch = _WATCH % input_path(stdin)
     move = 'echo $$ >"$1" || exit 126; shift; ' * len(moved_to)
     return ("/bin/sh", "-c", f"{move}{watch}", "sh", *map(str, moved_to), *argv)
+
+
+def is_parent_watch(cmdline: bytes) -> bool:
+    """Return whether a process with these arguments, as in /proc, is the watcher of a command."""
+    return _WATCHER.encode() in cmdline and cmdline.startswith(b"/bin/sh\0-c\0")

@@ -16,6 +16,7 @@ from agent.records import frozen
 from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox import cgroup, environment, idmapped_mounts, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, with_parent_watch
+from agent.security.sandbox.command_report import is_bash
 from agent.security.sandbox.environment import Toolchains
 from agent.security.sandbox.seccomp.bpf import NAMESPACED, program
 from agent.security.sandbox.session_network import SessionNetwork
@@ -133,6 +134,7 @@ class Bubblewrap:
             argv = [*enter, self.program, *setup.arguments]
             argv += ["--", "/bin/sh", "-c", self._limit_script(), "sh"]
             setup.fds += [fd for fd in (job.stdin, job.terminal) if fd is not None]
+            setup.fds += () if job.report is None else job.report.descriptors
             moved_to = [group / cgroup.MEMBERS for group in groups]
             command = with_parent_watch([*argv, *start], moved_to, job.stdin)
             user = USER if self.runs_as_root else None
@@ -159,16 +161,21 @@ class Bubblewrap:
         env = environment.command_environment(os.environ, _HOME, programs)
         env |= {**self.toolchains.variables, **environment.variables_of_command(job)}
         env |= job.git_defaults.variables(_GIT)
+        shell = environment.shell()
+        if job.report is not None:
+            env |= job.report.variables(job.command, shell)
         for name, value in env.items():
             setup.arguments += ["--setenv", name, value]
         setup.add_variables(job.variables)
         setup.arguments += ["--unsetenv", orphan_processes.NAME]
-        shell = environment.shell()
-        if job.egress is None:
-            return [shell, "-c", job.command]
-        channel, password, direct_names = job.egress.channel()
-        words = [str(setup.own(channel)), password, ",".join(direct_names), shell, job.command]
-        return [*self._listener_command(), *words]
+        start = ["setsid", shell, "-c", job.command]
+        if job.egress is not None:
+            channel, password, direct_names = job.egress.channel()
+            words = [str(setup.own(channel)), password, ",".join(direct_names), shell, job.command]
+            start = ["setsid", *self._listener_command(), *words]
+        if job.report is not None and is_bash(shell):
+            start = job.report.wrapped(start, shell)
+        return start
 
     def open_network(self) -> SessionNetwork:
         """Open a network that several commands can share."""
@@ -320,7 +327,7 @@ class Bubblewrap:
             "t": self.limits.cpu_s,
             "u": self.limits.processes,
         }
-        return f'{{ {environment.limit_commands(limits)}; }} 2>/dev/null; exec setsid "$@"'
+        return f'{{ {environment.limit_commands(limits)}; }} 2>/dev/null; exec "$@"'
 
     def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
         # Some extra for the watcher and the reaper, and extra memory, so that Kore, which reports

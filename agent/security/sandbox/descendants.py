@@ -5,6 +5,10 @@ For a process that is a child subreaper (prctl(2)), which becomes the parent of 
 
 import os
 import signal
+import time
+
+# Time for processes that are about to end anyway, as after a process substitution.
+_ENDING_S = 0.1
 
 
 def kill_descendants() -> None:
@@ -23,6 +27,24 @@ def kill_descendants() -> None:
         os.waitpid(-1, 0)
         for pid in _find_descendants():
             _signal(pid, signal.SIGKILL)
+
+
+def name_descendants() -> list[str]:
+    """Return the first words of the names of all descendants that do not end within a moment.
+
+    May block for this moment.
+    """
+    if not _find_descendants():
+        return []
+    time.sleep(_ENDING_S)
+    names = []
+    for pid in sorted(_find_descendants()):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                names += file.read().split()[:1]
+        except (OSError, ValueError):
+            continue
+    return names
 
 
 def _has_children(flags: int = os.WEXITED | os.WNOHANG) -> bool:

@@ -16,11 +16,13 @@ _EXIT_TIMEOUT_S = 5.0
 class SessionNetwork:
     """A network namespace with a loopback device, held by a process.
 
-    `enter` is the command line prefix that starts a program in it.
+    `enter` is the command line prefix that starts a program in it, `holder` the number of the
+    process.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", nsenter: str, holder: int) -> None:
         self._process = process
+        self.holder = holder
         space = f"/proc/{holder}/ns"
         self.enter: tuple[str, ...] = (nsenter, f"--net={space}/net")
         if not is_root():

@@ -41,9 +41,12 @@ class Unconfined:
         }
         env.setdefault("PATH", os.defpath)
         command = with_parent_watch([shell(), "-c", job.command], stdin=job.stdin)
-        pass_fds = () if job.stdin is None else (job.stdin,)
+        pass_fds: tuple[int, ...] = () if job.stdin is None else (job.stdin,)
+        if job.report is not None:
+            pass_fds += job.report.descriptors
+            env |= job.report.variables(job.command, shell())
         env |= {**variables_of_command(job), **job.variables}
-        yield SpawnSpec(command, env, job.folder, pass_fds)
+        yield SpawnSpec(command, env, job.folder, pass_fds, lists_group=True)
 
     def _passes(self, name: str) -> bool:
         is_own = name.startswith("KORE_")

@@ -16,6 +16,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.security.network.urls import host_name
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_hosts
+from agent.security.sandbox.command_report import CommandReport
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
@@ -25,8 +26,8 @@ from agent.tools.schema import parameters
 from agent.tools.shell.background_process import ProcessOrigin, report
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
-from agent.tools.shell.sandbox_remark import Failure, refusal_remark
-from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
+from agent.tools.shell.sandbox_remark import CommandEnd, refusal_remark
+from agent.tools.shell.sandboxed_command import CommandLine, CommandResult, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
 from agent.tools.shell.terminal_output import TerminalOutput
 from agent.tools.traits import ToolTraits
@@ -190,9 +191,10 @@ class Exec:
             output.feed(cleaner.end_bytes())
         text = output.text().rstrip("\n")
         remark = ended.report + (
-            ended.refusals or await asyncio.to_thread(self._remark, line, ended.exit, text)
+            ended.refusals or await asyncio.to_thread(self._remark, line, ended, text)
         )
-        result_text = f"{text}\n{remark}{_ending(ended.exit, timeout_s)}".lstrip("\n")
+        remark += _describe_left(ended.facts)
+        result_text = f"{text}\n{remark}{_ending(ended, timeout_s)}".lstrip("\n")
         taint = UNTRUSTED if ended.has_reached_host else self._commands.taint(line)
         return output.with_truncation_note(
             ToolResult(result_text, ended.exit.code != 0 or bool(ended.exit.reason), taint=taint)
@@ -235,24 +237,22 @@ class Exec:
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.background_taint(workspace)
 
-    def _remark(self, line: CommandLine, end: Exit, text: str) -> str:
-        """Return advice on a command that failed because of its sandbox. May block."""
-        if end.code == 0 or not self._commands.holds(line):
+    def _remark(self, line: CommandLine, ended: CommandResult, text: str) -> str:
+        """Return advice on what the sandbox refused. May block."""
+        if not self._commands.holds(line):
             return ""
-        return refusal_remark(
-            text,
-            Failure(
-                end.code,
-                line.command,
-                line.folder,
-                self._commands.readable(line),
-                line.call.may_write,
-            ),
+        end = CommandEnd(
+            ended.exit.code,
+            line.command,
+            line.folder,
+            self._commands.readable(line),
+            report=ended.facts,
             read_only=line.read_only,
             has_hosts=bool(self._commands.hosts(line)),
             denies=self._commands.sandbox_name == "landlock",
-            may_leave=line.call.owner,
+            may_write=line.call.may_write,
         )
+        return refusal_remark(text, end, may_leave=line.call.owner)
 
     def _deletion(self, line: CommandLine) -> Deletion | None:
         """Return known deletions of a command, or possible ones if unprotected. May block."""
@@ -395,11 +395,20 @@ def _command(args: Mapping[str, Any]) -> str:
     return command
 
 
-def _ending(end: Exit, timeout_s: float) -> str:
+def _describe_left(facts: CommandReport) -> str:
+    if not facts.left_processes:
+        return ""
+    return render_prompt("tools/exec_left", names=", ".join(facts.left_processes)) + "\n"
+
+
+def _ending(ended: CommandResult, timeout_s: float) -> str:
+    end, pipeline = ended.exit, ended.facts.pipeline
     if end.reason:
         return end.reason
     if end.code is None:
         return f"[stopped: it took longer than {timeout_s:g} s. {load_prompt('tools/exec_longer')}]"
     if end.code < 0:
         return f"[killed by signal {-end.code}]"
+    if len(pipeline) > 1 and end.code in pipeline and ended.facts.has_failed_part:
+        return f"[exit code {end.code}; of the pipeline: {', '.join(map(str, pipeline))}]"
     return f"[exit code {end.code}]"

@@ -10,7 +10,7 @@ from io import FileIO
 
 from agent.prompts import load_prompt
 from agent.records import frozen
-from agent.security.sandbox.base import SpawnSpec
+from agent.security.sandbox.base import SpawnSpec, is_parent_watch
 from agent.security.sandbox.cgroup import has_run_out_of_memory
 from agent.security.sandbox.orphan_processes import process_mark
 from agent.tools.shell.resource_limits import CommandMeter
@@ -26,11 +26,13 @@ class Exit:
     """Exit of a command.
 
     `code` is negative for a signal, None after a timeout. `reason` is a sentence if the command was
-    ended because of its resource usage.
+    ended because of its resource usage. `left_processes` are the names of processes that it left in
+    its group, if the `SpawnSpec` asks for them.
     """
 
     code: int | None
     reason: str = ""
+    left_processes: tuple[str, ...] = ()
 
 
 async def run(
@@ -40,13 +42,15 @@ async def run(
     meter: CommandMeter | None = None,
     *,
     on_error: Callable[[bytes], None] | None = None,
+    on_timeout: Callable[[int], None] | None = None,
 ) -> Exit:
     """Run a command prepared by a sandbox.
 
     Both output streams reach `on_output` in order, unless stderr has its own `on_error`. Returns
     when the command itself has ended: its background processes are killed, and a process that
     escaped but has the pipe open is not waited for. The same happens after a timeout and when the
-    caller is cancelled. Raises OSError when the command cannot be started.
+    caller is cancelled. `on_timeout` takes the number of the process before it is killed because of
+    the timeout. Raises OSError when the command cannot be started.
     """
     alive_r, alive_w = os.pipe()
     out_r, out_w = os.pipe()
@@ -74,7 +78,10 @@ async def run(
         try:
             if meter is not None:
                 meter.attach(process.pid, child.end)
-            end = await _communicate(child, out_r, timeout_s, on_output)
+            end = await _communicate(child, out_r, timeout_s, on_output, on_timeout)
+            if spawn.lists_group and end.code is not None:
+                names = await asyncio.to_thread(_name_group, process.pid)
+                end = replace(end, left_processes=names)
             why = "" if meter is None else meter.end_reason
             if not why and has_run_out_of_memory(spawn.groups):
                 why = load_prompt("tools/exec_killed")
@@ -96,7 +103,11 @@ def _open_errors(stack: ExitStack, on_error: Callable[[bytes], None]) -> int:
 
 
 async def _communicate(
-    child: "_Child", fd: int, timeout_s: float | None, on_output: Callable[[bytes], None]
+    child: "_Child",
+    fd: int,
+    timeout_s: float | None,
+    on_output: Callable[[bytes], None],
+    on_timeout: Callable[[int], None] | None,
 ) -> Exit:
     reader = _OutputReader(fd, on_output)
     try:
@@ -105,6 +116,8 @@ async def _communicate(
             async with asyncio.timeout(timeout_s):
                 code = await child.process.wait()
         if code is None:
+            if on_timeout is not None:
+                await asyncio.to_thread(on_timeout, child.process.pid)
             child.end()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
@@ -112,6 +125,23 @@ async def _communicate(
         return Exit(code)
     finally:
         reader.stop()
+
+
+def _name_group(group: int) -> tuple[str, ...]:
+    """Return the names of the living processes of this group, without its watcher."""
+    names = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            with open(f"/proc/{process}/stat", "rb") as file:
+                state, _, process_group = file.read().rpartition(b")")[2].split()[:3]
+            if int(process_group) != group or state in (b"Z", b"X"):
+                continue
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                if is_parent_watch(file.read()):
+                    continue
+            with open(f"/proc/{process}/comm") as file:
+                names += file.read().split()[:1]
+    return tuple(names)
 
 
 @frozen

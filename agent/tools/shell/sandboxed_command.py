@@ -5,7 +5,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -28,6 +28,7 @@ from agent.security.sandbox.base import (
     SharesNetwork,
     ShowsFolders,
 )
+from agent.security.sandbox.command_report import CommandReport, ReportPipe, distinct_names
 from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.shell.classifier import only_reads
@@ -148,13 +149,15 @@ class CommandResult:
     """Result of a command.
 
     `refusals` names hosts that it was denied, one per line, at most a few. `report` names files of
-    the command that were set aside, and repositories that were restored or not protected.
+    the command that were set aside, and repositories that were restored or not protected; `facts`
+    are what the sandbox measured.
     """
 
     exit: Exit
     has_reached_host: bool
     refusals: str
     report: str = ""
+    facts: CommandReport = field(default_factory=CommandReport)
 
 
 class SandboxedCommands:
@@ -296,9 +299,17 @@ class SandboxedCommands:
                 git_stores.begin(covered.all_git_stores)
                 await asyncio.to_thread(self._protect_history, line, history, covered)
                 job = await asyncio.to_thread(self._job, line, proxy, covered)
-                with self._sandbox_of(line).prepare(job) as spawn:
-                    async with self._meter(line, tainting) as meter:
-                        end = await run(spawn, timeout_s, on_output, meter)
+                shared = None if job.network is None else job.network.holder
+                with ReportPipe(shared) as pipe:
+                    if line.terminal is None:
+                        job = replace(job, report=pipe)
+                    with self._sandbox_of(line).prepare(job) as spawn:
+                        async with self._meter(line, tainting) as meter:
+                            end = await run(
+                                *(spawn, timeout_s, on_output, meter),
+                                on_timeout=pipe.count_attempts if self.holds(line) else None,
+                            )
+                    facts = await asyncio.to_thread(pipe.read)
         except OSError as exc:
             raise _not_started(exc) from exc
         finally:
@@ -330,6 +341,9 @@ class SandboxedCommands:
             _describe_moves(moved)
             + _describe_histories("history_kept", restored)
             + _describe_histories("history_unprotected", history.unprotected),
+            replace(
+                facts, left_processes=facts.left_processes or distinct_names(end.left_processes)
+            ),
         )
 
     def _protect_history(

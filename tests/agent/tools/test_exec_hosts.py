@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from agent.errors import ToolError
+from agent.prompts import load_prompt
 from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.sandbox.bubblewrap import Bubblewrap
@@ -242,10 +243,12 @@ async def test_all_processes_die_when_kore_is_killed(
 async def test_missing_network_is_reported_as_the_cause_of_an_unresolved_host(
     box: Bubblewrap, site: WebSite, call: CallContext
 ) -> None:
-    failing = "echo 'curl: (6) Could not resolve host: example.org'; touch a; exit 6"
+    failing = "getent ahosts example.org; touch a; exit 6"
     assert "run it with network" in await run_exec(tool(box, site), call, failing)
     assert "run it with network" not in await run_exec(tool(box, site), call, "touch a; exit 6")
-    assert "run it with network" not in await run_exec(tool(box, site, "127.0.0.1"), call, failing)
+    text = await run_exec(tool(box, site, "127.0.0.1"), call, failing)
+    assert load_prompt("sandbox/past_proxy") in text
+    assert "run it with network" not in text
 
 
 async def test_other_commands_of_the_conversation_have_no_network(

@@ -12,10 +12,10 @@ import resource
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.security.sandbox.descendants import kill_descendants
+from agent.security.sandbox.descendants import kill_descendants, name_descendants
 from agent.security.sandbox.landlock.call_broker import CallBroker
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -79,7 +79,11 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
     _landlock(plan)
     listener = _seccomp(plan["filter"])
     to_parent.sendmsg([b"."], [(1, 1, listener.to_bytes(4, "little"))])  # SOL_SOCKET, SCM_RIGHTS
-    os.closerange(3, 1 << 16)
+    first = 3
+    for descriptor in sorted(plan["report"]):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, 1 << 16)
     command = [plan["shell"], "-c", plan["command"]]
     os.execve(plan["shell"], command, plan["environment"])  # noqa: S606 - it is a shell
 
@@ -126,6 +130,7 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
         for descriptor, event in poll.poll():
             if descriptor == pidfd:
                 status = os.waitpid(child, 0)[1]
+                _report_left_processes(plan["report"])
             elif descriptor == channel.fileno():
                 poll.unregister(descriptor)
                 if (listener := _receive_descriptor(channel)) is not None:
@@ -137,6 +142,15 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
                 poll.unregister(descriptor)
     kill_descendants()
     return os.waitstatus_to_exitcode(status)
+
+
+def _report_left_processes(report: Sequence[int]) -> None:
+    """Write the names of the processes that the command left, as `CommandReport` reads them."""
+    for name in name_descendants() if report else ():
+        try:
+            os.write(report[0], f"process {name}\n".encode())
+        except BlockingIOError:
+            return
 
 
 def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:

@@ -121,6 +121,7 @@ class Landlock:
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
                 pass_fds = (reader, *opened.values(), *([] if stdin is None else [stdin]))
+                pass_fds += () if job.report is None else job.report.descriptors
                 yield SpawnSpec(argv, {}, Path("/"), pass_fds, is_supervised=True)
             finally:
                 os.close(reader)
@@ -142,6 +143,8 @@ class Landlock:
             **(job.git_defaults.variables(git) if git else {}),
             **job.variables,
         }
+        if job.report is not None:
+            env |= job.report.variables(job.command, environment.shell())
         writable = [private] if job.read_only else [workspace, private]
         store = () if job.store is None or job.read_only else job.store.writable_folders
         proxy = None if job.egress is None else job.egress.listener()
@@ -155,6 +158,7 @@ class Landlock:
         return {
             "command": job.command,
             "shell": environment.shell(),
+            "report": () if job.report is None else job.report.descriptors,
             "workspace": opened[job.workspace],
             "opened": {str(path): descriptor for path, descriptor in opened.items()},
             "folder": os.path.relpath(job.folder, workspace),

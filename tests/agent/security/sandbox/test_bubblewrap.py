@@ -345,12 +345,13 @@ async def test_first_process_of_the_namespace_stays_in_the_killed_group(
         with suppress(OSError, ProcessLookupError):
             status = Path(f"/proc/{pid}/status").read_text()
             inside = status.split("NSpid:")[1].split("\n")[0].split()[1:]
-            kind = {"": "outside", "1": "first"}.get("".join(inside), "command")
+            # The second one waits for the command and reports about it.
+            kind = {"": "outside", "1": "first", "2": "second"}.get("".join(inside), "command")
             groups.setdefault(kind, set()).add(os.getpgid(pid))
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    assert groups["first"] == groups["outside"]
+    assert groups["first"] == groups["second"] == groups["outside"]
     assert not groups["command"] & groups["outside"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.security.sandbox import environment, orphan_processes
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
@@ -134,7 +134,8 @@ async def test_daemon_that_keeps_the_pipe_does_not_hang_the_call(
     call: CallContext, workspace: Path
 ) -> None:
     result = await run(call, "sleep 600 & echo $! > pid; echo started", timeout_s=60)
-    assert result.for_model == "started\n[exit code 0]"
+    left = render_prompt("tools/exec_left", names="sleep")
+    assert result.for_model == f"started\n{left}\n[exit code 0]"
     await wait_until_gone(int((workspace / "pid").read_text()))
 
 

@@ -12,7 +12,7 @@ from agent.security.sandbox.landlock.sandbox import Landlock
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.sandbox_remark import Failure, refusal_remark
+from agent.tools.shell.sandbox_remark import CommandEnd, refusal_remark
 
 
 @pytest.fixture
@@ -125,10 +125,9 @@ async def test_hidden_program_under_landlock_is_not_a_refused_write(
     programs = Landlock(abi=1).readable_programs
     remark = refusal_remark(
         "sh: .venv/bin/python: Permission denied",
-        Failure(126, ".venv/bin/python x.py", call.workspace, (call.workspace, *programs)),
-        read_only=False,
-        has_hosts=False,
-        denies=True,
+        CommandEnd(
+            126, ".venv/bin/python x.py", call.workspace, (call.workspace, *programs), denies=True
+        ),
         may_leave=True,
     )
     assert f"{hidden_python} is installed" in remark
