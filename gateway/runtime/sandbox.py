@@ -1,6 +1,7 @@
 """Sandbox of commands as configured."""
 
 import asyncio
+import os
 from pathlib import Path
 
 from agent.security.sandbox.base import Limits
@@ -46,7 +47,9 @@ def sandbox_options(settings: Settings) -> SandboxOptions:
     security = settings.security
     limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
-    toolchains = find_toolchains(Path.home()) if security.sandbox_toolchains else Toolchains()
+    toolchains = Toolchains()
+    if security.sandbox_toolchains:
+        toolchains = find_toolchains(Path.home(), os.environ)
     return SandboxOptions(
         security.sandbox,
         limits,

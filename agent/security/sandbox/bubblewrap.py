@@ -85,13 +85,14 @@ class Bubblewrap:
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:
-        return environment.readable_programs(self._visible)
+        return environment.readable_programs((*self._visible, *self.toolchains.caches))
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """Prepare the command in its namespaces. Raises `ToolError`."""
         with ExitStack() as stack, ExitStack() as handed_over:
             opened_folders = stack.enter_context(job.open_folders())
+            caches = stack.enter_context(self.toolchains.open_caches(job.workspace))
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -101,13 +102,15 @@ class Bubblewrap:
                 setup.arguments.append("--unshare-net")
             else:
                 enter = (*job.network.enter, "--")
-            sources = {path: path for path in (*opened_folders, *self._visible)}
+            sources = {path: path for path in (*opened_folders, *self._visible, *caches)}
             if job.temporary is not None:
                 sources[job.temporary] = job.temporary
             pins, frozen = self._mounts(job)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
-                sources, words = self._map_to_user(stack, opened_folders, job.temporary, own_mounts)
+                sources, words = self._map_to_user(
+                    stack, opened_folders, caches, job.temporary, own_mounts
+                )
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
                 for descriptor in (job.stdin, job.terminal):
@@ -115,6 +118,7 @@ class Bubblewrap:
                         os.fchown(descriptor, USER, -1)
             above = sorted({place for folder in opened_folders for place in _folder_above(folder)})
             self._base(setup, job, sources, above)
+            self._show_caches(setup, caches, sources)
             bind = "--ro-bind" if job.read_only else "--bind"
             if self.runs_as_root:
                 for folder in opened_folders:
@@ -148,6 +152,15 @@ class Bubblewrap:
                 groups=groups,
             )
 
+    def _show_caches(
+        self, setup: "_Setup", caches: Mapping[Path, int], sources: Mapping[Path, Path]
+    ) -> None:
+        if not self.runs_as_root:
+            self._bind(setup, "--ro-bind", caches)
+            return
+        for path in caches:
+            setup.arguments += ["--ro-bind", str(sources[path]), str(path)]
+
     def _bind(self, setup: "_Setup", bind: str, opened_folders: Mapping[Path, int]) -> None:
         for folder, descriptor in opened_folders.items():
             if self._by_descriptor:
@@ -159,7 +172,7 @@ class Bubblewrap:
         """Return the arguments that start the command, and set its variables."""
         programs = self.readable_programs
         env = environment.command_environment(os.environ, _HOME, programs)
-        env |= {**self.toolchains.variables, **environment.variables_of_command(job)}
+        env |= {**self.toolchains.variables_of(job), **environment.variables_of_command(job)}
         env |= job.git_defaults.variables(_GIT)
         shell = environment.shell()
         if job.report is not None:
@@ -185,13 +198,15 @@ class Bubblewrap:
         self,
         stack: ExitStack,
         opened_folders: Mapping[Path, int],
+        caches: Mapping[Path, int],
         temporary: Path | None,
         own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Map the folders to `USER`; return their new paths, and the arguments that start a program
         there.
 
-        `opened_folders` are the folders that a command may change, with a descriptor of each. The
+        `opened_folders` are the folders that a command may change, `caches` those that it may only
+        read, with a descriptor of each. The
         paths in `own_mounts`, all below them, become separate mounts, read-only or not.
         """
         sources = {path: _STAGE / f"own-{n}" for n, path in enumerate(opened_folders)}
@@ -199,6 +214,9 @@ class Bubblewrap:
             idmapped_mounts.Mount(descriptor, sources[path])
             for path, descriptor in opened_folders.items()
         ]
+        for number, (path, descriptor) in enumerate(caches.items()):
+            sources[path] = _STAGE / f"cache-{number}"
+            mounts.append(idmapped_mounts.Mount(descriptor, sources[path], read_only=True))
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
@@ -246,7 +264,7 @@ class Bubblewrap:
         arguments, temporary = setup.arguments, job.temporary
         for path in environment.readable_programs():
             _show(path, path, arguments)
-        for name in environment.CONFIGURATION:
+        for name in environment.configuration():
             arguments += ["--ro-bind-try", name, name]
         for name, data in {**self._account_files(), **job.git_defaults.files(_GIT)}.items():
             arguments += ["--ro-bind-data", str(setup.add_data(data)), name]

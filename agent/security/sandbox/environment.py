@@ -4,13 +4,15 @@ variables without secrets."""
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agent.records import frozen
+from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
@@ -20,10 +22,13 @@ CONFIGURATION = (
     "/etc/alternatives",
     "/etc/ca-certificates.conf",
     "/etc/debian_version",
+    "/etc/dotnet/install_location",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
     "/etc/localtime",
+    "/etc/maven/logging",
+    "/etc/maven/m2.conf",
     "/etc/mime.types",
     "/etc/nsswitch.conf",
     "/etc/os-release",
@@ -35,6 +40,8 @@ CONFIGURATION = (
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 )
+# Java's own configuration, with the number of the version in its name.
+_JAVA_CONFIGURATION = "java-*-openjdk"
 # Private to each command.
 TEMPORARY = "/tmp"  # noqa: S108 - a fresh file system in the sandbox
 _BASH = ("/bin/bash", "/usr/bin/bash")
@@ -53,6 +60,11 @@ def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
     return tuple(path for path in (*map(Path, PROGRAMS), *further) if path.exists())
 
 
+def configuration() -> tuple[str, ...]:
+    """Return the files and folders of /etc to read; some may not exist."""
+    return (*CONFIGURATION, *map(str, sorted(Path("/etc").glob(_JAVA_CONFIGURATION))))
+
+
 def shell() -> str:
     """Return the shell for commands: bash if the machine has it."""
     return next((path for path in _BASH if os.access(path, os.X_OK)), "/bin/sh")
@@ -63,13 +75,17 @@ def command_environment(
 ) -> dict[str, str]:
     """Return all variables of a confined command, with only a few harmless inherited ones.
 
-    PATH is limited to folders below `visible`.
+    PATH is limited to folders below `visible`, and those that contain a visible program.
     """
+    visible = tuple(visible)
     roots = [os.path.realpath(path) for path in visible]
+    # Folders of which single programs are visible.
+    parents = {str(path.parent) for path in visible if path.is_symlink() or path.is_file()}
     folders = [
         folder
         for folder in environ.get("PATH", "").split(":")
-        if folder.startswith("/") and any(_is_below(os.path.realpath(folder), r) for r in roots)
+        if folder.startswith("/")
+        and (folder in parents or any(_is_below(os.path.realpath(folder), r) for r in roots))
     ]
     path = ":".join(dict.fromkeys([*folders, *SYSTEM_PATH.split(":")]))
     inherited = {
@@ -128,23 +144,92 @@ def _is_below(path: str, root: str) -> bool:
 
 @frozen
 class Toolchains:
-    """Folders and files to read and run from, and variables that point to them."""
+    """Folders and files to read and run from, and variables that point to them.
+
+    `caches` are folders with packages and environments, which are opened without following links
+    and shown only if they belong to the user that Kore runs as. `cache_variables` let programs use
+    these instead of the network, so commands have them only without a network.
+    """
 
     folders: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    caches: tuple[Path, ...] = ()
+    cache_variables: Mapping[str, str] = field(default_factory=dict)
+
+    def variables_of(self, job: SandboxCommand) -> dict[str, str]:
+        """Return the variables for a command."""
+        offline = self.cache_variables if job.egress is None else {}
+        return {**self.variables, **offline}
+
+    @contextmanager
+    def open_caches(self, workspace: Path) -> Iterator[Mapping[Path, int]]:
+        """Open the caches that commands in this workspace can be shown.
+
+        Left out are links, folders of other users, and folders that overlap with the workspace: a
+        command could have put them there.
+        """
+        with ExitStack() as stack:
+            opened: dict[Path, int] = {}
+            for path in self.caches:
+                if path.is_relative_to(workspace) or workspace.is_relative_to(path):
+                    continue
+                with suppress(OSError):
+                    folder = stack.enter_context(open_folder_beneath(path))
+                    if os.fstat(folder).st_uid == os.geteuid():
+                        opened[path] = folder
+            yield opened
 
 
-def find_toolchains(home: Path) -> Toolchains:
-    """Return the toolchains of `toolchains.toml` that exist in this home folder."""
+def find_toolchains(home: Path, environ: Mapping[str, str] | None = None) -> Toolchains:
+    """Return the toolchains of `toolchains.toml` that exist in this home folder.
+
+    Also the active virtual environment of `environ`.
+    """
+    real_home = home.resolve()
     folders: list[Path] = []
+    caches: list[Path] = []
     variables: dict[str, str] = {}
+    cache_variables: dict[str, str] = {}
     for entry in _table().values():
-        existing = [home / name for name in entry["folders"] if (home / name).exists()]
+        existing = [home / name for name in entry.get("folders", ()) if (home / name).exists()]
+        existing_caches = [
+            real_home / name for name in entry.get("caches", ()) if (real_home / name).is_dir()
+        ]
+        folders += existing
+        caches += existing_caches
         if existing:
-            folders += existing
             folder_by_name = entry.get("variables", {})
             variables |= {name: str(home / folder) for name, folder in folder_by_name.items()}
-    return Toolchains(tuple(folders), variables)
+        if existing_caches:
+            value_by_name = entry.get("cache_variables", {})
+            cache_variables |= {
+                name: value.replace("~", str(real_home)) for name, value in value_by_name.items()
+            }
+    environment = _active_environment(environ or {})
+    if environment is not None:
+        caches.append(environment)
+        variables["VIRTUAL_ENV"] = str(environment)
+    folders += _linked_programs(home / ".local/bin", (*folders, *caches))
+    return Toolchains(tuple(folders), variables, tuple(caches), cache_variables)
+
+
+def _active_environment(environ: Mapping[str, str]) -> Path | None:
+    """Return the active virtual environment of Python."""
+    name = environ.get("VIRTUAL_ENV", "")
+    path = Path(name).resolve()
+    return path if name.startswith("/") and (path / "pyvenv.cfg").is_file() else None
+
+
+def _linked_programs(folder: Path, targets: Sequence[Path]) -> list[Path]:
+    """Return the links in a folder that lead to one of these targets."""
+    with suppress(OSError):
+        links = [path for path in sorted(folder.iterdir()) if path.is_symlink()]
+        return [
+            link
+            for link in links
+            if any(link.resolve().is_relative_to(target.resolve()) for target in targets)
+        ]
+    return []
 
 
 @cache

@@ -7,7 +7,7 @@ import ctypes
 import marshal
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -90,7 +90,7 @@ class Landlock:
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:
-        return environment.readable_programs(self._visible)
+        return environment.readable_programs((*self._visible, *self.toolchains.caches))
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
@@ -110,13 +110,15 @@ class Landlock:
             git = str(private.parent / "git") if job.temporary is not None else ""
             _write_files(job.git_defaults.files(git) if git else {})
             opened = dict(stack.enter_context(job.open_folders()))
+            caches = stack.enter_context(self.toolchains.open_caches(job.workspace))
+            opened |= caches
             if job.store is not None and not job.read_only:
                 for path in job.store.writable_folders:
                     opened[path] = stack.enter_context(open_folder(path))
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, str(private), git, opened)))
+                    file.write(marshal.dumps(self._plan(job, str(private), git, opened, caches)))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
@@ -127,7 +129,12 @@ class Landlock:
                 os.close(reader)
 
     def _plan(
-        self, job: SandboxCommand, private: str, git: str, opened: Mapping[Path, int]
+        self,
+        job: SandboxCommand,
+        private: str,
+        git: str,
+        opened: Mapping[Path, int],
+        caches: Iterable[Path],
     ) -> dict[str, Any]:
         """Return the launcher's plan.
 
@@ -138,7 +145,7 @@ class Landlock:
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
         env |= {
-            **self.toolchains.variables,
+            **self.toolchains.variables_of(job),
             **environment.variables_of_command(job),
             **(job.git_defaults.variables(git) if git else {}),
             **job.variables,
@@ -150,7 +157,7 @@ class Landlock:
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None:
             env |= environment.proxy_variables(proxy[0])
-        readable = [git] if git else []
+        readable = [*([git] if git else []), *map(str, caches)]
         if job.store is not None:
             readable.append(str(job.store.folder))
         rules = self._rules(workspace, [*writable, *map(str, store)], readable)
@@ -196,9 +203,12 @@ class Landlock:
         self, workspace: str, writable: list[str], readable: list[str]
     ) -> list[tuple[str, int]]:
         rules = [(path, self._all & ~_MAKE_DEVICES) for path in writable]
-        rules += [(str(path), _READ) for path in (workspace, *self.readable_programs)]
+        programs = environment.readable_programs(self._visible)
+        rules += [(str(path), _READ) for path in (workspace, *programs)]
         rules += [(path, _READ) for path in readable]
-        rules += [(path, _READ_FILE | _READ_DIR) for path in (*environment.CONFIGURATION, *_FACTS)]
+        rules += [
+            (path, _READ_FILE | _READ_DIR) for path in (*environment.configuration(), *_FACTS)
+        ]
         rules += [
             (path, _READ_FILE | (_WRITE_FILE if write else 0)) for path, write in _DEVICES.items()
         ]

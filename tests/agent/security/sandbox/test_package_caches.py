@@ -1,0 +1,256 @@
+"""Caches of package managers in a sandbox, with real Go and cargo and without a network."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.security.sandbox.environment import find_toolchains
+from agent.security.sandbox.landlock.sandbox import Landlock
+from agent.tools.shell.process_group import run
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+
+GO_SOURCE = 'package greet\n\nfunc Hello() string { return "hello" }\n'
+GO_TEST = """package x
+
+import (
+	"testing"
+
+	"example.org/greet"
+)
+
+func TestHello(t *testing.T) {
+	if greet.Hello() != "hello" {
+		t.Fatal()
+	}
+}
+"""
+MANIFEST = '[package]\nname = "greet"\nversion = "1.0.0"\nedition = "2021"\n'
+RUST_SOURCE = 'pub fn hello() -> &\'static str { "hello" }\n'
+RUST_TEST = '#[test]\nfn hello() { assert_eq!(greet::hello(), "hello"); }\n'
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+async def output_of(box: Bubblewrap, line: str, workspace: Path) -> str:
+    output = bytearray()
+    with box.prepare(SandboxCommand(line, workspace, workspace)) as spawn:
+        await run(spawn, 200, output.extend)
+    return output.decode()
+
+
+def box_with(home: Path, *readable: Path) -> Bubblewrap:
+    box = replace(installed_bubblewrap(), readable_folders=readable)
+    return replace(box, toolchains=find_toolchains(home))
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/go"), reason="go is not installed")
+async def test_go_test_uses_downloaded_modules(home: Path, workspace: Path) -> None:
+    folder = home / "go/pkg/mod/cache/download/example.org/greet/@v"
+    folder.mkdir(parents=True)
+    module = "module example.org/greet\n\ngo 1.19\n"
+    (folder / "v1.0.0.mod").write_text(module)
+    (folder / "v1.0.0.info").write_text('{"Version":"v1.0.0"}')
+    with zipfile.ZipFile(folder / "v1.0.0.zip", "w") as archive:
+        archive.writestr("example.org/greet@v1.0.0/go.mod", module)
+        archive.writestr("example.org/greet@v1.0.0/greet.go", GO_SOURCE)
+    (workspace / "go.mod").write_text(
+        "module example.org/x\n\ngo 1.19\n\nrequire example.org/greet v1.0.0\n"
+    )
+    (workspace / "x_test.go").write_text(GO_TEST)
+    text = await output_of(box_with(home), "go mod tidy && go test ./...", workspace)
+    assert "ok  \texample.org/x" in text
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """Serve a registry with the crate `greet`."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as crate:
+        for name, text in (("Cargo.toml", MANIFEST), ("src/lib.rs", RUST_SOURCE)):
+            member = tarfile.TarInfo(f"greet-1.0.0/{name}")
+            member.size = len(text)
+            crate.addfile(member, io.BytesIO(text.encode()))
+    (folder / "gr/ee").mkdir(parents=True)
+    (folder / "greet-1.0.0.crate").write_bytes(archive.getvalue())
+    checksum = hashlib.sha256(archive.getvalue()).hexdigest()
+    entry = {"name": "greet", "vers": "1.0.0", "deps": [], "cksum": checksum, "features": {}}
+    (folder / "gr/ee/greet").write_text(json.dumps({**entry, "yanked": False}))
+    handler = partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        (folder / "config.json").write_text(
+            json.dumps({"dl": f"{url}/{{crate}}-{{version}}.crate"})
+        )
+        Thread(target=server.serve_forever).start()
+        try:
+            yield url
+        finally:
+            server.shutdown()
+
+
+def rust_toolchain() -> Path:
+    """Return the folder of the toolchain, or skip the test."""
+    rustup = shutil.which("rustup")
+    if rustup is None:
+        pytest.skip("rustup is not installed")
+    ran = subprocess.run([rustup, "which", "cargo"], capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        pytest.skip("rustup has no toolchain")
+    return Path(ran.stdout.strip()).parents[1]
+
+
+async def test_cargo_test_uses_downloaded_crates(
+    home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain = rust_toolchain()
+    programs = f"{toolchain}/bin:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", programs)
+    (workspace / "src").mkdir()
+    (workspace / "src/lib.rs").write_text(RUST_TEST)
+    (workspace / "Cargo.toml").write_text(
+        MANIFEST.replace("greet", "x")
+        + '[dependencies]\ngreet = { version = "1", registry = "near" }\n'
+    )
+    (workspace / ".cargo").mkdir()
+    served = tmp_path / "registry"
+    served.mkdir()
+    with registry(served) as url:
+        (workspace / ".cargo/config.toml").write_text(
+            f'[registries.near]\nindex = "sparse+{url}/"\n'
+        )
+        subprocess.run(
+            [toolchain / "bin/cargo", "fetch"], cwd=workspace, check=True, capture_output=True,
+            env={"PATH": programs, "HOME": str(home), "CARGO_HOME": str(home / ".cargo")},
+        )  # fmt: skip
+    (home / ".cargo/credentials.toml").write_text("canary")
+    box = box_with(home, toolchain)
+    line = f"cargo test 2>&1; ls -a {home}/.cargo; cat {home}/.cargo/credentials.toml"
+    text = await output_of(box, line, workspace)
+    assert "test hello ... ok" in text
+    assert "canary" not in text
+
+
+def make_files(home: Path, paths: Mapping[str, str]) -> None:
+    for name, text in paths.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+
+
+CREDENTIALS = [
+    ".cargo/credentials.toml", ".cargo/config.toml", ".m2/settings.xml", ".config/pnpm/rc",
+    ".gradle/gradle.properties", ".nuget/NuGet/NuGet.Config", ".npmrc", ".config/pip/pip.conf",
+    ".config/pypoetry/auth.toml", ".m2/settings-security.xml", ".condarc", "miniconda3/.condarc",
+    ".julia/servers/host/auth.toml", ".cabal/config", "go/pkg/mod/cache/vcs/x/config",
+]  # fmt: skip
+PACKAGES = [
+    ".cargo/registry/x", ".cargo/git/x", ".m2/repository/x", ".gradle/caches/modules-2/x",
+    ".nuget/packages/x", "go/pkg/mod/cache/download/x", "miniconda3/bin/x", ".ghcup/bin/x",
+    ".opam/x", ".julia/packages/x", ".local/share/pnpm/x", ".cache/pypoetry/virtualenvs/x",
+    ".local/share/virtualenvs/x", ".local/share/pipx/venvs/x", ".virtualenvs/x",
+]  # fmt: skip
+
+
+async def test_packages_are_visible_and_logins_are_not(home: Path, workspace: Path) -> None:
+    make_files(home, dict.fromkeys(CREDENTIALS, "login"))
+    make_files(home, dict.fromkeys(PACKAGES, "package"))
+    line = f"cd {home} && cat {' '.join([*CREDENTIALS, *PACKAGES])} 2>/dev/null"
+    text = await output_of(box_with(home), line, workspace)
+    assert "login" not in text
+    assert text.count("package") == len(PACKAGES)
+
+
+async def test_cache_behind_a_link_or_of_another_user_is_not_shown(
+    home: Path, workspace: Path, tmp_path: Path
+) -> None:
+    make_files(tmp_path, {"elsewhere/key": "canary", "other/key": "canary"})
+    (home / ".m2").mkdir()
+    (home / ".m2/repository").symlink_to(tmp_path / "elsewhere")
+    (home / ".gradle").symlink_to(tmp_path / "other")
+    (tmp_path / "other/caches/modules-2").mkdir(parents=True)
+    (tmp_path / "other/caches/modules-2/key").write_text("canary")
+    make_files(home, {".cargo/registry/key": "canary"})
+    if os.geteuid() == 0:
+        os.chown(home / ".cargo/registry", 65534, 65534)
+    else:
+        shutil.rmtree(home / ".cargo/registry")
+    line = f"cat {home}/.m2/repository/key {home}/.gradle/caches/modules-2/key {home}/.cargo/*/key"
+    assert "canary" not in await output_of(box_with(home), line, workspace)
+
+
+async def test_cache_that_becomes_a_link_later_is_not_shown(
+    home: Path, workspace: Path, tmp_path: Path
+) -> None:
+    make_files(tmp_path, {"elsewhere/key": "canary"})
+    make_files(home, {".m2/repository/x": "package"})
+    box = box_with(home)
+    shutil.rmtree(home / ".m2/repository")
+    (home / ".m2/repository").symlink_to(tmp_path / "elsewhere")
+    assert "canary" not in await output_of(box, f"cat {home}/.m2/repository/key", workspace)
+
+
+async def test_cache_in_the_workspace_stays_writable(home: Path) -> None:
+    make_files(home, {".m2/repository/x": "package"})
+    box = box_with(home)
+    assert await output_of(box, "echo y >.m2/repository/y && cat .m2/repository/y", home) == "y\n"
+
+
+async def test_active_environment_and_linked_programs_are_found(
+    home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / "venvs" / "web"
+    script = "#!/bin/sh\necho linked\n"
+    make_files(environment, {"pyvenv.cfg": "", "bin/serve": "#!/bin/sh\necho $VIRTUAL_ENV\n"})
+    make_files(home, {".local/share/pipx/venvs/tool/bin/tool": script, ".local/bin/own": "canary"})
+    tool = home / ".local/share/pipx/venvs/tool/bin/tool"
+    for program in (environment / "bin/serve", tool):
+        program.chmod(0o755)
+    (home / ".local/bin/tool").symlink_to(tool)
+    monkeypatch.setenv("PATH", f"{environment}/bin:{home}/.local/bin:{os.environ['PATH']}")
+    toolchains = find_toolchains(home, {"VIRTUAL_ENV": str(environment)})
+    box = replace(installed_bubblewrap(), toolchains=toolchains)
+    text = await output_of(box, f"serve; tool; cat {home}/.local/bin/own", workspace)
+    assert text.startswith(f"{environment}\nlinked\n")
+    assert "canary" not in text
+
+
+def test_variables_are_for_commands_without_a_network(home: Path, workspace: Path) -> None:
+    make_files(home, {".gradle/caches/modules-2/x": "package"})
+    toolchains = find_toolchains(home)
+    job = SandboxCommand("true", workspace, workspace)
+    assert toolchains.variables_of(job) == {"GRADLE_RO_DEP_CACHE": f"{home}/.gradle/caches"}
+
+
+def test_landlock_grants_caches_by_descriptor(home: Path, workspace: Path) -> None:
+    make_files(home, {".m2/repository/x": "package"})
+    box = Landlock(1, toolchains=find_toolchains(home))
+    with box.toolchains.open_caches(workspace) as caches:
+        assert list(caches) == [home / ".m2/repository"]
+    assert home / ".m2/repository" in box.readable_programs
