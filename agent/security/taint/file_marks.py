@@ -151,7 +151,7 @@ def mark_folders_around(path: Path, workspace: Path) -> None:
     real = Path(os.path.realpath(workspace))
     for folder in dict.fromkeys((*path.parents, real, *real.parents)):
         # A workspace may belong to another user; the folders above it are then not ours to mark.
-        is_inside = folder == real or real in folder.parents
+        is_inside = folder.is_relative_to(real)
         if (is_inside or _is_ours(folder)) and not _is_folder_marked(folder):
             try:
                 write_attribute(folder, _NAME, _KNOWN)
