@@ -165,6 +165,11 @@ class ForkServer:
         self._process.wait()
 
 
+def unsettled(env: Mapping[str, str]) -> set[str]:
+    """Return the variables that Python reads at startup, so that a fork cannot have them."""
+    return {name for name in env if name.startswith("PYTHON") and env[name] != _SETTLED.get(name)}
+
+
 def start(
     words: Sequence[str | Path],
     *,
@@ -176,7 +181,7 @@ def start(
     new_session: bool = False,
 ) -> ForkedProcess:
     """Start `kore` with these words and with `env` as its entire environment."""
-    odd = {name for name in env if name.startswith("PYTHON") and env[name] != _SETTLED.get(name)}
+    odd = unsettled(env)
     assert not odd, f"{odd} cannot be set for a process that is forked: start Python itself"
     with open(os.devnull, "r+b") as nothing:
         files = [

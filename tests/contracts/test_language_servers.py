@@ -299,7 +299,7 @@ async def test_external_changes_on_disk_are_noticed(calls: CodeCalls) -> None:
     path = calls.folder / change.path
     path.write_text(path.read_text().replace(change.old, change.new))
     line = change.report.removeprefix(dependent).lstrip(":")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not any(
             item.startswith(line) for item in await calls.lines("diagnostics", dependent)
         ):
@@ -380,7 +380,7 @@ async def test_killed_server_is_restarted(calls: CodeCalls) -> None:
             os.kill(int(line.split()[0]), signal.SIGKILL)
     path = calls.folder / plant.path
     path.write_text(path.read_text().replace(plant.old, plant.new))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 lines = await calls.lines("diagnostics", plant.path)

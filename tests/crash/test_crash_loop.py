@@ -7,10 +7,10 @@ import pytest
 from tests.crash.loop import CrashLoop, Order
 
 
-async def test_eight_kills_lose_nothing_and_mark_every_repeat(tmp_path: Path) -> None:
-    account = await CrashLoop(Order(kills=8, messages=40, chats=3, seed=7), tmp_path).run()
+async def test_four_kills_lose_nothing_and_mark_every_repeat(tmp_path: Path) -> None:
+    account = await CrashLoop(Order(kills=4, messages=20, chats=3, seed=7), tmp_path).run()
     assert account.is_clean, account.report()
-    assert account.kills >= 8
+    assert account.kills >= 4
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import fork_server
 from tests.gateway.cli.kore import kore
 from tests.gateway.parts import wait_until
 from tests.house.tree import ROOT
@@ -24,14 +25,22 @@ INFO = {
 }
 
 
+PROGRAM = """
+import sys
+from gateway.__main__ import main
+sys.path[:0] = sys.argv[1].split(":")
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
-    """Return an environment in which the package is installed."""
+def site(tmp_path: Path) -> str:
+    """Return the search path on which the package is installed."""
     info = tmp_path / "site" / "kore_channel_echo-1.0.dist-info"
     info.mkdir(parents=True)
     for name, text in INFO.items():
         (info / name).write_text(text)
-    return {"PYTHONPATH": f"{tmp_path / 'site'}:{EXAMPLE}:{ROOT}"}
+    return f"{tmp_path / 'site'}:{EXAMPLE}"
 
 
 @asynccontextmanager
@@ -47,19 +56,15 @@ async def echo_server() -> AsyncIterator[tuple[Any, Any, dict[str, Any]]]:
 
 
 async def run(
-    home: Path, environ: dict[str, str], *words: str, stdin: str = ""
+    home: Path, site: str, *words: str, stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
     return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "gateway", *words],
+        fork_server.run,
+        ["-c", PROGRAM, site, *words],
         cwd=home.parent,
-        env={"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
-        | environ,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+        env=environ,
+        stdin=stdin,
     )
 
 
@@ -67,16 +72,14 @@ def test_example_has_at_most_150_lines() -> None:
     assert len((EXAMPLE / "kore_channel_echo.py").read_text().splitlines()) <= 150
 
 
-async def test_channel_of_a_package_is_set_up_and_answers(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+async def test_channel_of_a_package_is_set_up_and_answers(tmp_path: Path, site: str) -> None:
     home = tmp_path / "kore"
     async with echo_server() as (server, address, update):
-        wrong = await run(home, environ, "channel", "add", "echo", stdin=f"{address}\nno\n")
+        wrong = await run(home, site, "channel", "add", "echo", stdin=f"{address}\nno\n")
         assert wrong.returncode == 1
         assert "Echo refused this token" in wrong.stderr
         added = await run(
-            home, environ, "channel", "add", "echo", "--no-wait", stdin=f"{address}\nright\n"
+            home, site, "channel", "add", "echo", "--no-wait", stdin=f"{address}\nright\n"
         )
         assert added.returncode == 0, added.stderr
         assert "Write this to kore in Echo:\n  /start " in added.stdout
@@ -88,7 +91,7 @@ async def test_channel_of_a_package_is_set_up_and_answers(
         config["python_plugins"]["echo"]["allow_from"] = ["7"]
         config["python_plugins"]["echo"]["chats"] = {"c1": {"persona": "Brief."}}
         (home / "config.json").write_text(json.dumps(config))
-        checked = await run(home, environ, "doctor", "--live", "--json")
+        checked = await run(home, site, "doctor", "--live", "--json")
         checks = {
             (check["name"], check["detail"]) for check in json.loads(checked.stdout)["checks"]
         }
@@ -96,35 +99,33 @@ async def test_channel_of_a_package_is_set_up_and_answers(
         assert ("echo call", "kore") in checks
 
         server.updates.append(update)
-        gateway = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "gateway"],
+        gateway = await fork_server.start_piped(
+            ["-c", PROGRAM, site, "gateway"],
             cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
-            | {"KORE_HTTP_PORT": "0", "KORE_SECURITY_SANDBOX": "none"}
-            | environ,
-            stderr=subprocess.PIPE,
+            | {"KORE_HTTP_PORT": "0", "KORE_SECURITY_SANDBOX": "none"},
         )
         try:
             await wait_until(lambda: server.received)
             assert server.received[0]["chat"] == "c1"
-            listed = await run(home, environ, "channel", "list", "--json")
+            listed = await run(home, site, "channel", "list", "--json")
             assert json.loads(listed.stdout) == [
                 {"channel": "echo", "account": "main", "state": "polling", "trouble": None}
             ]
         finally:
             gateway.terminate()
-            gateway.communicate(timeout=30)
+            await asyncio.wait_for(gateway.communicate(), 30)
 
 
 async def test_settings_of_a_package_are_listed_checked_and_changed_like_built_in_ones(
-    tmp_path: Path, environ: dict[str, str]
+    tmp_path: Path, site: str
 ) -> None:
     home = tmp_path / "kore"
     home.mkdir()
     file = home / "config.json"
     file.write_text(json.dumps({"python_plugins": {"echo": {"queue": "steer"}}}))
 
-    listed = await run(home, environ, "config", "list", "--json")
+    listed = await run(home, site, "config", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     rows = {row["key"]: row for row in json.loads(listed.stdout)}
     assert rows["python_plugins.echo.queue"]["value"] == "steer"
@@ -135,66 +136,64 @@ async def test_settings_of_a_package_are_listed_checked_and_changed_like_built_i
         "from": "default",
         "help": "`HOST:PORT` of the server",
     }
-    got = await run(home, environ, "config", "get", "python_plugins.echo.trace")
+    got = await run(home, site, "config", "get", "python_plugins.echo.trace")
     assert got.stdout == "off\n"
 
-    misspelt = await run(home, environ, "config", "set", "python_plugins.echo.adress", "x:1")
+    misspelt = await run(home, site, "config", "set", "python_plugins.echo.adress", "x:1")
     assert misspelt.returncode == 2
     assert 'python_plugins.echo.adress: unknown key; did you mean "address"?' in misspelt.stderr
-    wrong = await run(home, environ, "config", "set", "python_plugins.echo.queue", "later")
+    wrong = await run(home, site, "config", "set", "python_plugins.echo.queue", "later")
     assert wrong.returncode == 2
     assert '"join", "queue" or "steer"' in wrong.stderr
-    changed = await run(home, environ, "config", "set", "python_plugins.echo.address", "7008")
+    changed = await run(home, site, "config", "set", "python_plugins.echo.address", "7008")
     assert changed.returncode == 0, changed.stderr
     secret = await run(
-        home, environ, "config", "set", "python_plugins.echo.token", stdin="secret-word\n"
+        home, site, "config", "set", "python_plugins.echo.token", stdin="secret-word\n"
     )
     assert secret.returncode == 0, secret.stderr
     written = json.loads(file.read_text())["python_plugins"]["echo"]
     assert written["address"] == "7008"
     assert written["token"].startswith("${")
-    hidden = await run(home, environ, "config", "get", "python_plugins.echo.token")
+    hidden = await run(home, site, "config", "get", "python_plugins.echo.token")
     assert "secret-word" not in hidden.stdout
 
 
 async def test_misspelt_key_of_a_package_is_reported_and_repaired(
-    tmp_path: Path, environ: dict[str, str]
+    tmp_path: Path, site: str
 ) -> None:
     home = tmp_path / "kore"
     home.mkdir()
     file = home / "config.json"
     file.write_text(json.dumps({"python_plugins": {"echo": {"adress": "127.0.0.1:7"}}}))
     sentence = f'{file}: python_plugins.echo.adress: unknown key; did you mean "address"?'
-    checked = await run(home, environ, "config", "validate")
+    checked = await run(home, site, "config", "validate")
     assert checked.returncode == 2
     assert sentence in checked.stderr
-    examined = await run(home, environ, "doctor", "--json")
+    examined = await run(home, site, "doctor", "--json")
     assert sentence in {check["detail"] for check in json.loads(examined.stdout)["checks"]}
-    await run(home, environ, "doctor", "--fix", "--yes")
+    await run(home, site, "doctor", "--fix", "--yes")
     assert json.loads(file.read_text())["python_plugins"] == {"echo": {"address": "127.0.0.1:7"}}
 
 
 async def test_package_is_not_imported_while_its_channel_is_disabled(
-    tmp_path: Path, environ: dict[str, str]
+    tmp_path: Path, site: str
 ) -> None:
     home = tmp_path / "kore"
     home.mkdir()
-    site = tmp_path / "broken"
-    site.mkdir()
-    (site / "kore_channel_echo.py").write_text("raise SystemExit('imported')\n")
-    environ = {"PYTHONPATH": f"{site}:{environ['PYTHONPATH']}"}
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "kore_channel_echo.py").write_text("raise SystemExit('imported')\n")
+    site = f"{broken}:{site}"
     options = {"enabled": False, "adress": "127.0.0.1:7"}
     (home / "config.json").write_text(json.dumps({"python_plugins": {"echo": options}}))
-    checked = await run(home, environ, "config", "validate")
+    checked = await run(home, site, "config", "validate")
     assert checked.returncode == 0, checked.stderr
-    listed = await run(home, environ, "config", "list", "--json")
+    listed = await run(home, site, "config", "list", "--json")
     rows = {row["key"]: row["value"] for row in json.loads(listed.stdout)}
     assert rows["python_plugins"] == {"echo": options}
 
 
-def test_skeleton_is_a_package_with_tests_that_pass(
-    tmp_path: Path, environ: dict[str, str]
-) -> None:
+def test_skeleton_is_a_package_with_tests_that_pass(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = kore(
         "channel", "new", "my_chat", "--folder", str(folder), home=tmp_path / "kore", environ={}

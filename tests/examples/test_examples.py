@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
+from tests import fork_server
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.house.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
+PROGRAM = """
+import runpy, sys, warnings
+warnings.simplefilter("error", ResourceWarning)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 async def run(
@@ -27,10 +34,12 @@ async def run(
         "OPENAI_BASE_URL": model.base_url,
     }
     return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-W", "error::ResourceWarning", str(EXAMPLES / name), *words],
-        cwd=folder, env=environ, input=typed, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        fork_server.run,
+        ["-c", PROGRAM, EXAMPLES / name, *words],
+        cwd=folder,
+        env=environ,
+        stdin=typed,
+    )
 
 
 def request_text(model: ModelServer, n: int = -1) -> str:

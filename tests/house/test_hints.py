@@ -4,6 +4,7 @@ import argparse
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from gateway.cli.program import _parser_of
 from gateway.cli.verb_table import VERBS, find_verb
@@ -14,6 +15,7 @@ _AGENT = VERBS[0]
 _QUOTED = re.compile(r"`kore(?P<words>(?: [^`]*)?)`")
 _BARE = re.compile(r"(?:^|: )kore(?P<words> (?:-\w|--\w+|[a-z]+ (?:-|[A-Z…]|$)).*)")
 _TOP = ("--version", "--help")
+_parser = cache(_parser_of)
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
@@ -38,7 +40,7 @@ def _complaint(words: list[str]) -> str:
         if result is None:
             return f"no verb {words[0]}"
         verb, words = result, words[1:]
-    parser: argparse.ArgumentParser = _parser_of(verb)
+    parser: argparse.ArgumentParser = _parser(verb)
     for word in words:
         if word.startswith("-") and word.strip("-…"):
             name = word.partition("=")[0]

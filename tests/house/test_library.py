@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.house.pages import blocks, page, sections
 from tests.house.test_readme import run, surroundings
 from tests.house.tree import ROOT
@@ -52,7 +53,14 @@ def test_every_example_has_its_expected_output() -> None:
 @pytest.mark.parametrize(("name", "head"), PRINTED)
 def test_example_prints_its_expected_output(name: str, head: str, tmp_path: Path) -> None:
     snippet = EXAMPLES[name, head]
-    printed = run([sys.executable, "-W", "error", "-c", snippet], tmp_path, surroundings(tmp_path))
+    environ = surroundings(tmp_path)
+    if head == "One call, or a stream":
+        printed = run([sys.executable, "-W", "error", "-c", snippet], tmp_path, environ)
+    else:
+        strict = f"import warnings\nwarnings.simplefilter('error')\nexec({snippet!r})"
+        done = fork_server.run(["-c", strict], cwd=tmp_path, env=environ)
+        assert done.returncode == 0, done.stderr
+        printed = done.stdout
     assert PRINTED[name, head] in printed
     if head == "Approvals":
         assert (tmp_path / "made-by-a-tool").exists()

@@ -148,7 +148,7 @@ def test_overlapping_values_in_a_stream_leak_nothing() -> None:
 
 def test_text_full_of_near_misses_is_searched_completely() -> None:
     redactor = Redactor([f"{'a' * 60}{n:03}x9Q7z" for n in range(20)])
-    near = "a" * 20_000
+    near = "a" * 8_000
     assert redactor.clean(f"{near}007x9Q7z{near}") == f"{near[:-60]}{MARK}{near}"
     stream = redactor.stream()
     assert stream.feed(near) + stream.end() == near

@@ -50,7 +50,7 @@ async def edit(calls: CodeCalls, old: str, new: str) -> list[str]:
 
 async def ask_until_answered(calls: CodeCalls, operation: str, **args: Any) -> ToolResult:
     """Repeat a call until it succeeds: a crashed server restarts after a pause."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await calls.ask(operation, "a.txt", **args)

@@ -18,7 +18,7 @@ CORPUS = Path(__file__).with_name("corpus")
 ANSWERS = sorted(path.name for path in CORPUS.iterdir() if path.name != "lost.json")
 # Words that may be lost, by file: LaTeX commands, names of references, renumbered list numbers.
 LOST = json.loads((CORPUS / "lost.json").read_text())
-PREFIXES = 12
+PREFIXES = 6
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _LONGEST = 3000

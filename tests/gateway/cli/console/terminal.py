@@ -117,7 +117,7 @@ async def kore_there(
     env["KORE_AGENT_START_IN"] = "workspace"
     env |= environ or {}
     process: ForkedProcess | asyncio.subprocess.Process
-    if any(name.startswith("PYTHON") for name in env):
+    if fork_server.unsettled(env):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gateway", *words),
             **dict.fromkeys(("stdin", "stdout", "stderr"), slave),

@@ -3,10 +3,8 @@
 import os
 import random
 import secrets
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
 from gateway.store.sqlite.engine import connect
 from gateway.store.sqlite.rekey import discard_copies, is_sealed, rekey
+from tests import fork_server
 from tests.gateway.store.transactions import open_transaction
 
 ROOT = Path(__file__).parents[4]
@@ -147,7 +146,7 @@ def _size_bytes(path: Path) -> int:
         return 0
 
 
-def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+async def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     path = tmp_path / "kore.db"
     _fill(path, 800)
     expected = _read(path, "plain")
@@ -157,7 +156,7 @@ def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
         new = chance.choice([name for name in ("plain", "one", "two") if name != current])
         moments = _moments(path)
         moment = moments[round_] if round_ < len(moments) else _after(chance.randrange(1, 4_000))
-        _killed(path, current, new, moment)
+        await _killed(path, current, new, moment)
         left = new if _opens(path, new) else current
         assert _read(path, left) == expected, f"round {round_}"
         seen.add(left == new)
@@ -173,19 +172,17 @@ def _after(looks: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
-def _killed(path: Path, old: str, new: str, moment: Callable[[], bool]) -> None:
+async def _killed(path: Path, old: str, new: str, moment: Callable[[], bool]) -> None:
     keys = [KEYS[name].hex() if name in KEYS else "" for name in (old, new)]
-    with subprocess.Popen(
-        [sys.executable, "-c", CHANGE, str(path), *keys],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"]},
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"started\n"
-        while not moment() and child.poll() is None:
-            pass
-        child.send_signal(signal.SIGKILL)
+    child = await fork_server.start_piped(
+        ["-c", CHANGE, path, *keys], cwd=ROOT, env={"PATH": os.environ["PATH"]}
+    )
+    assert await child.stdout.readline() == b"started\n"
+    while not moment() and child.returncode is None:
+        pass
+    with suppress(ProcessLookupError):
+        child.kill()
+    await child.communicate()
 
 
 def _opens(path: Path, name: str) -> bool:

@@ -119,7 +119,7 @@ def test_additional_nulls_change_nothing(name: str) -> None:
     assert read(padded(UPDATES[name])) == read(UPDATES[name])
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1e400, "x", "", [], [1], {}, {"a": 1}, True, 10**400])
+@pytest.mark.parametrize("wrong", [0, 1e400, "x", "", [1], {"a": 1}, True, 10**400])
 @pytest.mark.parametrize("name", UPDATES)
 def test_value_of_a_wrong_type_is_read_or_stored_without_an_error(name: str, wrong: Any) -> None:
     for path in places_in(UPDATES[name]):
