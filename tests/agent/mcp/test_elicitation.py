@@ -86,20 +86,26 @@ FIELDS: list[dict[str, Any]] = [
 ]
 
 
+HOSTILE_WORDS = (
+    *("", "1", "nan", "1e999", "9" * 5_000, "a" * 3_000, "a,b", "\ud800", "2026-11-11"),
+)
+
+
 @pytest.mark.parametrize("field", [*FIELDS, *HOSTILE_SCHEMAS.values()])
-@pytest.mark.parametrize("required", [["a"], 5, {"a": 1}, [[], {}]])
-async def test_hostile_field_is_usable_or_left_out(field: dict[str, Any], required: Any) -> None:
-    began_at = time.process_time()
-    schema = {**field, "required": required, "properties": {"a": field}}
-    question, result = await question_and_result(form(schema), ElicitationAnswer("accept", {}))
-    (form_field,) = question.fields
-    for words in ("", "1", "nan", "1e999", "9" * 5_000, "a" * 3_000, "a,b", "\ud800", "2026-11-11"):
-        with suppress(ValueError):
-            form_field.label_of(form_field.read(words))
-    assert len(form_field.title) + len(form_field.description) + len(form_field.kind) < 1_000
-    assert form_field.is_secret in (True, False)
-    assert result.action == "accept"
-    assert time.process_time() - began_at < 1
+async def test_hostile_field_is_usable_or_left_out(field: dict[str, Any]) -> None:
+    required_values: list[Any] = [["a"], 5, {"a": 1}, [[], {}]]
+    for required in required_values:
+        began_at = time.process_time()
+        schema = {**field, "required": required, "properties": {"a": field}}
+        question, result = await question_and_result(form(schema), ElicitationAnswer("accept", {}))
+        (form_field,) = question.fields
+        for words in HOSTILE_WORDS:
+            with suppress(ValueError):
+                form_field.label_of(form_field.read(words))
+        assert len(form_field.title) + len(form_field.description) + len(form_field.kind) < 1_000
+        assert form_field.is_secret in (True, False)
+        assert result.action == "accept"
+        assert time.process_time() - began_at < 1, required
 
 
 @pytest.mark.parametrize("schema", [{"properties": 5}, {"properties": ["a"]}, {"required": None}])

