@@ -20,8 +20,8 @@ class ToolSettings:
     permissions. `fixed_files` decide what tools may do, such as a policy file: a command in a
     sandbox can read them, file tools never open them. Without a `sandbox` commands can do
     everything that the user can; in a sandbox they reach only `exec_hosts` ("*.example.org" for all
-    subdomains). With `limits`, commands that together exceed these are ended; a sandbox has its own
-    limits for each process.
+    subdomains). Commands get the variables `exec_env`, and can reveal them. With `limits`, commands
+    that together exceed these are ended; a sandbox has its own limits for each process.
     `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
     long as the agent. `full_access` is set by `with_full_access`.
     """
@@ -36,6 +36,7 @@ class ToolSettings:
     fixed_files: tuple[Path, ...] = ()
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
+    exec_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits | None = None
     temporary_folder: Path | None = None
     full_access: bool = False

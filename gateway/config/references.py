@@ -17,6 +17,7 @@ from gateway.config.json_files.document import kind_of, private, read_object
 from gateway.config.key_catalog import is_deferred
 from gateway.config.origin import Loc, MissingVariable, ValueOrigin, dotted, printable
 
+_COMMAND_VARIABLES = ("security", "exec_env")
 _DROPPED = ("api_key", "api_base", "proxy", "url")
 # Prefix of names in secrets.json that `config set` creates.
 MADE = "KORE_SECRET_"
@@ -106,6 +107,14 @@ class References:
                     self.complaints.append(str(variable))
             elif holds_secret(name, value):
                 self.hidden.append(value)
+            if value in self.hidden and loc[:2] == _COMMAND_VARIABLES:
+                self.complaints.append(
+                    t(
+                        "{where}: ${{{name}}} is a secret, which commands of the model could read",
+                        where=f"{place}: {dotted(loc)}",
+                        name=name,
+                    )
+                )
             return value or match[0]
 
         return _REFERENCE.sub(fill, text)

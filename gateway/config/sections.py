@@ -38,6 +38,7 @@ from gateway.config.value_types import (
     StoreUrl,
     Temperature,
     Url,
+    Variables,
     VendorModel,
     Whole,
     Word,
@@ -455,6 +456,15 @@ class SecuritySection(Section):
             see="sandbox.md#hosts-that-commands-may-reach",
         ),
     ] = ()
+    exec_env: Annotated[
+        Variables,
+        Setting(
+            'variables for commands, such as `{"JAVA_HOME": "${JAVA_HOME}"}`; no secrets, which '
+            "are refused",
+            see="sandbox.md#what-a-command-can-do",
+            widens_access=True,
+        ),
+    ] = Field(default_factory=dict)
     exec_processes: Annotated[
         Whole,
         Field(ge=8, le=30_000),

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from agent.i18n import language_of, t
+from agent.security.secret_values import holds_secret, secrets_in_addresses
 from gateway.core.channel_table import DEFAULT_CHANNEL
 
 
@@ -145,6 +146,22 @@ def _is_quick(text: str) -> bool:
     return is_narrow and all(sum(map(part.count, "*+?{")) <= _MAX_REPEATS for part in parts)
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# Variables that Kore sets, or that run something before the command itself.
+_KORE_VARIABLES = re.compile(
+    r"PATH|HOME|TMPDIR|BASH_ENV|ENV|IFS|LD_.*|KORE_.*|.*_proxy", re.IGNORECASE
+)
+
+
+def _variables(variables: dict[str, str]) -> dict[str, str]:
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name) or _KORE_VARIABLES.fullmatch(name) or "\0" in value:
+            raise ValueError(t("names of variables that Kore does not set itself"))
+        if holds_secret(name, value) or any(secrets_in_addresses(value)):
+            raise ValueError(t("no secrets: every command of the model could read them"))
+    return variables
+
+
 Flag = Annotated[bool, Strict()]
 
 Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
@@ -152,6 +169,9 @@ Whole = Annotated[int, Strict(), Field(ge=1, le=10**12)]
 Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
+
+# Variables of commands, none of which is a secret.
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 
 # A name in HTTP: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]

@@ -232,7 +232,8 @@ class SandboxedCommands:
             return "none"
         settings = self._settings
         paths = (settings.blocked_paths, settings.off_limits, settings.fixed_files)
-        reach = (self._sandbox, settings.limits, *paths)
+        variables = sorted(settings.exec_env.items())
+        reach = (self._sandbox, settings.limits, *paths, *variables)
         digest = hashlib.sha256(stable_repr(reach).encode()).hexdigest()
         parts = [self.sandbox_name, digest, *(["read-only"] if line.is_frozen else [])]
         parts += sorted(self._settled_hosts(line))
@@ -487,6 +488,7 @@ class SandboxedCommands:
             read_only=line.is_frozen,
             temporary=self._spaces.folder(line.call.session) if self.holds(line) else None,
             network=self._network(line),
+            variables=self._settings.exec_env,
             terminal=line.terminal,
             identity=line.call.environment.identity,
             git_defaults=read_git_defaults(workspace if is_own else None),

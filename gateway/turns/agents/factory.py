@@ -77,6 +77,7 @@ async def build_agent(
         fixed_files=fixed_files(settings),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
+        exec_env=settings.security.exec_env,
         limits=command_limits(settings),
         temporary_folder=home.temporary,
     )
