@@ -333,7 +333,8 @@ class Bubblewrap:
         return {
             "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n".encode(),
             "/etc/group": f"kore:x:{gid}:\n".encode(),
-            "/etc/hosts": b"127.0.0.1 localhost\n::1 localhost\n",
+            # Java and others look up the name of the machine.
+            "/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n".encode(),
         }
 
     def _limit_script(self) -> str:

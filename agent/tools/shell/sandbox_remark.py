@@ -93,7 +93,9 @@ def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
         if end.has_hosts:
             yield load_prompt("sandbox/past_proxy"), ""
         else:
-            yield load_prompt("sandbox/offline"), "sandbox/ask_network"
+            # Servers look up their own name and succeed all the same.
+            name = "offline" if end.has_failed else "lookup"
+            yield load_prompt(f"sandbox/{name}"), "sandbox/ask_network"
     elif end.has_failed and attempts.refused and _REFUSED.search(output):
         yield load_prompt("sandbox/own_network"), "sandbox/leave"
 

@@ -16,7 +16,7 @@ from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.sandbox_remark import CommandEnd, refusal_remark
 
-OFFLINE = load_prompt("sandbox/offline")
+OFFLINE, LOOKUP = load_prompt("sandbox/offline"), load_prompt("sandbox/lookup")
 needs_bash = pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="bash is not installed")
 
 
@@ -41,13 +41,8 @@ async def output_of(tool: Exec, call: CallContext, command: str, timeout_s: floa
     "command",
     [
         pytest.param("curl -sS http://example.org/ 2>&1 | tail -3", marks=needs("curl")),
-        pytest.param("curl -s http://example.org/; echo done", marks=needs("curl")),
         pytest.param("curl -s http://192.0.2.1/ | cat", marks=needs("curl")),
         pytest.param("curl -s -g 'http://[2001:db8::1]/'", marks=needs("curl")),
-        pytest.param(
-            'node -e \'require("http").get("http://example.org").on("error", () => {})\'',
-            marks=needs("node"),
-        ),
         pytest.param(
             "npm view left-pad --fetch-retries=0 2>/dev/null | tail -1", marks=needs("npm")
         ),
@@ -66,6 +61,26 @@ async def test_attempt_to_use_the_network_is_named(
     tool: Exec, call: CallContext, command: str
 ) -> None:
     assert OFFLINE in await output_of(tool, call, command)
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("curl -s http://example.org/; echo done", marks=needs("curl")),
+        pytest.param(
+            'node -e \'require("http").get("http://example.org").on("error", () => {})\'',
+            marks=needs("node"),
+        ),
+        "getent hosts example.org || true",
+    ],
+)
+async def test_lookup_of_a_command_that_succeeds_is_named(
+    tool: Exec, call: CallContext, command: str
+) -> None:
+    text = await output_of(tool, call, command)
+    assert LOOKUP in text
+    assert OFFLINE not in text
 
 
 @needs_bash
@@ -88,7 +103,7 @@ async def test_attempt_is_named_after_a_timeout(tool: Exec, call: CallContext) -
         "false | cat",
         "echo 'Could not resolve host: example.org'; false",
         "echo 'Network is unreachable' >f; grep -c unreachable f",
-        "getent hosts localhost",
+        "getent hosts localhost $(uname -n)",
         "/usr/bin/python3 -c 'import socket; socket.socket(2, 2).connect((\"192.0.2.1\", 9))' || :",
     ],
 )
