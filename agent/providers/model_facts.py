@@ -12,6 +12,7 @@ from agent.records import frozen
 # Vendors name a snapshot by its date; the facts of the model apply to it.
 _SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
 _ANY = "*"
+TABLE = Path(__file__).with_name("models.toml")
 
 
 @frozen
@@ -37,14 +38,13 @@ def facts_of(vendor: str, model: str) -> ModelFacts:
 
 def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
     """Return the model's row of the table; empty if the model is not listed."""
-    models = read_table().get(vendor)
-    if not isinstance(models, dict):
-        return {}
+    models = _models_of(vendor)
     names = (model, _SNAPSHOT.sub("", model), _ANY)
     return next((models[name] for name in names if name in models), {})
 
 
 @cache
-def read_table() -> Mapping[str, Any]:
-    """Return the table, which is read on first use."""
-    return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
+def _models_of(vendor: str) -> Mapping[str, Any]:
+    """Return the models of a vendor. Only its part of the table is parsed, which is quicker."""
+    _, _, part = TABLE.read_text("utf-8").partition(f"\n[{vendor}]\n")
+    return tomllib.loads(part.partition("\n[")[0])

@@ -9,12 +9,12 @@ from agent.providers.wire_text import replace_lone_surrogates
 from agent.types import Message, ToolCall
 
 _MADE_ID = re.compile(r"call_(\d+)")
-
-
-_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
-_STRING = r'("(?:[^"\\]|\\.)*")'
-_TRAILING_COMMA = re.compile(_STRING + r"|,(\s*[}\]])", re.DOTALL)
-_PYTHON_WORD = re.compile(_STRING + r"|\b(True|False|None)\b", re.DOTALL)
+# Patterns for arguments that are not JSON; they are compiled on first use, because few models
+# need a repair.
+_FENCE = r"(?s)\s*```(?:json)?\s*\n(.*)\n\s*```\s*"
+_STRING = r'("(?:[^"\\]|\\[\s\S])*")'
+_TRAILING_COMMA = _STRING + r"|,(\s*[}\]])"
+_PYTHON_WORD = _STRING + r"|\b(True|False|None)\b"
 _JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 # Deeper nesting is a model's malfunction, and overflows the stack wherever it is copied.
@@ -56,10 +56,10 @@ def _repaired(raw: str) -> dict[str, Any] | None:
     Handles a code fence, trailing commas, Python's constants, line breaks inside strings and an
     object written twice. Truncated text is not repaired.
     """
-    fence = _FENCE.fullmatch(raw)
+    fence = re.fullmatch(_FENCE, raw)
     text = (fence[1] if fence else raw).strip()
-    text = _TRAILING_COMMA.sub(lambda match: match[1] or match[2], text)
-    text = _PYTHON_WORD.sub(lambda match: match[1] or _JSON_WORDS[match[2]], text)
+    text = re.sub(_TRAILING_COMMA, lambda match: match[1] or match[2], text)
+    text = re.sub(_PYTHON_WORD, lambda match: match[1] or _JSON_WORDS[match[2]], text)
     objects: list[dict[str, Any]] = []
     while text:
         try:

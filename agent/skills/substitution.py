@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from agent.prompts import load_prompt
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = (
     r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>\d+)\]|(?P<all>ARGUMENTS)\b"
     r"|(?P<number>\d+)|(?P<name>[A-Za-z_]\w*))"
 )
 
 
 # Only at the beginning of a line or after whitespace, as in Claude Code.
-_COMMAND = re.compile(r"(?:(?<=\s)|^)!`([^`\n]+)`")
-_BLOCK = re.compile(r"^```!\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+_COMMAND = r"(?:(?<=\s)|^)!`([^`\n]+)`"
+_BLOCK = r"(?sm)^```!\n(.*?)\n```$"
 
 
 def mark_commands(body: str) -> str:
@@ -22,8 +22,8 @@ def mark_commands(body: str) -> str:
 
     The model runs them with `exec`, subject to policy, approval and sandbox.
     """
-    text, count = _COMMAND.subn(r"[output of `\1`]", body)
-    text, blocks = _BLOCK.subn(r"[output of:]\n```\n\1\n```", text)
+    text, count = re.subn(_COMMAND, r"[output of `\1`]", body)
+    text, blocks = re.subn(_BLOCK, r"[output of:]\n```\n\1\n```", text)
     return f"{load_prompt('skill_commands')}\n\n{text}" if count + blocks else body
 
 
@@ -52,7 +52,7 @@ def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
         number = int(match["index"] or match["number"])
         return values[number] if number < len(values) else placeholder
 
-    text = _PLACEHOLDER.sub(value_of, body)
+    text = re.sub(_PLACEHOLDER, value_of, body)
     if places or not arguments:
         return text
     return f"{text}\n\nARGUMENTS: {arguments}"

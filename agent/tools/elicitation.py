@@ -22,24 +22,25 @@ _MAX_TITLE_CHARS = 200
 _MAX_TEXT_CHARS = 20_000
 # Number of characters of a server's text that are checked.
 _READ_CHARS = 1_000
-_SECRET = re.compile(
+# The patterns are compiled on first use: few servers ask questions.
+_SENSITIVE = (
+    r"(?i)"
     r"pass(?:wor[dt]|wd|phrase|code)|secret|credential|token|api[ _-]?key|private[ _-]?key"
     r"|access[ _-]?key|\b(?:pin|otp|2fa|cvv|cvc|iban|ssn)\b|card[ _-]?number|seed[ _-]?phrase"
     r"|kennwort|geheimzahl|contrase(?:ñ|n)a|mot de passe|wachtwoord|парол|пин-?код"
     r"|\b(?:senha|parola|hasło|heslo|şifre)\b|パスワード|暗証番号|비밀번호|암호"
-    r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼",
-    re.IGNORECASE,
+    r"|密码|密碼|口令|令牌|密钥|密鑰|验证码|驗證碼"
 )
 # Invisible characters in raw and written form; single letters with separators in between.
-_UNSEEN = re.compile(
+_UNSEEN = (
     r"\\u\{[0-9a-f]+\}|[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
     r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
 )
-_SPACED = re.compile(r"\b(\w)[\W_]{1,3}(?=\w\b)")
-_LATIN = re.compile(r"[A-Za-z]")
-_LOOKS_LATIN = re.compile(r"[\u0370-\u03ff\u0400-\u052f]")
+_SPACED = r"\b(\w)[\W_]{1,3}(?=\w\b)"
+_LATIN = r"[A-Za-z]"
+_LOOKS_LATIN = r"[\u0370-\u03ff\u0400-\u052f]"
 # The part before the path: browsers read other characters there as its end.
-_PLACE = re.compile(r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?")
+_PLACE = r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?"
 
 
 @frozen
@@ -183,7 +184,7 @@ class Elicitation:
         url = self.url or ""
         try:
             parts = urlsplit(url)
-            if not url.isprintable() or " " in url or _PLACE.fullmatch(parts.netloc) is None:
+            if not url.isprintable() or " " in url or re.fullmatch(_PLACE, parts.netloc) is None:
                 return None
             # Letters of other alphabets may look like the letters of a known name.
             host = (parts.hostname or "").encode("idna").decode()
@@ -217,10 +218,10 @@ async def decline(question: Elicitation) -> ElicitationAnswer:
 
 def looks_secret(words: str) -> bool:
     """Return whether the text looks like a secret, even if disguised for people."""
-    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", words))
-    return _SECRET.search(_SPACED.sub(r"\1", text)) is not None or any(
+    text = re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", words))
+    return re.search(_SENSITIVE, re.sub(_SPACED, r"\1", text)) is not None or any(
         # Letters that resemble letters of another alphabet.
-        _LATIN.search(word) and _LOOKS_LATIN.search(word)
+        re.search(_LATIN, word) and re.search(_LOOKS_LATIN, word)
         for word in text.split()
     )
 

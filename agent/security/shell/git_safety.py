@@ -13,20 +13,21 @@ from agent.security.files.safe_open import read_regular
 
 MAX_BYTES = 65_536
 
-_SECTION = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*')
-_ENTRY = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*([^"\\#;\x00-\x1f\x7f]*)')
-_COMMENT = re.compile(r"[ \t]*(?:[#;][^\x00-\x08\x0a-\x1f\x7f]*)?")
+# Patterns are compiled on first use, by the first git command.
+_SECTION = r'\[([A-Za-z0-9-]+)(?: "([^"\\\x00-\x1f\x7f]*)")?\][ \t]*'
+_ENTRY = r'[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*([^"\\#;\x00-\x1f\x7f]*)'
+_COMMENT = r"[ \t]*(?:[#;][^\x00-\x08\x0a-\x1f\x7f]*)?"
 
-_BOOLEAN = re.compile(r"true|false|yes|no|on|off|0|1")
-_FALSE = re.compile(r"false|no|off|0")
-_NUMBER = re.compile(r"\d{1,9}")
-_WORD = re.compile(r"[A-Za-z][A-Za-z-]*")
-_NAME = re.compile(r"[\w.@+/-]*")
-_TEXT = re.compile(r".*")
-_REFERENCE = re.compile(r"refs/[\w.@+/-]+")
-_REFERENCES = re.compile(r"[+^]?refs/[\w.@+/*-]+(?::refs/[\w.@+/*-]+)?")
+_BOOLEAN = r"true|false|yes|no|on|off|0|1"
+_FALSE = r"false|no|off|0"
+_NUMBER = r"\d{1,9}"
+_WORD = r"[A-Za-z][A-Za-z-]*"
+_NAME = r"[\w.@+/-]*"
+_TEXT = r".*"
+_REFERENCE = r"refs/[\w.@+/-]+"
+_REFERENCES = r"[+^]?refs/[\w.@+/*-]+(?::refs/[\w.@+/*-]+)?"
 # Neither an option nor the `NAME::` of a remote helper.
-_ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:|/)(?!:)(?:(?!::)[^\s])*")
+_ADDRESS = r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:|/)(?!:)(?:(?!::)[^\s])*"
 
 # `*` matches any subsection name.
 _PLAIN_VALUES = {
@@ -38,8 +39,8 @@ _PLAIN_VALUES = {
         ("core.symlinks", "core.quotepath", "core.longpaths", "core.trustctime"), _BOOLEAN
     ),
     **dict.fromkeys(("core.logallrefupdates", "core.autocrlf", "core.eol"), _WORD),
-    "extensions.objectformat": re.compile(r"sha1|sha256"),
-    "extensions.refstorage": re.compile(r"files|reftable"),
+    "extensions.objectformat": r"sha1|sha256",
+    "extensions.refstorage": r"files|reftable",
     "init.defaultbranch": _NAME,
     "user.name": _TEXT,
     "user.email": _TEXT,
@@ -49,7 +50,7 @@ _PLAIN_VALUES = {
     "remote.*.push": _REFERENCES,
     "remote.*.prune": _BOOLEAN,
     "remote.*.mirror": _BOOLEAN,
-    "remote.*.tagopt": re.compile(r"--tags|--no-tags"),
+    "remote.*.tagopt": r"--tags|--no-tags",
     "remote.*.gh-resolved": _NAME,
     "branch.*.remote": _NAME,
     "branch.*.merge": _REFERENCE,
@@ -108,14 +109,14 @@ def is_plain_text(data: bytes) -> bool:
         return False
     prefix = ""
     for line in lines:
-        if _COMMENT.fullmatch(line):
+        if re.fullmatch(_COMMENT, line):
             continue
-        if (section := _SECTION.fullmatch(line)) is not None:
+        if (section := re.fullmatch(_SECTION, line)) is not None:
             prefix = section[1].lower() + (".*." if section[2] is not None else ".")
             continue
-        entry = _ENTRY.fullmatch(line)
+        entry = re.fullmatch(_ENTRY, line)
         pattern = _PLAIN_VALUES.get(prefix + entry[1].lower()) if entry is not None else None
-        if entry is None or pattern is None or not pattern.fullmatch(entry[2].rstrip(" \t")):
+        if entry is None or pattern is None or not re.fullmatch(pattern, entry[2].rstrip(" \t")):
             return False
     return True
 

@@ -1,5 +1,6 @@
 """Costs of calls, and limits that stop the next call before it starts."""
 
+import tomllib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from agent.agent import Agent
 from agent.context.call_meter import CallMeter
 from agent.errors import LimitReached, Unavailable
 from agent.providers.base import ModelRequest
+from agent.providers.model_facts import TABLE
 from agent.providers.pricing import listed_price, tariff_of
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import ModelCandidate, RetryingProvider
@@ -86,10 +88,9 @@ def test_dated_snapshots_have_a_price_and_similar_names_do_not() -> None:
 
 
 def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
-    from agent.providers.model_facts import read_table
     from agent.providers.pricing import _price
 
-    table = dict(read_table())
+    table = tomllib.loads(TABLE.read_text("utf-8"))
     assert table.pop("written").year >= 2026
     assert set(table) - set(VENDORS) == {"offline"}
     for vendor, models in table.items():

@@ -46,18 +46,19 @@ _MAX_TOAST_CHARS = 200
 _MAX_PREVIEWS = 64
 
 # Telegram words its refusals for people; these phrases have been stable for years.
-_UNCHANGED = re.compile(r"message is not modified", re.IGNORECASE)
-_GONE = re.compile(r"message to edit not found|can't be edited|message_id_invalid", re.IGNORECASE)
-_FORMAT = re.compile(r"can't parse|entit(?:y|ies)|unsupported url", re.IGNORECASE)
-_NO_TOPIC = re.compile(
+# The patterns are compiled on first use, which most runs never reach.
+_UNCHANGED = r"(?i)message is not modified"
+_GONE = r"(?i)message to edit not found|can't be edited|message_id_invalid"
+_FORMAT = r"(?i)can't parse|entit(?:y|ies)|unsupported url"
+_NO_TOPIC = (
+    r"(?i)"
     r"message thread not found|topic_(?:closed|deleted|id_invalid)"
-    r"|topic (?:is )?(?:closed|deleted)",
-    re.IGNORECASE,
+    r"|topic (?:is )?(?:closed|deleted)"
 )
-_UNREACHABLE = re.compile(
+_UNREACHABLE = (
+    r"(?i)"
     r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
-    r"|not enough rights|no rights|[a-z]_forbidden|administrator rights|upgraded to a super",
-    re.IGNORECASE,
+    r"|not enough rights|no rights|[a-z]_forbidden|administrator rights|upgraded to a super"
 )
 
 
@@ -311,9 +312,9 @@ def send_error(exc: TelegramError) -> SendError:
     reason = exc.description
     if exc.code == 429:
         return ChannelRateLimited(exc.retry_after_s)
-    if _NO_TOPIC.search(reason):
+    if re.search(_NO_TOPIC, reason):
         return TopicNotFound(reason)
-    if exc.code == 403 or _UNREACHABLE.search(reason):
+    if exc.code == 403 or re.search(_UNREACHABLE, reason):
         return ChatUnreachable(reason)
     if exc.code in (401, 404, 409):
         # The token or the server is wrong, not the message, which waits for the correction.
@@ -323,7 +324,7 @@ def send_error(exc: TelegramError) -> SendError:
         (_GONE, MessageNotFound),
         (_FORMAT, BadFormat),
     ):
-        if pattern.search(reason):
+        if re.search(pattern, reason):
             return error(reason)
     return MessageRefused(reason)
 
