@@ -13,6 +13,7 @@ from agent.providers.model_facts import ModelFacts, facts_of
 from agent.providers.vendors import ALIASES, CONTEXT_TOKENS, VENDORS, Vendor, find_vendor
 from agent.proxies.outbound import DIRECT, proxy_for
 from agent.records import frozen
+from agent.text.similar_names import similar_names
 
 _VERSION_PART = re.compile(r"v\d+\w*")
 
@@ -372,7 +373,5 @@ def _unknown_vendor(config: ModelConfig) -> ConfigError:
 
 
 def suggest_names(name: str, names: Sequence[str], rest: str = "") -> str:
-    from difflib import get_close_matches
-
-    matches = get_close_matches(name, names, 1)
+    matches = similar_names(name, names)
     return t("; did you mean {found!r}?", found=matches[0] + rest) if matches else ""

@@ -1,7 +1,6 @@
 """Registry of an agent's tools: fixed order, lookup by name and argument checks."""
 
 import asyncio
-import difflib
 import json
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
 from agent.security.policy.base import SERVER_TOOLS, folded
 from agent.security.taint.taint import NOTHING
+from agent.text.similar_names import similar_names
 from agent.tools.base import (
     BackgroundTask,
     HasBackgroundWork,
@@ -372,7 +372,7 @@ class ToolRegistry:
         """Return the tool. Raises ToolError with the closest name, or all names."""
         if (tool := self.find(name)) is not None:
             return tool
-        close = difflib.get_close_matches(name.casefold(), self._tools, 1)
+        close = similar_names(name.casefold(), self._tools)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(self._tools)}."
         raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
 

@@ -1,12 +1,12 @@
 """Argument schemas of tools: short notation, validation and one-sentence errors."""
 
-import difflib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import ToolError
+from agent.text.similar_names import similar_names
 from agent.tools.json_schema import SchemaTooComplex, SchemaValidator, Violation, short_json
 from agent.types import JsonSchema
 
@@ -79,7 +79,7 @@ class ArgumentSchema:
             if name not in properties:
                 # Searching for similar names takes long if the names are long.
                 names = [each for each in properties if len(each) <= _ALIKE_CHARS][:_ALIKE_NAMES]
-                close = difflib.get_close_matches(name[:_ALIKE_CHARS], names, 1)
+                close = similar_names(name[:_ALIKE_CHARS], names)
                 hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}."
                 raise ToolError(_clipped(f"{self._tool} has no argument {name[:80]!r}; {hint}"))
 

@@ -22,6 +22,7 @@ from agent.i18n import (
     t,
 )
 from agent.text.display_width import wrap_paragraphs, wrapped
+from agent.text.similar_names import similar_names
 from agent.version import VERSION
 from gateway.cli.verb_table import VERBS, Verb, all_words, find_verb
 from gateway.runtime.gc_tuning import defer_gc, freeze_for_exit
@@ -393,10 +394,8 @@ def _options_before_verb(words: Sequence[str]) -> Sequence[str]:
 
 def _unknown(words: Sequence[str]) -> str:
     word = words[0]
-    from difflib import get_close_matches
-
     # With several words, "what is this" must not match "chat".
-    close = get_close_matches(word, all_words(), n=1, cutoff=0.78 if words[1:] else 0.6)
+    close = similar_names(word, all_words(), cutoff=0.78 if words[1:] else 0.6)
     if close:
         return t('Unknown command "{word}"; did you mean "{close}"?', word=word, close=close[0])
     text = " ".join(words)

@@ -1,8 +1,8 @@
 """Commands that people type in a chat; the same on every channel."""
 
 import re
-from difflib import get_close_matches
 
+from agent.text.similar_names import similar_names
 from gateway.commands.declaration import ChatCommand
 from gateway.commands.table import COMMANDS, UNLISTED
 from gateway.core.messages import InboundMessage
@@ -101,7 +101,7 @@ def suggest(text: str) -> str | None:
     # Commands without a group are sent by programs.
     grouped = [command for command in COMMANDS.values() if command.group is not None]
     names = [word for command in grouped for word in (command.name, *command.aliases)]
-    return next(iter(get_close_matches(match[1].lower(), names, 1, _CLOSE)), None)
+    return next(iter(similar_names(match[1].lower(), names, cutoff=_CLOSE)), None)
 
 
 def menu() -> tuple[MenuCommand, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from agent.i18n import t
+from agent.text.similar_names import similar_names
 from gateway.config.origin import Key, printable
 from gateway.config.python_plugins import PACKAGES, package_channels, package_section
 from gateway.config.schema import Settings
@@ -217,9 +218,7 @@ def guess_section(name: str, sections: tuple[str, ...]) -> str:
 
 def guess(name: str, names: tuple[str, ...]) -> str:
     """Return the end of a complaint about an unknown name: a suggestion, or all valid names."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(printable(name).lower(), names, n=1, cutoff=0.6)
+    close = similar_names(printable(name).lower(), names)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
     return t("; expected one of {known}", known=", ".join(names))

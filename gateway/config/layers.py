@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.i18n import t
+from agent.text.similar_names import similar_names
 from gateway.config.channel_section import built_in_sections, environment_variable
 from gateway.config.json_files.document import kind_of, parse
 from gateway.config.key_catalog import (
@@ -182,9 +183,7 @@ class EnvironmentLayer(Layer):
     ) -> None:
         """Report a name close to a known one as a typo; others belong to other programs."""
         single = rest.replace("__", "_").upper()
-        from difflib import get_close_matches
-
-        close = get_close_matches(single, names, n=1, cutoff=0.5 if certain else 0.85)
+        close = similar_names(single, names, cutoff=0.5 if certain else 0.85)
         if close:
             message = t(
                 "{place}: unknown name; did you mean KORE_{close}?", place=place, close=close[0]

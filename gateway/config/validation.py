@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from agent.text.similar_names import similar_names
 from gateway.config.channel_section import ChannelSection
 from gateway.config.json_files.document import kind_of
 from gateway.config.key_catalog import section_at
@@ -91,9 +92,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
         if key[0] == "agent" and model in dict(settings.profiles):
             continue
         place = (values.get(key) or values[key[:1]]).place
-        from difflib import get_close_matches
-
-        close = get_close_matches(model, names, n=1)
+        close = similar_names(model, names)
         guess = t('; did you mean "{close}"?', close=printable(close[0])) if close else ""
         complaints.append(
             t(
@@ -235,9 +234,7 @@ def _translate_or(listed: str) -> str:
 def _guess(loc: Loc) -> str:
     inner = section_at([str(part) for part in loc[:-1]])
     names = list(inner.model_fields) if inner else []
-    from difflib import get_close_matches
-
-    close = get_close_matches(printable(str(loc[-1])).lower(), names, n=1, cutoff=0.6)
+    close = similar_names(printable(str(loc[-1])).lower(), names)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
     return t("; expected one of {known}", known=", ".join(names)) if names else ""

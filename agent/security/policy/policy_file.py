@@ -7,7 +7,6 @@ mistake has a line.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -18,6 +17,7 @@ from agent.records import frozen
 from agent.security.audit import AuditLevel
 from agent.security.policy.base import KnownTools
 from agent.security.policy.roles import ANY, BUILT_IN, Role, ToolRule
+from agent.text.similar_names import similar_names
 from agent.text.visible import escape_line
 from agent.types import PolicyScope
 
@@ -174,7 +174,7 @@ def _kind(node: "Node") -> str:
 def guess(name: str, names: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: a similar name, or all names."""
     names = sorted(names)
-    close = get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
+    close = similar_names(name.casefold(), names)
     if close:
         return t('; did you mean "{close}"?', close=close[0])
     return t("; expected one of {known}", known=", ".join(names))

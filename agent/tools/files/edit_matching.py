@@ -5,13 +5,13 @@ drift. Each step tolerates one more of these differences; the first step with a 
 text outside of the matches stays as it is, character for character.
 """
 
-import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.text.similar_names import similar_names
 from agent.text.text_document import line_ending, quote_lines
 
 # One character each, so that positions stay the same.
@@ -226,7 +226,7 @@ def closest_lines(plain: str, old: str) -> str:
 def similar_lines(lines: Sequence[str], missing: str) -> str:
     """Return up to three lines of a file that resemble a missing line, with line numbers."""
     searched = [line.strip()[:_MAX_EXCERPT_CHARS] for line in lines[:_MAX_SEARCHED_LINES]]
-    close = difflib.get_close_matches(missing.strip()[:_MAX_EXCERPT_CHARS], set(searched), 3)
+    close = similar_names(missing.strip()[:_MAX_EXCERPT_CHARS], set(searched), 3)
     places = [n for n, line in enumerate(searched) if line in close][:_MAX_EXCERPT_LINES]
     if not places:
         return " Read the file again and quote a line of it exactly."
@@ -253,5 +253,5 @@ def _by_likeness(lines: list[str], old_lines: list[str]) -> int | None:
     if len(longest.strip()) < _DISTINCT_CHARS:
         return None
     searched = [line.strip()[:_MAX_EXCERPT_CHARS] for line in lines[:_MAX_SEARCHED_LINES]]
-    close = difflib.get_close_matches(longest.strip()[:_MAX_EXCERPT_CHARS], searched, 1, 0.7)
+    close = similar_names(longest.strip()[:_MAX_EXCERPT_CHARS], searched, cutoff=0.7)
     return max(0, searched.index(close[0]) - offset) if close else None

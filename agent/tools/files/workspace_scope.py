@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
 from agent.security.shell.deletions import DeletionTargets
 from agent.settings import ToolSettings
+from agent.text.similar_names import similar_names
 from agent.text.text_document import MAX_BYTES, searchable
 from agent.text.visible import escape_line, hidden_character
 from agent.tools.base import CallContext
@@ -351,5 +351,5 @@ def close_names(name: str, names: Iterable[str]) -> list[str]:
     present = list(names)
     stem = Path(name).stem.casefold()
     twins = [text for text in present if Path(text).stem.casefold() == stem]
-    close = get_close_matches(name, present, 3)
+    close = similar_names(name, present, 3)
     return list(dict.fromkeys([*sorted(twins), *close]))[:3]

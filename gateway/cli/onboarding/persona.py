@@ -4,13 +4,13 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from agent.text.similar_names import similar_names
 from gateway.cli.onboarding.dialogue import Dialogue
 from gateway.config.atomic_write import write_atomic
 
@@ -118,7 +118,7 @@ def _judge_zone(name: str) -> str | None:
         return None
 
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(available_timezones())}
-    close = get_close_matches(name.lower().replace(" ", "_"), by_city, n=1)
+    close = similar_names(name.lower().replace(" ", "_"), by_city)
     if close:
         return t("Unknown time zone; did you mean {zone}?", zone=by_city[close[0]])
     return t("Unknown time zone; expected one such as Europe/Berlin or Asia/Taipei.")

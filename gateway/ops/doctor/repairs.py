@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.records import frozen
+from agent.text.similar_names import similar_names
 from gateway.config.atomic_write import file_lock, write_atomic
 from gateway.config.editing import text_of
 from gateway.config.json_files.document import private, read_object
@@ -96,7 +96,7 @@ def _misspelt_in_package(config: Path, name: str, options: Any) -> Iterator[Repa
 def _slip(
     config: Path, path: tuple[str, ...], names: tuple[str, ...], beside: Mapping[str, Any]
 ) -> Iterator[Repair]:
-    close = get_close_matches(path[-1].lower(), names, n=1, cutoff=0.75)
+    close = similar_names(path[-1].lower(), names, cutoff=0.75)
     if close and close[0] not in beside:
         sentence = t(
             'in {path}: rename "{found}" to "{meant}"', path=config, found=path[-1], meant=close[0]

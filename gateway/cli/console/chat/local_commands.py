@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
+from agent.text.similar_names import similar_names
 from agent.text.visible import escape_invisible
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Cell, Screen
@@ -140,10 +141,8 @@ def misspelt(text: str) -> str | None:
     word = next(iter(text.split()), "")
     if not _WORD.fullmatch(word) or word in CONSOLE_WORDS or find_command(word[1:]):
         return None
-    from difflib import get_close_matches
-
     names = [*CONSOLE_WORDS, *(name for name, _ in CHAT_COMMANDS)]
-    close = get_close_matches(word.casefold(), names, 1, _CLOSE)
+    close = similar_names(word.casefold(), names, cutoff=_CLOSE)
     # A chat command with arguments is checked by the gateway.
     if not close or (close[0] not in CONSOLE_WORDS and word != text.strip()):
         return None
