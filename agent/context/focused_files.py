@@ -13,7 +13,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from agent.context.repeated_reads import parse_reading
-from agent.context.token_budget import estimate, estimate_text
+from agent.context.token_budget import estimate, estimate_all, estimate_text
 from agent.i18n import plural
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
@@ -78,7 +78,7 @@ class FileFocus:
 
         Their files may take `most` tokens.
         """
-        if sum(map(estimate, messages)) <= most:
+        if estimate_all(messages) <= most:
             return FocusedMessages(messages)
         return self.replay(messages, most)
 

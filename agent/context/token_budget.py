@@ -114,6 +114,12 @@ def estimate(message: Message) -> int:
     return tokens
 
 
+def estimate_all(messages: Iterable[Message]) -> int:
+    """Estimate the tokens of several messages."""
+    # Runs over whole conversations for every request; most messages are counted already.
+    return sum([message.tokens or estimate(message) for message in messages])
+
+
 def _estimate_tool(spec: ToolSpec) -> int:
     """Estimate the tokens of a tool's description. The result is cached in the spec."""
     if spec.tokens is not None:
@@ -133,7 +139,7 @@ def trim_to_budget(
     is omitted. `trimmed` says that older messages were dropped before these; `front` is the text
     that describes them.
     """
-    sizes = [estimate(message) for message in messages]
+    sizes = [message.tokens or estimate(message) for message in messages]
     ahead = estimate_text(front) if front else 0
     total = sum(sizes)
     room = max(limit - ahead - estimate_text(load_prompt("trimmed")), 1)
@@ -146,7 +152,7 @@ def trim_to_budget(
         notes.append(load_prompt("trimmed"))
     if remaining and notes:
         remaining = _with_notes(remaining, notes)
-    tokens = total if remaining is messages else sum(map(estimate, remaining))
+    tokens = total if remaining is messages else estimate_all(remaining)
     return TrimmedMessages(remaining, dropped, total + ahead, tokens, total > room)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agent.context.compaction.compactor import Conversation
 from agent.context.focused_files import FocusedFile
-from agent.context.token_budget import FULL, ContextBudget, estimate, estimate_text
+from agent.context.token_budget import FULL, ContextBudget, estimate_all, estimate_text
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.display_width import display_width, padded
 from agent.text.visible import escape_line
@@ -27,7 +27,7 @@ def parts(room: ContextBudget, conversation: Conversation, memory: str) -> dict[
     """Return the model's tokens by category; `memory` is the memory part of the prompt."""
     remembered = min(estimate_text(memory) if memory else 0, room.prompt)
     results = [message for message in conversation.messages if message.role == "tool"]
-    result_tokens = sum(map(estimate, results))
+    result_tokens = estimate_all(results)
     summary = estimate_text(conversation.summary.front) if conversation.summary else 0
     estimates = {
         "prompt": room.prompt - remembered,

@@ -10,7 +10,7 @@ from agent import events
 from agent.context.call_meter import CallMeter
 from agent.context.history_validation import is_valid, result_message, unanswered_calls
 from agent.context.history_validation import with_unique_call_ids as with_unique_ids
-from agent.context.token_budget import estimate, estimate_text
+from agent.context.token_budget import estimate_all, estimate_text
 from agent.errors import BadReply, ConfigError, ProviderError, ToolError, of_code
 from agent.i18n import t
 from agent.providers.base import ModelRequest, Provider, ToolSpec, plain_name
@@ -134,7 +134,7 @@ class ToolCaller:
         )
         tariff = opened.tariff or Tariff(f"{opened.provider.name}/{opened.model}")
         meter = CallMeter(tariff, opened.fallback_tariffs)
-        size = estimate_text(self._instructions) + sum(map(estimate, request.messages))
+        size = estimate_text(self._instructions) + estimate_all(request.messages)
         for _ in range(_MAX_ATTEMPTS):
             await meter.check_call(size, 0)
             reply = await self._reply(opened.provider, request)

@@ -16,7 +16,7 @@ from agent.context.compaction.summarizer import DroppedMessages, Summariser, Sum
 from agent.context.edited_files import SKILL, attachment_limit
 from agent.context.history_validation import close_unanswered_calls, is_valid
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import FULL_AT_MESSAGES, estimate, estimate_text
+from agent.context.token_budget import FULL_AT_MESSAGES, estimate, estimate_all, estimate_text
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.usage import UsageMeter
@@ -151,7 +151,7 @@ class Conversation:
     @property
     def tokens(self) -> int:
         front = estimate_text(self.summary.front) if self.summary else 0
-        return sum(map(estimate, self.messages)) + front
+        return estimate_all(self.messages) + front
 
 
 @frozen
@@ -214,7 +214,7 @@ async def shorten(
     if split is None or not is_valid([*messages, *close_unanswered_calls(messages, {})]):
         return None
     leaving = split.dropped_messages(messages)
-    if sum(map(estimate, leaving)) < before * _MIN_SUMMARISED_SHARE and not dropped.on_request:
+    if estimate_all(leaving) < before * _MIN_SUMMARISED_SHARE and not dropped.on_request:
         return shorten_results_only(conversation, split, goal)
     request = replace(dropped, messages=leaving, before=conversation.summary, goal=goal)
     if conversation.is_trimmed and request.before is None:

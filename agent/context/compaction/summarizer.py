@@ -12,7 +12,7 @@ from agent.context.call_meter import CallMeter
 from agent.context.compaction.person_words import fit_words, words_limit, words_of
 from agent.context.edited_files import AttachedFile
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import estimate, estimate_text, level, middle_out
+from agent.context.token_budget import estimate_all, estimate_text, level, middle_out
 from agent.errors import BadReply, ConfigError, ContextTooLong, Rejected, TimedOut
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
@@ -213,7 +213,7 @@ async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter)
     """Return the model's reply; its usage is recorded."""
     tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
     till = CallMeter(tariff, model.fallback_tariffs, meter)
-    tokens = estimate_text(request.system) + sum(map(estimate, request.messages))
+    tokens = estimate_text(request.system) + estimate_all(request.messages)
     await till.check_call(tokens, 0)
     stream = cast(AsyncGenerator[events.ModelEvent], model.provider.stream(request))
     try:
