@@ -5,6 +5,7 @@ it is stored, sent to screens and bound to the answer unchanged. `QuestionView` 
 """
 
 from collections.abc import Mapping
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,18 +53,37 @@ class ServerQuestion:
 
 
 @frozen
-class ApprovalRequest:
-    """Question to a person about a call.
+class VisibleEffects:
+    """Effects of a call as a person judges them: the part of a plan that a question contains.
 
-    `diff`, `command` or `sends` shows exactly the effects of the call. `call_id` names the call
-    within its turn; `folder` is the working folder of a command, `contents` a hash of the scripts
-    that it runs, `confinement` a description of its confinement; an answer is bound to these.
+    `diff` (with 3 lines of context), `command` or `sends` shows exactly what the call does.
+    `folder` is the working folder of a command, `contents` a hash of the scripts that it runs (None
+    if there are none), `confinement` a description of its confinement; an answer is bound to these.
     `unbound` names a program that may run files to which no answer is bound, so that no answer
     about exactly this call lasts. `prefix` is the part of the command that may be allowed with any
     arguments; with `network`, a lasting answer covers these hosts, not the command. `home_settings`
     names files of earlier commands that may influence the command; their contents are part of
-    `confinement`. With `server_question` there is nothing to allow: an MCP server asks, and
-    receives the text of the answer.
+    `confinement`.
+    """
+
+    command: str | None = field(default=None, kw_only=True)
+    folder: Path | None = field(default=None, kw_only=True)
+    sends: str | None = field(default=None, kw_only=True)
+    diff: str | None = field(default=None, kw_only=True)
+    contents: str | None = field(default=None, kw_only=True)
+    unbound: str | None = field(default=None, kw_only=True)
+    confinement: str | None = field(default=None, kw_only=True)
+    prefix: CommandPrefix | None = field(default=None, kw_only=True)
+    network: tuple[str, ...] = field(default=(), kw_only=True)
+    home_settings: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@frozen
+class ApprovalRequest(VisibleEffects):
+    """Question to a person about a call.
+
+    `call_id` names the call within its turn. With `server_question` there is nothing to allow: an
+    MCP server asks, and receives the text of the answer.
     """
 
     tool: str
@@ -71,17 +91,13 @@ class ApprovalRequest:
     reason: str
     call_id: str = ""
     rule: str = ""
-    command: str | None = None
-    folder: Path | None = None
-    sends: str | None = None
-    diff: str | None = None
-    contents: str | None = None
-    unbound: str | None = None
-    confinement: str | None = None
-    prefix: CommandPrefix | None = None
-    network: tuple[str, ...] = ()
-    home_settings: tuple[str, ...] = ()
     server_question: ServerQuestion | None = None
+
+    @classmethod
+    def about(cls, effects: VisibleEffects, **facts: Any) -> "ApprovalRequest":
+        """Return the question about a call with these effects; `facts` are the other fields."""
+        visible = {part.name: getattr(effects, part.name) for part in fields(VisibleEffects)}
+        return cls(**visible, **facts)
 
 
 @frozen

@@ -20,8 +20,9 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """Make a class immutable, with comparison and hashing by its fields.
 
-    Every field is positional and a parameter of `__init__` unless it says `init=False`; `InitVar`
-    and `kw_only` are not supported. A subclass of a frozen class must be `@frozen`, too.
+    Every field is positional and a parameter of `__init__` unless it says `init=False`; with
+    `kw_only=True` it is a keyword, so that a subclass may add fields without a default. `InitVar`
+    is not supported. A subclass of a frozen class must be `@frozen`, too.
     """
     own = vars(cls)
     # Without a docstring `dataclass` would derive one from the signature, which is slow.
@@ -63,8 +64,9 @@ def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None
     globals_: dict[str, Any] = {"made": _FACTORY_DEFAULT}
     names: list[str] = []
     defaults: list[object] = []
+    keyword_defaults: dict[str, object] = {}
     parameters, body = ["self"], []
-    for n, part in enumerate(parts):
+    for n, part in enumerate(sorted(parts, key=lambda part: bool(part.kw_only))):
         value = f"field{n}"
         if part.default_factory is not MISSING:
             globals_[f"make{n}"] = part.default_factory
@@ -74,13 +76,17 @@ def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None
         elif not part.init:
             globals_[value] = part.default
         if part.init:
+            if part.kw_only and "*" not in parameters:
+                parameters.append("*")
             parameters.append(f"field{n}")
             names.append(part.name)
-            if part.default_factory is not MISSING:
-                defaults.append(_FACTORY_DEFAULT)
-            elif part.default is not MISSING:
-                defaults.append(part.default)
-            elif defaults:
+            has_factory = part.default_factory is not MISSING
+            default = _FACTORY_DEFAULT if has_factory else part.default
+            if part.kw_only and default is not MISSING:
+                keyword_defaults[part.name] = default
+            elif default is not MISSING:
+                defaults.append(default)
+            elif defaults and not part.kw_only:
                 raise TypeError(f"field {part.name!r} without a default follows one with a default")
         # The slot's own setter, which bypasses the `__setattr__` that rejects changes.
         globals_[f"set{n}"] = getattr(record_type, part.name).__set__
@@ -90,6 +96,7 @@ def _init(record_type: Any, parts: tuple[Field[Any], ...]) -> Callable[..., None
     source = f"def __init__({', '.join(parameters)}):\n" + ("\n".join(body) or " pass")
     code = _compile(source).replace(co_varnames=("self", *names))
     init: Any = FunctionType(code, globals_, "__init__", tuple(defaults))
+    init.__kwdefaults__ = keyword_defaults or None
     init.__qualname__ = f"{record_type.__qualname__}.__init__"
     init.__annotations__ = {part.name: part.type for part in parts if part.init} | {"return": None}
     return init  # type: ignore[no-any-return]

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 # A diff compares at most 400,000 characters and adds a sign to each line.
 _MAX_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
-_NOTIFIED_S = 1.0
+_NOTIFICATION_TIMEOUT_S = 1.0
 
 
 class CallDenied(PolicyDenied):
@@ -135,22 +135,17 @@ class Authorizer:
             raise CallDenied(
                 load_prompt("too_large_to_ask"), f"{reason}; too large to be shown whole"
             )
-        question = ApprovalRequest(
+        question = ApprovalRequest.about(
+            replace(
+                plan,
+                diff=plan.diff and self.redactor.clean(plan.diff),
+                prefix=plan.prefix if _may_have_prefix(decision) else None,
+            ),
             tool=tool.name,
             arguments=args,
             reason=decision.reason,
             call_id=context.call.id,
             rule=decision.rule,
-            command=plan.command,
-            folder=plan.folder,
-            sends=plan.sends,
-            diff=plan.diff and self.redactor.clean(plan.diff),
-            contents=plan.contents,
-            unbound=plan.unbound,
-            confinement=plan.confinement,
-            prefix=plan.prefix if _may_have_prefix(decision) else None,
-            network=plan.network,
-            home_settings=plan.home_settings,
         )
         try:
             response = await _ask(self.approver, question, hooks, context)
@@ -205,7 +200,7 @@ async def _ask(
     try:
         answer = await approver.ask(question)
         # The answer does not wait for the notification.
-        await asyncio.wait({note}, timeout=_NOTIFIED_S)
+        await asyncio.wait({note}, timeout=_NOTIFICATION_TIMEOUT_S)
         return answer
     except AnswerPending:
         # The turn ends with the question; the hook has its own deadline.

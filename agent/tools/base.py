@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from agent.approvals import CommandPrefix
+from agent.approvals import VisibleEffects
 from agent.errors import KoreError
 from agent.events import Event
 from agent.providers.usage import UsageMeter
@@ -330,38 +330,23 @@ class CallContext:
 
 
 @frozen
-class EffectPlan:
-    """Effects of a call before it runs, as the policy and the person judge them.
+class EffectPlan(VisibleEffects):
+    """Effects of a call before it runs, as the policy judges them; a person sees a part of them.
 
     `reads` lists files and folders that would be shown, `changes` existing files that would be
-    changed, `creates` new files, and `deletion` the files that undo would bring back. `command` is
-    the exact shell command and `folder` its working folder. `hosts` are the machines that would be
-    reached and `sends` the text that would be sent to them. `diff` has 3 lines of context.
-    `read_only`: the command would run with a read-only workspace; `CallContext` passes this to
-    `run`. `contents` is a hash of the scripts that the command runs, None if it names none;
-    `unbound` names a program of the command that may run other programs. `confinement` describes
-    the confinement of the command, `home_settings` files of earlier commands that may influence it.
-    `outside_reason` is the reason to run it outside of the sandbox. `prefix` is the part that a
-    person may allow with any arguments, `network` the part of `hosts` that a person has to allow,
-    `executables` programs in `creates`.
+    changed, `creates` new files, `executables` programs in `creates`, and `deletion` the files that
+    undo would bring back. `hosts` are the machines that would be reached; `network` is the part of
+    them that a person has to allow. `read_only`: the command would run with a read-only workspace;
+    `CallContext` passes this to `run`. `outside_reason` is the reason to run it outside of the
+    sandbox.
     """
 
     reads: tuple[Path, ...] = ()
     changes: tuple[Path, ...] = ()
     creates: tuple[Path, ...] = ()
-    command: str | None = None
-    folder: Path | None = None
     hosts: tuple[str, ...] = ()
-    sends: str | None = None
-    diff: str | None = None
     read_only: bool = False
-    contents: str | None = None
-    unbound: str | None = None
-    confinement: str | None = None
-    home_settings: tuple[str, ...] = ()
     outside_reason: str | None = None
-    prefix: CommandPrefix | None = None
-    network: tuple[str, ...] = ()
     executables: tuple[Path, ...] = ()
     deletion: Deletion | None = None
 

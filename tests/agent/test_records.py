@@ -176,3 +176,26 @@ def test_unfrozen_subclass_is_rejected() -> None:
         @dataclass(frozen=True, slots=True)
         class More(Positive):
             unit: str = "m"
+
+
+@frozen
+class Base:
+    width: int = field(default=1, kw_only=True)
+    names: tuple[str, ...] = field(default_factory=tuple, kw_only=True)
+
+
+@frozen
+class Derived(Base):
+    title: str
+    height: int = 2
+
+
+def test_keyword_fields_allow_required_fields_in_a_subclass() -> None:
+    assert Derived("a", 3, width=4) == Derived(title="a", height=3, width=4)
+    assert Derived("a").width == 1
+    assert Derived("a").names == ()
+
+
+def test_keyword_field_cannot_be_positional() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        Derived("a", 3, 4)  # type: ignore[misc, call-arg]

@@ -45,7 +45,14 @@ def run(command: str, **more: Any) -> ApprovalRequest:
     facts = {name: more.pop(name) for name in _FACTS if name in more}
     arguments = {"command": command, **more}
     return ApprovalRequest(
-        "exec", arguments, "Runs a command.", "1", "ask-exec", command, Path("/w"), **facts
+        "exec",
+        arguments,
+        "Runs a command.",
+        "1",
+        "ask-exec",
+        command=command,
+        folder=Path("/w"),
+        **facts,
     )
 
 

@@ -30,7 +30,7 @@ class Downloads:
         """Return the answer in force, or None if a person is asked."""
         arguments = {"command": line, "network": " ".join(hosts)}
         request = ApprovalRequest(
-            "exec", arguments, "why", line, "ask-network", line, network=hosts
+            "exec", arguments, "why", line, "ask-network", command=line, network=hosts
         )
         try:
             return await self._parts.approvals.ask(self.context, request)

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 15); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 16); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -362,7 +362,7 @@ export interface ApiAnswer {
   id: string
   made_at: number
   key?: string
-  is_given?: boolean
+  is_complete?: boolean
   answer?: { [key: string]: any } | null
   conversation?: Message[] | null
 }
@@ -417,11 +417,6 @@ export interface ApprovalPrompt {
 }
 
 export interface ApprovalRequest {
-  tool: string
-  arguments: { [key: string]: any }
-  reason: string
-  call_id?: string
-  rule?: string
   command?: string | null
   folder?: string | null
   sends?: string | null
@@ -432,6 +427,11 @@ export interface ApprovalRequest {
   prefix?: CommandPrefix | null
   network?: string[]
   home_settings?: string[]
+  tool: string
+  arguments: { [key: string]: any }
+  reason: string
+  call_id?: string
+  rule?: string
   server_question?: ServerQuestion | null
 }
 
