@@ -40,7 +40,7 @@ from gateway.control.replacement import end_when_replaced
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
-from gateway.delivery.retry_policy import LONGEST_REST_S
+from gateway.delivery.retry_policy import MAX_RETRY_INTERVAL_S
 from gateway.front import open_front
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import WatchedConfig
@@ -451,7 +451,7 @@ def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = Fal
         usage.forget_reservations(tx, worker)
         claims.recover(tx, worker)
     approvals.recover(tx, time.time())
-    duplicate_count = outbox.recover(tx, time.time() + LONGEST_REST_S)
+    duplicate_count = outbox.recover(tx, time.time() + MAX_RETRY_INTERVAL_S)
     if abandoned_count or duplicate_count:
         log.info(
             "recovered: %d marked as possible duplicates, %d dropped",

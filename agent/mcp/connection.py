@@ -34,8 +34,8 @@ PROBE_TIMEOUT_S = 3.0
 # Older versions begin with `initialize`.
 FIRST_STATELESS = "2026-07-28"
 # Pause after the first failure; doubled after each further failure.
-_MIN_PAUSE_S = 1.0
-_MAX_PAUSE_S = 300.0
+_MIN_RETRY_INTERVAL_S = 1.0
+_MAX_RETRY_INTERVAL_S = 300.0
 # A list with more pages is taken for endless.
 _MAX_PAGES = 100
 _CLOSE_TIMEOUT_S = 10.0
@@ -319,7 +319,7 @@ class McpConnection:
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-        pause_s = _MIN_PAUSE_S
+        pause_s = _MIN_RETRY_INTERVAL_S
         while True:
             try:
                 listener = client.listen(tools_list_changed=True, prompts_list_changed=True)
@@ -330,7 +330,7 @@ class McpConnection:
             except SubscriptionLost:
                 # Changes from before the new subscription are not reported again.
                 await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+                pause_s = min(pause_s * 2, _MAX_RETRY_INTERVAL_S)
                 self._on_change()
             except (MCPError, ListenNotSupportedError, TimeoutError) as exc:
                 log.info("mcp server %s does not report changes: %s", self.server.name, exc)
@@ -344,7 +344,7 @@ class McpConnection:
         else:
             self.failure = _reason(exc)
         self.state = "failed"
-        pause_s = min(_MIN_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
+        pause_s = min(_MIN_RETRY_INTERVAL_S * 2**self._failures, _MAX_RETRY_INTERVAL_S)
         self._failures += 1
         self._pause_until_s = time.monotonic() + pause_s
 

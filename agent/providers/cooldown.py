@@ -11,11 +11,11 @@ from agent.records import frozen
 
 Cause = Literal["limit", "outage", "key"]
 
-_FIRST_S: dict[Cause, float] = {"limit": 30, "outage": 30, "key": 600}
-_MAX_WAIT_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
+_FIRST_COOLDOWN_S: dict[Cause, float] = {"limit": 30, "outage": 30, "key": 600}
+_MAX_COOLDOWN_S: dict[Cause, float] = {"limit": 600, "outage": 600, "key": 3600}
 _EVERY_MODEL = ""
 # Maximum wait before a probe, even if the vendor asks for more: the account may work again.
-_PROBE_S = 300.0
+_MAX_PROBE_INTERVAL_S = 300.0
 
 
 @frozen
@@ -96,10 +96,12 @@ class Cooldowns:
             failures = before.failures
         else:
             failures = before.failures + 1 if before and before.cause == cause else 1
-        wait_s = stated_s = min(_FIRST_S[cause] * 2.0 ** (failures - 1), _MAX_WAIT_S[cause])
+        wait_s = stated_s = min(
+            _FIRST_COOLDOWN_S[cause] * 2.0 ** (failures - 1), _MAX_COOLDOWN_S[cause]
+        )
         if isinstance(error, RateLimited) and error.retry_after_s is not None:
             stated_s = error.retry_after_s
-            wait_s = min(stated_s, _PROBE_S)
+            wait_s = min(stated_s, _MAX_PROBE_INTERVAL_S)
         now = self._clock()
         self._cooldowns[place] = _Cooldown(
             cause, str(error), now + wait_s, now + stated_s, failures

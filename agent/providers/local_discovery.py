@@ -11,7 +11,7 @@ from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
 
 _TIMEOUT_S = 0.5
-_ANYWHERE_S = 5.0
+_TOTAL_TIMEOUT_S = 5.0
 _LIMIT_BYTES = 1 << 20
 # Default ports of local model servers.
 _USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
@@ -55,7 +55,7 @@ async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list
 
     url = f"{api_base}/api/tags" if is_ollama else f"{api_base}/models"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    timeout = aiohttp.ClientTimeout(total=_ANYWHERE_S)
+    timeout = aiohttp.ClientTimeout(total=_TOTAL_TIMEOUT_S)
     try:
         async with (
             open_session(

@@ -35,7 +35,7 @@ VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT})
 # Maximum number of further requests after a refusal.
 MAX_TRIALS = 8
 # Time after which uncertain omissions and acquittals expire.
-_DOUBT_S = 3600.0
+_UNCERTAINTY_TTL_S = 3600.0
 _MAX_ACQUITTALS = 1000
 # A rough estimate that needs no tokenizer.
 _CHARS_PER_TOKEN = 4
@@ -93,7 +93,7 @@ class ModelMemory:
         for part in parts:
             self.parts.add(part)
             if in_doubt:
-                self.ends_at[part] = now + _DOUBT_S
+                self.ends_at[part] = now + _UNCERTAINTY_TTL_S
 
     def forget_doubts(self, now: float) -> None:
         """Include the parts again whose omission has expired."""
@@ -106,7 +106,7 @@ class ModelMemory:
         if len(self._acquitted) > _MAX_ACQUITTALS:
             self._acquitted.clear()
         for part in parts:
-            self._acquitted[_fingerprint(refusal), part] = now + _DOUBT_S
+            self._acquitted[_fingerprint(refusal), part] = now + _UNCERTAINTY_TTL_S
 
     def suspects(self, refusal: ProviderError, group: frozenset[str], now: float) -> frozenset[str]:
         """Return the parts of a group that may be the cause of the refusal."""

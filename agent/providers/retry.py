@@ -15,8 +15,8 @@ from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.records import frozen
 
-_BASE_S = 0.5
-_CAP_S = 20.0
+_FIRST_INTERVAL_S = 0.5
+_MAX_INTERVAL_S = 20.0
 _MAX_WAIT_S = 60.0
 # Wait that a person prefers to an answer from another model.
 _PREFERRED_MODEL_WAIT_S = 5.0
@@ -204,7 +204,7 @@ class RetryingProvider:
                 return wait_s
             self._mark_failed(attempt, n, error)
             if wait_s <= _MAX_WAIT_S:
-                return wait_s + self._jitter() * _BASE_S
+                return wait_s + self._jitter() * _FIRST_INTERVAL_S
         else:
             self._mark_failed(attempt, n, error)
         attempt.excluded.add(n)
@@ -256,7 +256,7 @@ class RetryingProvider:
     def _wait_s(self, attempt: _Attempt) -> float:
         return (
             min(self._remaining_s(attempt, n) for n in self._open(attempt))
-            + self._jitter() * _BASE_S
+            + self._jitter() * _FIRST_INTERVAL_S
         )
 
     def _final_error(self, attempt: _Attempt) -> ProviderError:
@@ -291,7 +291,7 @@ class RetryingProvider:
         )
 
     def _backoff_s(self, failures: int) -> float:
-        return self._jitter() * min(_CAP_S, _BASE_S * 2.0 ** (failures - 1))
+        return self._jitter() * min(_MAX_INTERVAL_S, _FIRST_INTERVAL_S * 2.0 ** (failures - 1))
 
     def _open(self, attempt: _Attempt) -> list[int]:
         return [n for n in range(len(self._candidates)) if n not in attempt.excluded]

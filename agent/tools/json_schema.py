@@ -35,7 +35,8 @@ _TEXT_PER_STEP = 1_000
 _KEYWORDS_PER_STEP = 20
 # Reading the clock costs as much as a step.
 _STEPS_PER_CLOCK_READING = 16
-_SHOWN_CHARS, _SHOWN_ITEMS = 60, 20
+_MAX_SHOWN_CHARS = 60
+_MAX_SHOWN_ITEMS = 20
 # Keywords without influence on the validity of a value.
 _ANNOTATIONS = frozenset(
     {"$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions", "$vocabulary"}
@@ -497,11 +498,11 @@ def short_json(value: object) -> str:
 
 
 def _listed(values: list[Any]) -> str:
-    text = ", ".join(map(short_json, values[:_SHOWN_ITEMS]))
-    more = len(values) - _SHOWN_ITEMS
+    text = ", ".join(map(short_json, values[:_MAX_SHOWN_ITEMS]))
+    more = len(values) - _MAX_SHOWN_ITEMS
     return f"{text} and {more} more" if more > 0 else text
 
 
 def _cut(text: str) -> str:
     line = text.encode("utf-8", "backslashreplace").decode()
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
+    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[:_MAX_SHOWN_CHARS]}…"

@@ -31,7 +31,7 @@ from gateway.store.repositories.access import approvals
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S = 5.0
+_RETRY_INTERVAL_S = 5.0
 
 
 class ApprovalCoordinator:
@@ -92,7 +92,7 @@ class ApprovalCoordinator:
             except StoreError as exc:
                 self._has_orphans = self._has_orphans or has_orphans
                 log.error("approval questions are delayed: %s", exc)
-                next_at = self._service.clock() + _PAUSE_S
+                next_at = self._service.clock() + _RETRY_INTERVAL_S
             if next_at is None:
                 await self._changed.wait()
             else:

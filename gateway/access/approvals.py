@@ -44,7 +44,7 @@ _UNSEEN = mark_for_translation("Kore (the file with the full text could not be s
 
 _MAX_WORDS_CHARS = 4_000
 # Time that a server waits for an answer; meanwhile, its turn waits for the call.
-_SERVER_WAITS_S = 900.0
+_SERVER_TIMEOUT_S = 900.0
 
 
 @frozen
@@ -177,7 +177,7 @@ class ApprovalService:
             principal=principal,
             route=route,
             asked_at=asked_at,
-            expires_at=asked_at + min(self.expires_s or _SERVER_WAITS_S, _SERVER_WAITS_S),
+            expires_at=asked_at + min(self.expires_s or _SERVER_TIMEOUT_S, _SERVER_TIMEOUT_S),
             root=str(context.root),
         )
         prompt = approvals.open_server_question(tx, context.turn, call.id, prompt)

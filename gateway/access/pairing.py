@@ -23,11 +23,11 @@ from gateway.store.repositories.access.members import PairingRequest, Person
 # Without 0, O, 1 and I: 32 characters, so that 8 of them make 40 bits.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LETTERS = 8
-CODE_LIFE_S = 3600.0
+CODE_TTL_S = 3600.0
 # Part of a link, never typed: long enough that a fast hash is safe.
 _INVITATION_BYTES = 16
 MAX_OPEN_CODES = 20
-TURNED_DOWN_S = 24 * 3600.0
+REJECTION_TTL_S = 24 * 3600.0
 MAX_TRIES = 5
 _FIRST_LOCK_S, _LONGEST_LOCK_S = 60.0, 24 * 3600.0
 _NAME_CHARS = 40
@@ -87,7 +87,7 @@ class PairingCodes:
         if len(members.requests(tx, now)) >= MAX_OPEN_CODES:
             return None
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS))
-        expires = now + CODE_LIFE_S
+        expires = now + CODE_TTL_S
         members.open_request(tx, person, message.chat_id, _hash(code), (now, expires))
         return f"{code[:4]}-{code[4:]}"
 
@@ -112,7 +112,7 @@ class PairingCodes:
         nobody = Person(channel, account, members.ANYBODY)
         members.forget_expired(tx, now)
         members.close_request(tx, nobody)
-        times = now, now + CODE_LIFE_S
+        times = now, now + CODE_TTL_S
         members.open_request(tx, nobody, "", _fast_hash(code), times)
         return code
 
@@ -145,7 +145,7 @@ class PairingCodes:
     def reject(self, tx: Transaction, request: PairingRequest, now: float) -> None:
         """Reject a request; the person gets no new code for a day."""
         person = request.person
-        members.reject(tx, person.channel, person.sender, now + TURNED_DOWN_S)
+        members.reject(tx, person.channel, person.sender, now + REJECTION_TTL_S)
 
     def revoke(self, tx: Transaction, principal: str, now: float) -> bool:
         """Remove a person or reject their request; False when neither exists.
@@ -153,7 +153,7 @@ class PairingCodes:
         A running turn of the person may finish; they get no new code for a day.
         """
         channel, _, sender = principal.partition(":")
-        until = now + TURNED_DOWN_S
+        until = now + REJECTION_TTL_S
         was_member = members.remove_member(tx, channel, sender, until)
         had_request = members.reject(tx, channel, sender, until)
         self._reload(tx)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 # Limit of concurrent turns over all lanes.
 MAX_CONCURRENT_TURNS = 128
-_PAUSE_S = 2.0
+_RETRY_INTERVAL_S = 2.0
 
 
 class Lane:
@@ -305,7 +305,7 @@ class MessageBus:
         except StoreBusy as exc:
             lane.report_store_wait(exc, self._events)
             lane.failed_claim = broken
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_RETRY_INTERVAL_S)
             return True
         except StoreCorrupt as exc:
             lane.report_damage(exc, self._events)
@@ -374,7 +374,7 @@ class MessageBus:
         waiting.add(lane.name)
         # The turn may have ended just before the registration.
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_S):
+            async with asyncio.timeout(_RETRY_INTERVAL_S):
                 await lane.wake.wait()
         return True
 

@@ -44,7 +44,7 @@ async def status(ctx: ServiceContext) -> Mapping[str, Any]:
         "messages_waiting": waiting,
         "config": ctx.reloader.facts() if ctx.reloader else None,
         "updates_undecoded": await database.transact(undecoded_updates.count) or None,
-        "questions_open": len(approvals),
+        "open_questions": len(approvals),
         "obstacle": ctx.bus.obstacle,
         "routes_with_mail": ctx.sender.routes,
         "unreachable": await database.transact(chats.unreachable_chats),

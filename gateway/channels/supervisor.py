@@ -9,7 +9,7 @@ from gateway.channels.base import Accept, Channel
 
 log = logging.getLogger(__name__)
 
-AGAIN_AFTER_S = 30.0
+RESTART_INTERVAL_S = 30.0
 
 
 class ChannelSupervisor:
@@ -19,7 +19,7 @@ class ChannelSupervisor:
         self,
         channels: Mapping[tuple[str, str], Channel],
         *,
-        again_after_s: float = AGAIN_AFTER_S,
+        again_after_s: float = RESTART_INTERVAL_S,
     ) -> None:
         self.failures: dict[tuple[str, str], str] = {}
         self._channels = channels

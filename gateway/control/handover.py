@@ -31,7 +31,7 @@ STEP_TIMEOUT_S = 30.0
 # Time that a gateway waits for the data: a step, a clean stop, and reserve for a slow machine.
 HANDOVER_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.05
-_ASK_AGAIN_S = 1.0
+_RETRY_INTERVAL_S = 1.0
 
 
 @frozen
@@ -92,7 +92,7 @@ async def take_over(
                     if refusal is None:
                         log.info("%s: requesting the data", exc)
                     refusal = exc
-                if asked_at is None or time.monotonic() - asked_at > _ASK_AGAIN_S:
+                if asked_at is None or time.monotonic() - asked_at > _RETRY_INTERVAL_S:
                     asked_at = time.monotonic()
                     attended.update(dict.fromkeys(await _ask(home, what, refusal)))
                 await asyncio.sleep(_POLL_INTERVAL_S)

@@ -31,8 +31,8 @@ from gateway.control.unix_listener import UnixListener
 
 log = logging.getLogger(__name__)
 
-_GRACE_S = 2.0
-_ACCEPT_S = 0.02
+_STOP_TIMEOUT_S = 2.0
+_ACCEPT_TIMEOUT_S = 0.02
 _REQUEST_TIMEOUT_S = 10.0
 _HEAD_LIMIT_BYTES = 16_384
 _MAX_CONNECTIONS = 256
@@ -61,13 +61,13 @@ class ControlServer:
         self._listener.remove()
         # Serve clients that connected before: asyncio would leave a connection that is just being
         # accepted open and unanswered until this process ends.
-        await asyncio.sleep(_ACCEPT_S)
+        await asyncio.sleep(_ACCEPT_TIMEOUT_S)
         self._server.close()
         for task, streaming in self._tasks.items():
             if streaming:
                 task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_GRACE_S)
+            await asyncio.wait(self._tasks, timeout=_STOP_TIMEOUT_S)
         for task in (late := tuple(self._tasks)):
             task.cancel()
         if late:

@@ -157,15 +157,15 @@ class ApiRequest:
 class ApiAnswer:
     """Present or future answer to a request of a program.
 
-    `made_at` is the time of the request, in Unix seconds. If `answer` is None and `is_given`, the
-    answer was not to be stored. A later request can continue `conversation`.
+    `made_at` is the time of the request, in Unix seconds. If `answer` is None and `is_complete`,
+    the answer was not to be stored. A later request can continue `conversation`.
     """
 
     token: str
     id: str
     made_at: float
     key: str = ""
-    is_given: bool = False
+    is_complete: bool = False
     answer: Mapping[str, Any] | None = None
     conversation: tuple[Message, ...] | None = None
 

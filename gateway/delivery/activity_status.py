@@ -15,7 +15,7 @@ from gateway.presenter.blocks import call_title
 
 _WHAT_CHARS = 48
 # Shorter durations are not worth showing.
-_LONG_S = 10
+_MIN_ELAPSED_S = 10
 
 
 class ActivityStatus:
@@ -92,7 +92,7 @@ def code(text: str, *, keep_end: bool = False) -> str:
 
 def _elapsed(seconds: float) -> str:
     """Return the elapsed time in coarse steps, because each change is a message."""
-    if seconds < _LONG_S:
+    if seconds < _MIN_ELAPSED_S:
         return ""
     if seconds < 60:
         return " · " + t("{n} s", n=int(seconds) // 10 * 10)

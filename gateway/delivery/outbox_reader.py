@@ -16,7 +16,7 @@ Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S = 5.0
+_RETRY_INTERVAL_S = 5.0
 # Limit for errors other than a full disk or a locked file.
 MAX_TRIES = 12
 
@@ -52,7 +52,7 @@ class OutboxReader:
                 if isinstance(exc, StoreCorrupt) or tries >= MAX_TRIES:
                     raise
                 log.error("sending is delayed: %s", exc)
-                await self._wait(asyncio.Event(), _PAUSE_S)
+                await self._wait(asyncio.Event(), _RETRY_INTERVAL_S)
 
     async def next_part(self, lane: str) -> PendingPart | float | None:
         """Return the head of a route (`outbox.head`).

@@ -2,19 +2,19 @@
 
 from gateway.store.repositories.delivery.outbox import PendingPart
 
-GIVE_UP_AFTER_S = 24 * 3600
+RETRY_TIMEOUT_S = 24 * 3600
 MAX_AMBIGUOUS_TRIES = 3
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
 # Spread widely, so that the last try does not meet the same outage as the first.
 _UNCLEAR_BACKOFF_S = (1, 30)
 # Spreads the retries of many routes over time.
 JITTER = (0.8, 1.2)
-LONGEST_REST_S = _BACKOFF_S[-1] * JITTER[1]
+MAX_RETRY_INTERVAL_S = _BACKOFF_S[-1] * JITTER[1]
 
 
 def is_expired(due: PendingPart) -> bool:
     """Return whether the retry period of one day is over."""
-    return due.waited_s > GIVE_UP_AFTER_S and due.attempts >= len(_BACKOFF_S)
+    return due.waited_s > RETRY_TIMEOUT_S and due.attempts >= len(_BACKOFF_S)
 
 
 def is_last_try(due: PendingPart) -> bool:

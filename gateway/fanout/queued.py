@@ -27,7 +27,7 @@ _MESSAGE_BYTES = 100
 _BATCH_BYTES = 256_000
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 5.0
 # A connection that lasted this long counts as good.
-_STEADY_S = 5.0
+_MIN_STABLE_S = 5.0
 
 TopicFrame = tuple[Topic, bytes]
 
@@ -132,7 +132,7 @@ class QueuedFanout(ABC):
                         await link.watch()
             except* LinkLost as lost:
                 self._warn("no connection to %s (%s); trying again", self.place, _reason(lost))
-            if loop.time() - opened_at > _STEADY_S:
+            if loop.time() - opened_at > _MIN_STABLE_S:
                 pause_s = _FIRST_PAUSE_S
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             pause_s = min(2 * pause_s, _MAX_PAUSE_S)

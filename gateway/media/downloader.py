@@ -50,11 +50,11 @@ log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 4
 # Time after a start in which the rest of an album may be delivered again.
-AFTER_START_S = 3.0
-_WAITS_S = (1.0, 3.0, 10.0, 30.0)
+ALBUM_TIMEOUT_S = 3.0
+_RETRY_INTERVALS_S = (1.0, 3.0, 10.0, 30.0)
 # About ten minutes, during which the chat waits for its file.
-_ROOM_WAITS_S = (5.0, 10.0, 20.0, 40.0, *[60.0] * 9)
-_STORE_PAUSE_S = 5.0
+_FULL_RETRY_INTERVALS_S = (5.0, 10.0, 20.0, 40.0, *[60.0] * 9)
+_STORE_RETRY_INTERVAL_S = 5.0
 _NOBODY = mark_for_translation("downloads from its source are not supported")
 _NOT_KEPT = mark_for_translation("it could not be saved to disk ({reason})")
 _FULL = mark_for_translation("the disk is nearly full")
@@ -107,8 +107,8 @@ class MediaDownloader:
         media: MediaSection,
         transcribe: Callable[[Media, Path], Awaitable[Media]] | None = None,
         shared: "SharedInbox | None" = None,
-        waits_s: tuple[float, ...] = _WAITS_S,
-        room_waits_s: tuple[float, ...] = _ROOM_WAITS_S,
+        waits_s: tuple[float, ...] = _RETRY_INTERVALS_S,
+        room_waits_s: tuple[float, ...] = _FULL_RETRY_INTERVALS_S,
     ) -> None:
         self._database = database
         self._renderer = renderer
@@ -146,7 +146,7 @@ class MediaDownloader:
 
     async def run(self) -> None:
         """Work until cancelled, beginning with rows left by an earlier process."""
-        await self._transact(pending_media.begin_again, time.time() + AFTER_START_S)
+        await self._transact(pending_media.begin_again, time.time() + ALBUM_TIMEOUT_S)
         self.notify()
         rest_s: float | None = None
         async with asyncio.TaskGroup() as group:
@@ -180,7 +180,7 @@ class MediaDownloader:
                     await self._settle(row, media)
                     continue
                 # Limit the wait in case the clock was set back.
-                await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), AFTER_START_S))
+                await asyncio.sleep(min(max(row.ready_at - time.time(), 0.0), ALBUM_TIMEOUT_S))
                 if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
         except SealBroken:
@@ -308,7 +308,7 @@ class MediaDownloader:
                 raise
             except StoreError as exc:
                 log.error("downloads are delayed: %s", exc)
-                await asyncio.sleep(_STORE_PAUSE_S)
+                await asyncio.sleep(_STORE_RETRY_INTERVAL_S)
 
     def _failure_reply(self, message: InboundMessage, media: Media, text: str) -> OutgoingReply:
         return OutgoingReply(

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _DAY_S = 86_400.0
 # A file is stored before its row, so the cleanup skips files younger than this.
-_ROW_FOLLOWS_S = 3_600.0
+_MIN_ORPHAN_AGE_S = 3_600.0
 
 
 class SharedInbox:
@@ -123,7 +123,7 @@ class SharedInbox:
 
 async def sweep_daily(files: SharedFiles, database: Store, keep_days: int | None) -> None:
     """Delete expired files daily until cancelled; for the process that owns the data."""
-    rest_s = storage.BEGINS_AFTER_S
+    rest_s = storage.START_DELAY_S
     while True:
         await asyncio.sleep(rest_s)
         rest_s = _DAY_S
@@ -139,7 +139,7 @@ async def sweep(files: SharedFiles, database: Store, keep_days: int | None, now:
     needed = await database.transact(shared_names, files.outgoing)
 
     def delete() -> int:
-        deleted = files.outgoing.delete_others(needed, before=now - _ROW_FOLLOWS_S)
+        deleted = files.outgoing.delete_others(needed, before=now - _MIN_ORPHAN_AGE_S)
         deleted += files.undo.delete_others(before=now - RETENTION_S)
         if keep_days is not None:
             deleted += files.all_inboxes.delete_others(before=now - keep_days * _DAY_S)

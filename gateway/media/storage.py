@@ -209,14 +209,14 @@ def _move(part: Path, path: Path, workspace: Path) -> None:
 log = logging.getLogger(__name__)
 
 # One-shot runs end before this.
-BEGINS_AFTER_S = 10.0
+START_DELAY_S = 10.0
 
 _DAY_S = 86_400.0
 
 
 async def delete_expired_daily(workspace: Path, keep_days: int) -> None:
     """Delete expired files daily until cancelled."""
-    rest_s = BEGINS_AFTER_S
+    rest_s = START_DELAY_S
     while True:
         await asyncio.sleep(rest_s)
         rest_s = _DAY_S

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PART_BYTES = 2**20
 # Limit on concurrent uploads; an upload is dropped when no part arrives for the time below.
 _MAX_UPLOADS = 16
-_IDLE_S = 600.0
+_IDLE_TIMEOUT_S = 600.0
 _NAME_CHARS = 200
 _ACCOUNT = "local"
 
@@ -182,7 +182,7 @@ class Uploads:
         return await file_io.in_thread(keep)
 
     async def _give_up_idle(self) -> None:
-        before = self._clock() - _IDLE_S
+        before = self._clock() - _IDLE_TIMEOUT_S
         for upload, state in tuple(self._uploads.items()):
             if state.used_at < before and not state.lock.locked():
                 del self._uploads[upload]

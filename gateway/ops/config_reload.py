@@ -89,10 +89,10 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 2.0
 
 # A recently changed file may still be written to.
-CALM_S = 0.3
+QUIET_INTERVAL_S = 0.3
 
 # Minimum time during which running work may still use its initial models.
-RETIRE_S = 3600.0
+RETIREMENT_INTERVAL_S = 3600.0
 
 _NOT_RIGHT = mark_for_translation("⚠️ config.json has an error; still using the previous settings.")
 
@@ -279,12 +279,12 @@ class ConfigReloader:
         """Wait until the files stop changing, up to a limit."""
         for _ in range(10):
             before = self._read_stamp()
-            await asyncio.sleep(CALM_S)
+            await asyncio.sleep(QUIET_INTERVAL_S)
             if self._read_stamp() == before:
                 return
 
     async def _close_retired_models(self) -> None:
-        due = time.monotonic() - RETIRE_S
+        due = time.monotonic() - RETIREMENT_INTERVAL_S
         while (
             self._retired_models
             and self._retired_models[0][0] < due

@@ -13,7 +13,7 @@ from agent.security.sandbox.trusted_programs import find_trusted_program
 from gateway.runtime.paths import DataDir
 
 NAME = "kore.service"
-_RUN_S = 60
+_TIMEOUT_S = 60
 
 
 @frozen
@@ -96,13 +96,13 @@ def run(*words: str) -> SystemctlResult:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_RUN_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except FileNotFoundError:
         return SystemctlResult(127, "", f"{words[0]}: not found")
     except subprocess.TimeoutExpired:
-        raise KoreError(t("{name} timed out after {n} s", name=words[0], n=_RUN_S)) from None
+        raise KoreError(t("{name} timed out after {n} s", name=words[0], n=_TIMEOUT_S)) from None
     return SystemctlResult(result.returncode, result.stdout, result.stderr)
 
 

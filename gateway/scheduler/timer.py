@@ -19,9 +19,9 @@ from gateway.store.repositories import jobs
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 30.0
-_PAUSE_S = 5.0
+_RETRY_INTERVAL_S = 5.0
 # Regular corrections set the clock back by less than this.
-_JUMP_S = 10.0
+_MIN_JUMP_S = 10.0
 
 
 class JobTimer:
@@ -61,7 +61,7 @@ class JobTimer:
                 continue
             while not news.is_set() and (left_s := due_at - self._clock()) > 0:
                 await self._wait(news, min(_POLL_INTERVAL_S, left_s))
-                if self._clock() < self._latest - _JUMP_S:
+                if self._clock() < self._latest - _MIN_JUMP_S:
                     break
                 self._latest = max(self._latest, self._clock())
 
@@ -82,7 +82,7 @@ class JobTimer:
         """Start due jobs and return when to look again."""
         try:
             now = self._clock()
-            if now < self._latest - _JUMP_S:
+            if now < self._latest - _MIN_JUMP_S:
                 log.warning("the clock went back by %.0f s", self._latest - now)
                 from gateway.scheduler.firing import shift_clock_back
 
@@ -96,7 +96,7 @@ class JobTimer:
             self.wake(await self._database.transact(fire_due, self._jobs.context, now))
         except StoreError as exc:
             log.error("jobs are delayed: %s", exc)
-            return self._clock() + _PAUSE_S
+            return self._clock() + _RETRY_INTERVAL_S
         return self._clock()
 
     def wake(self, fired: FiredJobs) -> None:

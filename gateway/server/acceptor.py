@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
 # No file can be opened now; the connection waits in the queue of the operating system.
-_PAUSE_S = 0.5
+_RETRY_INTERVAL_S = 0.5
 # Minimum interval between warnings that other people can cause.
-_WARNING_S = 60.0
+_WARNING_INTERVAL_S = 60.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
@@ -61,7 +61,7 @@ class ConnectionAcceptor:
                 # Other errors concern only the connection being accepted.
                 if exc.errno in _EXHAUSTED:
                     log.warning("no connection can be accepted: %s", exc.strerror)
-                    await asyncio.sleep(_PAUSE_S)
+                    await asyncio.sleep(_RETRY_INTERVAL_S)
                 # Let other tasks run even if accepting fails repeatedly.
                 await asyncio.sleep(0)
                 continue
@@ -104,7 +104,7 @@ class ConnectionAcceptor:
 
     def _refuse(self, connection: socket.socket) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._warned_at >= _WARNING_S:
+        if now - self._warned_at >= _WARNING_INTERVAL_S:
             self._warned_at = now
             log.warning("refusing connections: %d are open (server.max_connections)", self._limit)
         with connection:

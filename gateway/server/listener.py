@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8790
 # A connection is closed after this time without a complete request.
-_IDLE_S = 30.0
+_IDLE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 2.0
 _BACKLOG = 256
 DEFAULT_CONNECTIONS = 500
@@ -161,7 +161,7 @@ async def serve(
         logger=RequestLogger(log),
         handle_signals=False,
         shutdown_timeout=_STOP_TIMEOUT_S,
-        keepalive_timeout=_IDLE_S,
+        keepalive_timeout=_IDLE_TIMEOUT_S,
     )
     await runner.setup()
     try:

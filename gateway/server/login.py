@@ -26,7 +26,7 @@ from gateway.server.guard import (
 from gateway.server.handshake import KeyHandshake, refuse
 from gateway.server.tokens import AccessToken, TokenFile
 
-CODE_S = 300.0
+CODE_TTL_S = 300.0
 _MAX_CODES = 20
 # Limit per parent, because each login writes the token file.
 LOGINS = RateLimit(10, 0.2)
@@ -69,8 +69,8 @@ class Login:
         code = secrets.token_urlsafe(24)
         parent = None if is_local(request) else access_of(request)
         id_, key = key_id(key_of(code)), key_of(code)
-        self._codes[id_] = LoginCode(id_, key, parent, time.monotonic() + CODE_S)
-        return web.json_response({"value": {"code": code, "valid_s": CODE_S}})
+        self._codes[id_] = LoginCode(id_, key, parent, time.monotonic() + CODE_TTL_S)
+        return web.json_response({"value": {"code": code, "valid_s": CODE_TTL_S}})
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._forget_old()

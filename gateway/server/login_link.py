@@ -7,7 +7,7 @@ import aiohttp
 from gateway.runtime.paths import socket_address
 from gateway.server.local_access import ServerAccess
 
-_WAIT_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 async def login_link(access: ServerAccess) -> str | None:
@@ -22,7 +22,7 @@ async def login_link(access: ServerAccess) -> str | None:
             async with (
                 aiohttp.ClientSession(
                     connector=aiohttp.UnixConnector(place),
-                    timeout=aiohttp.ClientTimeout(total=_WAIT_S),
+                    timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
                 ) as session,
                 session.post("http://localhost/v1/login-codes", json={}) as response,
             ):

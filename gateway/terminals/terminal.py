@@ -29,7 +29,7 @@ MAX_ITEM_CHARS = 4_096
 _MAX_LAG_CHARS = 64_000
 _CHUNK_BYTES = 16_384
 # Without followers, at most one chunk is read in this time.
-_UNATTENDED_S = 0.01
+_UNATTENDED_INTERVAL_S = 0.01
 _MAX_INPUT_BYTES = 1_000_000
 
 
@@ -233,7 +233,7 @@ class Terminal:
         self._append(self._decoder.decode(data))
         if not self._followers:
             self._pause()
-            self._loop.call_later(_UNATTENDED_S, self._read_on)
+            self._loop.call_later(_UNATTENDED_INTERVAL_S, self._read_on)
         elif self._lag > _MAX_LAG_CHARS:
             self._pause()
 

@@ -669,7 +669,7 @@ async def test_api_answer_belongs_to_its_key_and_token(real_service: Service) ->
     request = ApiRequest("one@1", "key", "digest", "resp_1")
     begun = await real_service.begin_api_answer(request)
     assert begun is not None
-    assert not begun.is_given
+    assert not begun.is_complete
     answer = replace(begun, answer={"text": "x"}, conversation=(user("hi"),))
     assert await real_service.keep_api_answer(answer)
     assert not await real_service.keep_api_answer(answer)

@@ -34,7 +34,7 @@ _REQUEST_TIMEOUT_S = 1.0
 # The first request waits until the server has read the project.
 _FIRST_REQUEST_TIMEOUT_S = 6.0
 # Pause for a server that was too slow, so that not every edit waits for it.
-_PAUSE_S = 60.0
+_RETRY_INTERVAL_S = 60.0
 # Method, constructor, function: definitions inside a callable have no users outside.
 _CALLABLES = frozenset({6, 9, 12})
 
@@ -114,7 +114,7 @@ class Dependents:
                         await session.read_project(draft.path)
                         users += await find_users(session, draft)
         except TimeoutError:
-            self._next_request_at[session] = time.monotonic() + _PAUSE_S
+            self._next_request_at[session] = time.monotonic() + _RETRY_INTERVAL_S
         except ResponseError as exc:
             log.info("a language server returned no references: %s", exc)
         return users

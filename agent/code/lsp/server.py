@@ -104,10 +104,10 @@ T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
 # Pause after the first failure; doubled after each further failure.
-_MIN_PAUSE_S = 1.0
-_MAX_PAUSE_S = 300.0
+_MIN_RETRY_INTERVAL_S = 1.0
+_MAX_RETRY_INTERVAL_S = 300.0
 # A server that ran this long did not fail at startup.
-_STEADY_S = 60.0
+_MIN_STABLE_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 _SHUTDOWN_TIMEOUT_S = 1.0
 _MAX_REASON_CHARS = 300
@@ -329,7 +329,7 @@ class LanguageServer:
         self.state = "idle"
         if not session.is_shut_down:
             self.failure = self.failure or _shorten(self._last_words()) or "It ended unexpectedly."
-            if lasted_s >= _STEADY_S:
+            if lasted_s >= _MIN_STABLE_S:
                 self._failures = 0
             self._pause()
 
@@ -353,7 +353,7 @@ class LanguageServer:
         self._pause()
 
     def _pause(self) -> None:
-        pause_s = min(_MIN_PAUSE_S * 2**self._failures, _MAX_PAUSE_S)
+        pause_s = min(_MIN_RETRY_INTERVAL_S * 2**self._failures, _MAX_RETRY_INTERVAL_S)
         self._failures += 1
         self._pause_until_s = time.monotonic() + pause_s
 

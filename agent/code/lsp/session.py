@@ -16,14 +16,14 @@ from agent.code.lsp.protocol.positions import ENCODINGS, Encoding, path_of, uri_
 from agent.code.lsp.tsserver import ask_tsserver, has_tsserver
 from agent.tools.file_views import Stamp
 
-# A server that sends no version with its diagnostics is done when quiet for `QUIET_S`; a silent
-# server has nothing new after `SILENT_S`.
-QUIET_S = 0.4
-SILENT_S = 2.0
+# A server that sends no version with its diagnostics is done when quiet for `QUIET_INTERVAL_S`; a
+# silent server has nothing new after `SILENCE_TIMEOUT_S`.
+QUIET_INTERVAL_S = 0.4
+SILENCE_TIMEOUT_S = 2.0
 # Servers are silent longer during the first check, until they have read the project, but a check
 # before a write must not run out of time.
-FIRST_SILENT_S = 4.0
-TERSE_SILENT_S = 1.0
+FIRST_SILENCE_TIMEOUT_S = 4.0
+SHORT_SILENCE_TIMEOUT_S = 1.0
 # Total wait for a server that reads the project before its answers are complete.
 LOAD_TIMEOUT_S = 15.0
 _MAX_TASKS = 100
@@ -306,10 +306,10 @@ class LspSession:
             else:
                 known_at = document.known_at
                 if document.pushed_at > known_at:
-                    left_s = document.pushed_at + QUIET_S - time.monotonic()
+                    left_s = document.pushed_at + QUIET_INTERVAL_S - time.monotonic()
                 else:
                     # The server publishes nothing when the result is unchanged.
-                    silent_s = SILENT_S if self._has_pushed else FIRST_SILENT_S
+                    silent_s = SILENCE_TIMEOUT_S if self._has_pushed else FIRST_SILENCE_TIMEOUT_S
                     left_s = known_at + silent_s - time.monotonic()
                 if left_s <= 0:
                     return document.pushed
@@ -328,9 +328,9 @@ class LspSession:
             if self._known_at is None:
                 await self._wait_until_read(path, timeout_s, force=True)
                 continue
-            quiet_at = max(self._known_at, self._pushed_at) + QUIET_S
+            quiet_at = max(self._known_at, self._pushed_at) + QUIET_INTERVAL_S
             if self._sent_path is None or not self._is_up_to_date(self._sent_path):
-                quiet_at = max(quiet_at, self._sent_at + TERSE_SILENT_S)
+                quiet_at = max(quiet_at, self._sent_at + SHORT_SILENCE_TIMEOUT_S)
             left_s = quiet_at - time.monotonic()
             if left_s <= 0 and not self._tasks:
                 # A server that never published anything may not have understood the project.

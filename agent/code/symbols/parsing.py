@@ -11,8 +11,8 @@ from agent.security.grammars.parser_process import ParserProcess
 
 MAX_BYTES = 500_000
 # Processor time for the tree, and for all parts of one text.
-_TREE_LIMIT_S = 0.5
-_LIMIT_S = 2.0
+_MAX_TREE_CPU_S = 0.5
+_MAX_CPU_S = 2.0
 
 _PARSER = ParserProcess(
     {
@@ -84,7 +84,7 @@ def parse(
         "max_names": max_names,
         "max_faults": max_faults,
     }
-    answer = _PARSER.parse(language.name, data, _LIMIT_S, limit_s=_TREE_LIMIT_S, **parts)
+    answer = _PARSER.parse(language.name, data, _MAX_CPU_S, limit_s=_MAX_TREE_CPU_S, **parts)
     try:
         return ParsedText(
             [_definition(*row) for row in answer.get("definitions", ())],

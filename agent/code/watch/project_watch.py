@@ -17,12 +17,12 @@ from agent.code.watch.source import RootGone, WatchLimits, WatchSource, WatchUna
 
 log = logging.getLogger(__name__)
 
-# Changes are delivered when none followed for a moment, and at the latest after `_LONGEST_S`.
-_QUIET_S = 0.015
+# Changes are delivered when none followed for a moment, and at the latest after `_MAX_DELAY_S`.
+_QUIET_INTERVAL_S = 0.015
 _MAX_DELAY_S = 0.05
 # More changes than a person makes at once: a program's work, delivered when it pauses.
 MIN_BURST = 32
-_BURST_QUIET_S = 0.2
+_BURST_QUIET_INTERVAL_S = 0.2
 _BURST_MAX_DELAY_S = 2.0
 # Interval of checks for a root that has disappeared.
 _RETURN_INTERVAL_S = 2.0
@@ -167,7 +167,7 @@ class ProjectWatch:
         if not changes:
             return None if self._listeners else self._limits.linger_s
         is_burst = len(changes) > MIN_BURST
-        quiet_s = _BURST_QUIET_S if is_burst else _QUIET_S
+        quiet_s = _BURST_QUIET_INTERVAL_S if is_burst else _QUIET_INTERVAL_S
         max_delay_s = _BURST_MAX_DELAY_S if is_burst else _MAX_DELAY_S
         return max(0.0, min(last + quiet_s, first + max_delay_s) - time.monotonic())
 

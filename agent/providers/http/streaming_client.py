@@ -71,7 +71,7 @@ def _piece(event: ModelEvent) -> str:
 
 _ERROR_BODY_BYTES = 64 << 10
 
-_DRAIN_S = 0.1
+_DRAIN_TIMEOUT_S = 0.1
 
 
 class StreamParser(Protocol):
@@ -210,7 +210,7 @@ class StreamingClient:
 async def _drain(answer: HttpResponse) -> None:
     """Read a response to its end after the last event, so that its connection can be reused."""
     try:
-        async with asyncio.timeout(_DRAIN_S):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             async for _ in answer.chunks:
                 pass
     except (TimeoutError, ProviderError):

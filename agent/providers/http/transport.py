@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LARGE_BODY_BYTES = 1 << 20
 # Seconds of silence before the first probe and between probes, and their number.
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-_KEEPALIVE_S = 60
+_KEEPALIVE_TIMEOUT_S = 60
 
 
 @frozen
@@ -171,7 +171,7 @@ class AiohttpTransport:
             self._endpoint.proxy,
             connector_options={
                 "limit": 0,
-                "keepalive_timeout": _KEEPALIVE_S,
+                "keepalive_timeout": _KEEPALIVE_TIMEOUT_S,
                 "socket_factory": probed_socket,
             },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect_s),

@@ -84,7 +84,7 @@ _PROGRAM = Path(__file__).with_name("parser_program.py")
 _HEADER_BYTES = 4
 _MAX_ANSWER_BYTES = 16_000_000
 _CHUNK_BYTES = 65_536
-_END_S = 0.5
+_STOP_TIMEOUT_S = 0.5
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -151,7 +151,7 @@ class ParserProcess:
 
     def close(self) -> None:
         """Stop the process; the next text starts a new one."""
-        if self._lock.acquire(timeout=_END_S):
+        if self._lock.acquire(timeout=_STOP_TIMEOUT_S):
             try:
                 self._end()
             finally:
@@ -250,7 +250,7 @@ class ParserProcess:
         if process is None:
             return None
         try:
-            return process.wait(_END_S)
+            return process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()

@@ -33,7 +33,7 @@ from agent.security.taint.file_marks import (
 )
 
 # File systems store times less precisely than the clock shows them.
-CLOCK_S = 1
+CLOCK_PRECISION_S = 1
 
 
 class WriteClock:
@@ -53,7 +53,7 @@ class WriteClock:
     @property
     def time_s(self) -> float:
         """Unix time slightly before the start, as of the last `look`."""
-        return self._began - CLOCK_S
+        return self._began - CLOCK_PRECISION_S
 
 
 _MAX_DEPTH = 200

@@ -37,7 +37,9 @@ _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=neve
 _FIRST_WITHOUT_RGIGNORE = 14
 
 # A program silent for this long is checked, up to this number of times.
-_SILENT_S, _LOOK_S, _LOOKS = 0.3, 0.05, 5
+_SILENCE_TIMEOUT_S = 0.3
+_CHECK_INTERVAL_S = 0.05
+_MAX_CHECKS = 5
 _VERSION_TIMEOUT_S = 5.0
 
 
@@ -244,11 +246,12 @@ def _read(stream: int, pid: int | None) -> bytes:
     # Unlike `select`, it takes descriptors above 1023.
     poll = select.poll()
     poll.register(stream, select.POLLIN)
-    remaining_looks, patience_s = _LOOKS, _SILENT_S
-    while pid is not None and not poll.poll(1000 * patience_s):
+    remaining_checks, timeout_s = _MAX_CHECKS, _SILENCE_TIMEOUT_S
+    while pid is not None and not poll.poll(1000 * timeout_s):
         # A program that searches runs, or waits for the disk.
-        remaining_looks, patience_s = (remaining_looks - 1 if _sleeps(pid) else _LOOKS), _LOOK_S
-        if not remaining_looks:
+        remaining_checks = remaining_checks - 1 if _sleeps(pid) else _MAX_CHECKS
+        timeout_s = _CHECK_INTERVAL_S
+        if not remaining_checks:
             raise SearchFailed("The search is blocked by a file that is not an ordinary one.")
     return os.read(stream, 65_536)
 

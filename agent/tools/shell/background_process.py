@@ -42,7 +42,7 @@ class RingBuffer:
 MAX_BUFFER_BYTES = 200_000
 
 # A process ends when its conversation has been silent for this long.
-IDLE_S = 12 * 3600.0
+MAX_IDLE_S = 12 * 3600.0
 
 WRITE_TIMEOUT_S = 5.0
 
@@ -145,7 +145,7 @@ class BackgroundProcess:
         """Number of bytes of output not read yet."""
         return self._ring.total_bytes - self._read_position
 
-    async def run(self, work: Work, idle_s: float = IDLE_S) -> None:
+    async def run(self, work: Work, idle_s: float = MAX_IDLE_S) -> None:
         """Run the work as the process's own task."""
         reader, self._stdin = os.pipe()
         os.set_blocking(self._stdin, False)
@@ -175,7 +175,7 @@ class BackgroundProcess:
             self._close_input()
             self._activity.set()
 
-    def touch(self, idle_s: float = IDLE_S) -> None:
+    def touch(self, idle_s: float = MAX_IDLE_S) -> None:
         """Restart the idle timer, because a message arrived in its conversation."""
         if self._idle is not None and self.exit_description is None:
             with suppress(RuntimeError):  # it is being ended

@@ -92,7 +92,7 @@ class ServerLog:
                 file.write(data)
 
 
-_GRACE_S = 1.0
+_STOP_TIMEOUT_S = 1.0
 # It may run for weeks, so it is checked less often than a command.
 _POLL_INTERVAL_S = 5.0
 
@@ -180,7 +180,7 @@ class ConfinedServer:
                 # A server ends when its input is closed; give it a moment.
                 writer.close()
                 try:
-                    await asyncio.wait({task}, timeout=_GRACE_S)
+                    await asyncio.wait({task}, timeout=_STOP_TIMEOUT_S)
                 finally:
                     # Also when the caller is cancelled for a second time.
                     task.cancel()

@@ -15,7 +15,7 @@ from agent.security.sandbox.cgroup import has_run_out_of_memory
 from agent.security.sandbox.orphan_processes import process_mark
 from agent.tools.shell.resource_limits import CommandMeter
 
-DRAIN_S = 0.3
+DRAIN_TIMEOUT_S = 0.3
 CHUNK_BYTES = 65_536
 # Time for a supervisor to end its processes, before it is killed itself.
 SUPERVISED_TIMEOUT_S = 5.0
@@ -120,7 +120,7 @@ async def _communicate(
                 await asyncio.to_thread(on_timeout, child.process.pid)
             child.end()
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 await reader.wait()
         return Exit(code)
     finally:

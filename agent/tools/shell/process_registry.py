@@ -15,7 +15,7 @@ from agent.types import Taint
 MAX_RUNNING = 64
 MAX_PER_SESSION = 8
 # Time that a start waits for the command to end immediately.
-START_WAIT_S = 0.5
+START_TIMEOUT_S = 0.5
 
 
 class ProcessRegistry:
@@ -71,7 +71,7 @@ class ProcessRegistry:
         self._tasks[process] = task
         task.add_done_callback(lambda _: self._tasks.pop(process, None))
         try:
-            await asyncio.wait({task}, timeout=START_WAIT_S)
+            await asyncio.wait({task}, timeout=START_TIMEOUT_S)
         except asyncio.CancelledError:
             # Its session has ended: no turn reports it.
             await self.kill(process)

@@ -17,7 +17,7 @@ from agent.security.sandbox.base import SharesNetwork
 from agent.security.sandbox.session_network import SessionNetwork
 
 # A conversation that was silent for this long finds an empty /tmp.
-KEPT_S = 7 * 86_400.0
+MAX_IDLE_S = 7 * 86_400.0
 
 
 # Grows by a byte with each command, which locks it while it runs. Hidden from commands.
@@ -172,5 +172,5 @@ def _name(session: str) -> str:
 def _remove_old(root: Path) -> None:
     with suppress(FileNotFoundError), os.scandir(root) as entries:
         for entry in entries:
-            if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEPT_S:
+            if entry.stat(follow_symlinks=False).st_mtime < time.time() - MAX_IDLE_S:
                 remove_folder(Path(entry.path))

@@ -27,7 +27,7 @@ with hidden("click", "cryptography"):
 
     drop_docstrings(telegram)
     from gateway.channels.telegram.channel import TelegramChannel
-    from gateway.channels.telegram.inbound.poll import OFFSET_LIFE_S
+    from gateway.channels.telegram.inbound.poll import OFFSET_TTL_S
     from gateway.channels.telegram.settings import TelegramSettings
 
 
@@ -57,7 +57,7 @@ async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[Telegr
         channel = TelegramChannel(
             settings,
             gate=RateLimiter(None if section.rate_limits == "none" else context.rates),
-            cursors=await context.cursors(settings.account, time.time() - OFFSET_LIFE_S),
+            cursors=await context.cursors(settings.account, time.time() - OFFSET_TTL_S),
             places=context.places,
             memo=context.state,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from gateway.access.pairing import CODE_LIFE_S
+from gateway.access.pairing import CODE_TTL_S
 from gateway.channels.spec import ChannelIdentity, ChannelSpec
 from gateway.cli.onboarding.qr import qr_lines
 from gateway.cli.service_link import open_service
@@ -88,7 +88,7 @@ async def _wait(service: Service, candidate: Candidate, say: Say) -> str:
     show_invitation(candidate, code, say)
     reported: set[str] = set()
     try:
-        async with asyncio.timeout(CODE_LIFE_S):
+        async with asyncio.timeout(CODE_TTL_S):
             while True:
                 await asyncio.sleep(_POLL_INTERVAL_S)
                 await _report_bot_state(service, candidate, reported, say)

@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from agent.i18n import plural, t
-from gateway.cli.console.approvals.key_choice import PAUSE_S, KeyChoice
+from gateway.cli.console.approvals.key_choice import QUIET_INTERVAL_S, KeyChoice
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_text import (
     choices_for,
@@ -214,7 +214,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._is_laid_out = True
         self._choice.arm()
         self._show_choices()
-        self.set_timer(PAUSE_S + 0.01, self._show_choices)
+        self.set_timer(QUIET_INTERVAL_S + 0.01, self._show_choices)
 
     def _show_choices(self) -> None:
         if self._approval is None:

@@ -42,7 +42,7 @@ State = Literal["asks", "runs", "news", "idle", "away"]
 _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle": "", "away": "… "}
 _MAX_TITLE_CHARS = 24
 # Interval between two repaints of the feed while text streams in.
-_FRAME_S = 1 / 20
+_FRAME_INTERVAL_S = 1 / 20
 # Worker group of the commands that the person runs.
 _BY_HAND = "by hand"
 NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
@@ -299,7 +299,7 @@ class SessionTab(TabPane):
     def _note_news(self) -> None:
         if not self._is_due and self.is_mounted:
             self._is_due = True
-            self.set_timer(_FRAME_S, self._show)
+            self.set_timer(_FRAME_INTERVAL_S, self._show)
 
     def _show(self) -> None:
         """Paint the new content. An inactive tab is painted when it becomes active."""

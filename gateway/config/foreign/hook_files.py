@@ -14,7 +14,7 @@ from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher, Hoo
 
 # Only the hooks of another program's settings are read.
 _SETTINGS = ("settings.json", "settings.local.json")
-_LONGEST_S = 600
+_MAX_TIMEOUT_S = 600
 
 
 def is_hook_file(path: Path) -> bool:
@@ -82,6 +82,6 @@ def _ours(matcher: Any) -> Any:
     for hook in matcher["hooks"]:
         if isinstance(hook, Mapping) and hook.get("type", "command") == "command":
             timeout = hook.get("timeout", 60)
-            timeout = min(timeout, _LONGEST_S) if isinstance(timeout, int | float) else timeout
+            timeout = min(timeout, _MAX_TIMEOUT_S) if isinstance(timeout, int | float) else timeout
             hooks.append({"command": hook.get("command"), "timeout": timeout})
     return {"matcher": matcher.get("matcher") or "", "hooks": hooks}

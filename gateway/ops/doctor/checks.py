@@ -27,7 +27,7 @@ _DISTRIBUTION = "kore-assistant"
 
 _LOW_BYTES, _FULL_BYTES = 1_000_000_000, 100_000_000
 
-_SKEW_S = 60
+_MAX_SKEW_S = 60
 
 # Watches for a project (`WatchLimits.folders`) and editors; and today's usual limit.
 _WATCHES, _MORE_WATCHES = 30_000, 524_288
@@ -104,9 +104,9 @@ def check_clock(home: DataDir, skew_s: float | None = None) -> Check:
     now = time.time()
     newest = max((p.stat().st_mtime for p in (home.config, home.database) if p.exists()), default=0)
     fix = t("set the clock, or run a time service such as systemd-timesyncd")
-    if now < _WRITTEN_AT or newest > now + _SKEW_S:
+    if now < _WRITTEN_AT or newest > now + _MAX_SKEW_S:
         return Check("clock", "fail", t("the clock went backwards"), fix)
-    if skew_s is not None and abs(skew_s) > _SKEW_S:
+    if skew_s is not None and abs(skew_s) > _MAX_SKEW_S:
         return Check(
             "clock", "warn", t("{abs:.0f} s off from the server's clock", abs=abs(skew_s)), fix
         )

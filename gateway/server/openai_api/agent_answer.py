@@ -23,10 +23,10 @@ from gateway.server.speaker import Speaker
 T = TypeVar("T")
 
 # After this time without an event, check the disk and whether the client has disconnected.
-TICK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 # Number of attempts to find a new owner of the data, with a pause between them.
 _MAX_TRIES = 150
-_PAUSE_S = 0.2
+_RETRY_INTERVAL_S = 0.2
 _MAX_TITLE_CHARS = 80
 
 
@@ -101,7 +101,7 @@ class AgentAnswer:
                 tries += 1
                 if tries > _MAX_TRIES:
                     raise
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(_RETRY_INTERVAL_S)
                 yield None
 
     async def stop(self) -> None:
@@ -121,7 +121,7 @@ class AgentAnswer:
             if before.state in ("done", "dropped"):
                 yield self._end(before)
                 return
-            async with aclosing(ticked(watched, TICK_S)) as news:
+            async with aclosing(ticked(watched, CHECK_INTERVAL_S)) as news:
                 is_sent = before.state != "unknown"
                 async for event in news:
                     if not is_sent:

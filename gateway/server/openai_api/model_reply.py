@@ -13,7 +13,7 @@ from agent.types import ToolCall, Usage
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.records import ModelCall
-from gateway.server.openai_api.agent_answer import TICK_S, ticked
+from gateway.server.openai_api.agent_answer import CHECK_INTERVAL_S, ticked
 from gateway.server.openai_api.errors import ApiError
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
@@ -44,7 +44,7 @@ async def model_reply(
     again. Raises `KoreError`.
     """
     text, streamed_calls = "", set[str]()
-    async with service.call_model(call) as items, aclosing(ticked(items, TICK_S)) as news:
+    async with service.call_model(call) as items, aclosing(ticked(items, CHECK_INTERVAL_S)) as news:
         async for item in news:
             if item is not None and item["type"] == events.Reply.type:
                 answer = _answer(item)

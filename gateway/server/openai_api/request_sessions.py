@@ -33,7 +33,7 @@ _MAX_KEY_CHARS = 255
 # Header that OpenAI's own clients send with an automatic retry.
 _RETRY_HEADER = "x-stainless-retry-count"
 _MAX_REMEMBERED = 1_000
-_RETRIED_WITHIN_S = 1_800.0
+_MAX_RETRY_AGE_S = 1_800.0
 
 
 @frozen
@@ -142,7 +142,7 @@ class RequestSessions:
         body = digest_of(access_of(request).identity, data)
         now, retries = time.monotonic(), request.headers.get(_RETRY_HEADER, "0")
         at, event_id = self._by_body.get(body, (0.0, ""))
-        if not event_id or retries in ("", "0") or now - at > _RETRIED_WITHIN_S:
+        if not event_id or retries in ("", "0") or now - at > _MAX_RETRY_AGE_S:
             event_id = f"api-{os.urandom(16).hex()}"
         _put(self._by_body, body, (now, event_id))
         return event_id

@@ -11,7 +11,7 @@ from agent.serialization import dumps
 
 _HEADERS = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 # A proxy may close a connection after a minute without data.
-_SILENCE_S = 5.0
+_KEEPALIVE_INTERVAL_S = 5.0
 
 
 class ServerSentEvents:
@@ -46,7 +46,7 @@ class ServerSentEvents:
         This also detects a disconnected client.
         """
         self._check()
-        if time.monotonic() - self._written_at >= _SILENCE_S:
+        if time.monotonic() - self._written_at >= _KEEPALIVE_INTERVAL_S:
             await self._write(": \n\n")
 
     async def _write(self, text: str) -> None:

@@ -59,7 +59,7 @@ class StoredAnswer:
         self, call: ModelCall, *, is_stream: bool
     ) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
         """Yield the pieces of the answer as `model_reply` does. Raises `KoreError`."""
-        if self._record.is_given:
+        if self._record.is_complete:
             answer = _answer_of(self._record)
             for piece in self._record.answer["pieces"] if self._record.answer else ():
                 yield _piece(piece)
@@ -131,7 +131,7 @@ class StoredAnswers:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             record = await begin_answer(self._service, request, key, answer_id)
-            if record.is_given and record.answer is None:
+            if record.is_complete and record.answer is None:
                 raise ApiError(
                     410,
                     t("this request was answered, and the answer was not stored (store: false)"),

@@ -438,20 +438,20 @@ CREATE INDEX usage_at ON usage (at, chat, input, output, cached, cost_nusd);
 CREATE INDEX usage_subagent ON usage (by_turn) WHERE by_turn <> turn_id;
 
 CREATE TABLE usage_reservation (
-    by_turn bigint PRIMARY KEY,
-    turn_id bigint NOT NULL,
-    session ordered_text NOT NULL,
-    chat    ordered_text NOT NULL,
-    nano    bigint NOT NULL
+    by_turn   bigint PRIMARY KEY,
+    turn_id   bigint NOT NULL,
+    session   ordered_text NOT NULL,
+    chat      ordered_text NOT NULL,
+    cost_nusd bigint NOT NULL
 );
 
 CREATE TABLE limit_notice (
-    cap    ordered_text NOT NULL,
-    scope  ordered_text NOT NULL,
-    period ordered_text NOT NULL,
-    kind   ordered_text NOT NULL CHECK (kind IN ('warning', 'reached')),
-    at     double precision NOT NULL,
-    PRIMARY KEY (cap, scope, period, kind)
+    limit_key ordered_text NOT NULL,
+    scope     ordered_text NOT NULL,
+    period    ordered_text NOT NULL,
+    kind      ordered_text NOT NULL CHECK (kind IN ('warning', 'reached')),
+    at        double precision NOT NULL,
+    PRIMARY KEY (limit_key, scope, period, kind)
 );
 
 -- Schedule ------------------------------------------------------------------------------------
@@ -561,7 +561,7 @@ CREATE TABLE api_answer (
     principal    ordered_text NOT NULL,
     request_key  ordered_text,
     made_at      double precision NOT NULL,
-    is_given     bigint NOT NULL,
+    is_complete  bigint NOT NULL,
     size         bigint NOT NULL,
     request      ordered_text,
     answer       ordered_text,

@@ -24,25 +24,25 @@ def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> A
     """Return the answer of this key, begun now if it is new; None for a key of another request."""
     _forget_old(tx, now)
     row = tx.first(
-        "SELECT id, made_at, is_given, request, answer FROM api_answer"
+        "SELECT id, made_at, is_complete, request, answer FROM api_answer"
         " WHERE token = ? AND request_key = ?",
         (request.token, request.key),
     )
     if row is None:
         digest = tx.seal(request.digest, _REQUEST, request.token, request.id)
         tx.run(
-            "INSERT INTO api_answer (token, id, principal, request_key, made_at, is_given, size,"
+            "INSERT INTO api_answer (token, id, principal, request_key, made_at, is_complete, size,"
             " request) VALUES (?, ?, ?, ?, ?, 0, 0, ?)",
             (request.token, request.id, principal, request.key, now, digest),
         )
         _forget_surplus(tx, request.token)
         return ApiAnswer(request.token, request.id, now, request.key)
-    id_, made_at, is_given, digest, answer = row
+    id_, made_at, is_complete, digest, answer = row
     if tx.unseal(digest, _REQUEST, request.token, id_) != request.digest:
         return None
     stored = tx.unseal(answer, _ANSWER, request.token, id_)
     content = None if stored is None else json.loads(stored)
-    return ApiAnswer(request.token, id_, made_at, request.key, bool(is_given), content)
+    return ApiAnswer(request.token, id_, made_at, request.key, bool(is_complete), content)
 
 
 def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool:
@@ -51,7 +51,7 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
     token, id_ = answer.token, answer.id
     if answer.key:
         row = tx.first(
-            "SELECT id, is_given FROM api_answer WHERE token = ? AND request_key = ?",
+            "SELECT id, is_complete FROM api_answer WHERE token = ? AND request_key = ?",
             (token, answer.key),
         )
         if row is not None and (row[0] != id_ or row[1]):
@@ -61,9 +61,9 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
     if answer.conversation is not None:
         messages = dumps([message_to_json(message) for message in answer.conversation])
     tx.run(
-        "INSERT INTO api_answer (token, id, principal, request_key, made_at, is_given, size,"
+        "INSERT INTO api_answer (token, id, principal, request_key, made_at, is_complete, size,"
         " answer, conversation) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?)"
-        " ON CONFLICT (token, id) DO UPDATE SET is_given = 1, size = excluded.size,"
+        " ON CONFLICT (token, id) DO UPDATE SET is_complete = 1, size = excluded.size,"
         " answer = excluded.answer, conversation = excluded.conversation",
         (
             *(token, id_, principal, answer.key or None, answer.made_at),
@@ -79,7 +79,8 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
 def find(tx: Transaction, token: str, id_: str, now: float) -> ApiAnswer | None:
     """Return an answer whose conversation can be continued."""
     row = tx.first(
-        "SELECT made_at, conversation FROM api_answer WHERE token = ? AND id = ? AND is_given = 1"
+        "SELECT made_at, conversation FROM api_answer"
+        " WHERE token = ? AND id = ? AND is_complete = 1"
         " AND conversation IS NOT NULL AND made_at >= ?",
         (token, id_, now - KEEP_S),
     )
@@ -87,7 +88,7 @@ def find(tx: Transaction, token: str, id_: str, now: float) -> ApiAnswer | None:
         return None
     messages = json.loads(tx.unseal(row[1], _CONVERSATION, token, id_))
     conversation = tuple(message_from_json(message) for message in messages)
-    return ApiAnswer(token, id_, row[0], is_given=True, conversation=conversation)
+    return ApiAnswer(token, id_, row[0], is_complete=True, conversation=conversation)
 
 
 def unsealed(tx: Transaction, token: str, id_: str, texts: Sequence[str | None]) -> dict[str, Any]:

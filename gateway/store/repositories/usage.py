@@ -166,7 +166,7 @@ def is_first(
     """
     return bool(
         tx.run(
-            "INSERT INTO limit_notice (cap, scope, period, kind, at) VALUES (?, ?, ?, ?, ?)"
+            "INSERT INTO limit_notice (limit_key, scope, period, kind, at) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT DO NOTHING",
             (*place, kind, now),
         )
@@ -176,7 +176,8 @@ def is_first(
 def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
     """Return the reservations of all turns that make calls, except this one."""
     rows = tx.all(
-        "SELECT turn_id, session, chat, nano FROM usage_reservation WHERE by_turn <> ?", (but_of,)
+        "SELECT turn_id, session, chat, cost_nusd FROM usage_reservation WHERE by_turn <> ?",
+        (but_of,),
     )
     return [Reservation(*row) for row in rows]
 
@@ -184,9 +185,9 @@ def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
 def put_reservation(tx: Transaction, payer: Payer, nano: int) -> None:
     """Store a reservation, replacing an earlier one of the same turn."""
     tx.run(
-        "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, nano)"
+        "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, cost_nusd)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT (by_turn) DO UPDATE SET turn_id = excluded.turn_id,"
-        " session = excluded.session, chat = excluded.chat, nano = excluded.nano",
+        " session = excluded.session, chat = excluded.chat, cost_nusd = excluded.cost_nusd",
         (payer.by, payer.turn, payer.session, payer.chat, nano),
     )
 

@@ -432,21 +432,21 @@ CREATE INDEX usage_subagent ON usage (by_turn) WHERE by_turn <> turn_id;
 -- Minimum cost of a model call in progress, for the limits of turn, session and chat. Used where
 -- several processes run turns.
 CREATE TABLE usage_reservation (
-    by_turn INTEGER PRIMARY KEY,
-    turn_id INTEGER NOT NULL,
-    session TEXT NOT NULL,
-    chat    TEXT NOT NULL,
-    nano    INTEGER NOT NULL      -- nano-dollars
+    by_turn   INTEGER PRIMARY KEY,
+    turn_id   INTEGER NOT NULL,
+    session   TEXT NOT NULL,
+    chat      TEXT NOT NULL,
+    cost_nusd INTEGER NOT NULL    -- nano-dollars
 ) STRICT;
 
 -- Notices about limits, one for each limit, scope (a turn, session or chat), period and kind.
 CREATE TABLE limit_notice (
-    cap    TEXT NOT NULL,
-    scope  TEXT NOT NULL,
-    period TEXT NOT NULL,
-    kind   TEXT NOT NULL CHECK (kind IN ('warning', 'reached')),
-    at     REAL NOT NULL,
-    PRIMARY KEY (cap, scope, period, kind)
+    limit_key TEXT NOT NULL,
+    scope     TEXT NOT NULL,
+    period    TEXT NOT NULL,
+    kind      TEXT NOT NULL CHECK (kind IN ('warning', 'reached')),
+    at        REAL NOT NULL,
+    PRIMARY KEY (limit_key, scope, period, kind)
 ) STRICT, WITHOUT ROWID;
 
 -- Schedule ------------------------------------------------------------------------------------
@@ -544,7 +544,7 @@ CREATE TABLE api_answer (
     principal    TEXT NOT NULL,
     request_key  TEXT,
     made_at      REAL NOT NULL,
-    is_given     INTEGER NOT NULL,  -- the answer was sent in full; there will be no other
+    is_complete  INTEGER NOT NULL,  -- the answer was sent in full; there will be no other
     size         INTEGER NOT NULL,  -- of request, answer and conversation, in characters
     request      TEXT,              -- stored first where there is a key
     answer       TEXT,

@@ -6,10 +6,10 @@ from gateway.access.control import AccessControl
 from gateway.access.pairing import (
     ALPHABET,
     CODE_LETTERS,
-    CODE_LIFE_S,
+    CODE_TTL_S,
     MAX_OPEN_CODES,
     MAX_TRIES,
-    TURNED_DOWN_S,
+    REJECTION_TTL_S,
     PairingCodes,
     plain_name,
 )
@@ -101,8 +101,8 @@ def test_configured_owner_overrides_the_paired_owner(
 
 def test_person_gets_only_one_code_per_hour(pairing: PairingCodes, tx: Transaction) -> None:
     code = ask_code(pairing, tx, "9")
-    assert ask(pairing, tx, "9", NOW + CODE_LIFE_S - 1) is None
-    later = NOW + CODE_LIFE_S
+    assert ask(pairing, tx, "9", NOW + CODE_TTL_S - 1) is None
+    later = NOW + CODE_TTL_S
     assert pairing.approve(tx, code, CLI, later).reason == "unknown"
     assert ask(pairing, tx, "9", later) is not None
 
@@ -112,7 +112,7 @@ def test_number_of_open_codes_is_limited(pairing: PairingCodes, tx: Transaction)
     assert len(list(filter(None, codes))) == MAX_OPEN_CODES
     assert len(members.requests(tx, NOW)) == MAX_OPEN_CODES
     assert stored.count(tx, "pairing") == MAX_OPEN_CODES
-    assert ask(pairing, tx, "9999", NOW + CODE_LIFE_S) is not None
+    assert ask(pairing, tx, "9999", NOW + CODE_TTL_S) is not None
 
 
 def test_groups_get_no_code(pairing: PairingCodes, tx: Transaction) -> None:
@@ -158,9 +158,9 @@ def test_rejected_or_removed_person_gets_no_code_for_a_day(
     assert access.owner_id is None
     assert not pairing.revoke(tx, "chat:8", NOW)
     for sender in ("8", "9"):
-        assert ask(pairing, tx, sender, NOW + TURNED_DOWN_S - 1) is None
+        assert ask(pairing, tx, sender, NOW + REJECTION_TTL_S - 1) is None
     for sender in ("8", "9"):
-        assert ask(pairing, tx, sender, NOW + TURNED_DOWN_S) is not None
+        assert ask(pairing, tx, sender, NOW + REJECTION_TTL_S) is not None
 
 
 def test_only_the_hash_of_a_code_is_stored(pairing: PairingCodes, tx: OpenTransaction) -> None:
@@ -202,7 +202,7 @@ def test_expired_or_replaced_invitation_is_void(
 ) -> None:
     first, second = invite(pairing, tx), invite(pairing, tx)
     assert pairing.redeem(tx, chat_message("hi", "9"), first, NOW) is None
-    assert pairing.redeem(tx, chat_message("hi", "9"), second, NOW + CODE_LIFE_S) is None
+    assert pairing.redeem(tx, chat_message("hi", "9"), second, NOW + CODE_TTL_S) is None
     assert access.owner_id is None
 
 

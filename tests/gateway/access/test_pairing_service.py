@@ -7,7 +7,7 @@ import pytest
 
 from agent.security.redaction import Redactor
 from gateway.access.control import AccessControl
-from gateway.access.pairing import CODE_LIFE_S, PairingCodes
+from gateway.access.pairing import CODE_TTL_S, PairingCodes
 from gateway.access.pairing_service import PairingService
 from gateway.core.messages import InboundMessage, Sender
 from gateway.delivery.renderer import ReplyRenderer
@@ -20,7 +20,7 @@ from tests.gateway.parts import chat_message
 
 NOW = 1_000_000.0625
 OWNER = "7"
-LETTER = "pair:chat:bot:9:1000000062:owner"
+REPLY = "pair:chat:bot:9:1000000062:owner"
 
 
 def pairing_service(access: AccessControl) -> PairingService:
@@ -60,24 +60,24 @@ def owner_messages(tx: Transaction) -> list[tuple[str, str, list[str], str | Non
     ]
 
 
-def sent(tx: Transaction, name: str = LETTER) -> None:
+def sent(tx: Transaction, name: str = REPLY) -> None:
     ((seq,),) = stored.read(tx, "outbox", "seq", delivery_id=name)
     outbox.set_sent(tx, seq, "77")
 
 
 def test_delivered_pairing_notice_is_cleared(pairing: PairingService, tx: Transaction) -> None:
     ((name, body, buttons, _),) = owner_messages(tx)
-    assert name == LETTER
+    assert name == REPLY
     assert "Ann (chat:9) wants to talk to me" in body
     assert buttons == ["pair:y:9:1000000062", "pair:n:9:1000000062"]
     sent(tx)
-    assert owner_messages(tx) == [(LETTER, "", [], None)]
+    assert owner_messages(tx) == [(REPLY, "", [], None)]
 
 
 def test_abandoned_pairing_notice_is_cleared(pairing: PairingService, tx: Transaction) -> None:
     ((seq,),) = stored.read(tx, "outbox", "seq", chat="7")
     outbox.give_up(tx, seq, "gone")
-    assert owner_messages(tx) == [(LETTER, "", [], None)]
+    assert owner_messages(tx) == [(REPLY, "", [], None)]
 
 
 def test_expired_request_is_rejected_and_loses_its_buttons(
@@ -85,12 +85,12 @@ def test_expired_request_is_rejected_and_loses_its_buttons(
 ) -> None:
     sent(tx)
     press = press_button("pair:y:9:1000000062")
-    late = NOW + CODE_LIFE_S
+    late = NOW + CODE_TTL_S
     for _ in range(2):
         assert pairing.press(tx, press, late).startswith("Too late")
     assert not access.is_allowed(chat_message("hi", "9", sender=Sender("9")))
     _, (name, body, buttons, edits) = owner_messages(tx)
-    assert (name, buttons, edits) == (f"{LETTER}:done", [], LETTER)
+    assert (name, buttons, edits) == (f"{REPLY}:done", [], REPLY)
     assert body == "Someone (chat:9) wanted to talk to me.\n\n⌛ Expired."
 
 

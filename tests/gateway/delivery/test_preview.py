@@ -17,7 +17,7 @@ from tests.gateway.parts import Parts, opened, wait_until
 from tests.gateway.store import faults
 
 QUICK = PreviewTiming(0, 0, line_after_s=0)
-LETTER = OutgoingReply("t1", Route("chat", "bot", "1"), ())
+REPLY = OutgoingReply("t1", Route("chat", "bot", "1"), ())
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def running_preview(parts: Parts) -> AsyncIterator[StreamingPreview]:
     """Run a preview without waits; it is closed and ended after the block."""
     assert isinstance(parts.platform, StreamingPlatform)
     preview = StreamingPreview(
-        database=parts.database, channel=parts.platform, turn=1, reply=LETTER, timing=QUICK
+        database=parts.database, channel=parts.platform, turn=1, reply=REPLY, timing=QUICK
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(preview.run())
@@ -77,15 +77,15 @@ async def test_preview_waits_for_earlier_messages_of_its_route(
     parts: Parts, platform: StreamingPlatform, way: Streaming
 ) -> None:
     platform.way = way
-    earlier = OutgoingReply("t0", LETTER.route, [OutboundPart("an earlier answer")])
+    earlier = OutgoingReply("t0", REPLY.route, [OutboundPart("an earlier answer")])
     await parts.database.transact(outbox.put, None, [earlier], 0.0)
     async with running_preview(parts) as preview:
         preview.feed(TextDelta("one"))
         await platform.until(lambda: ("typing", "1", "") in platform.calls)
         assert {call[0] for call in platform.calls} == {"typing"}
-        due = await parts.database.transact(outbox.head, LETTER.route.lane, 1.0)
+        due = await parts.database.transact(outbox.head, REPLY.route.lane, 1.0)
         assert isinstance(due, outbox.PendingPart)
-        await parts.database.transact(outbox.sent, due.seq, "m", LETTER.route.lane, 1.0)
+        await parts.database.transact(outbox.sent, due.seq, "m", REPLY.route.lane, 1.0)
         preview.feed(TextDelta(" two"))
         await platform.until(lambda: platform.texts("1") or platform.sketched)
     assert (platform.texts("1") or [platform.sketched["1"]]) == ["one two"]
@@ -161,14 +161,14 @@ async def test_ambiguous_first_send_is_not_repeated(
 async def test_preview_lost_in_a_kill_is_not_repeated(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
-    await parts.database.transact(outbox.begin_stream, 1, LETTER, 0, 0.0)
+    await parts.database.transact(outbox.begin_stream, 1, REPLY, 0, 0.0)
     await parts.database.transact(outbox.recover)
     assert isinstance(parts.platform, StreamingPlatform)
     preview = StreamingPreview(
         database=parts.database,
         channel=parts.platform,
         turn=1,
-        reply=LETTER,
+        reply=REPLY,
         timing=PreviewTiming(0, 0),
     )
     preview.feed(TextDelta("one"))

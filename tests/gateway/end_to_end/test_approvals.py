@@ -184,7 +184,7 @@ async def test_open_questions_are_distinguished(gateway: GatewayProcess) -> None
     assert "first.txt" in result.text.split("\n")[0]
     assert "second.txt" in two.text.split("\n")[0]
     assert result.text.split("\n")[0] != two.text.split("\n")[0]
-    assert (await gateway.status())["questions_open"] == 2
+    assert (await gateway.status())["open_questions"] == 2
     await press(gateway, two, "Allow once", user_id=OWNER)
     await gateway.until(lambda: gateway.api.answers(GROUP)[-1].startswith("echo: second"))
     await press(gateway, result, "Deny")

@@ -67,7 +67,7 @@ async def test_stored_press_is_executed_after_a_kill(alone: GatewayProcess) -> N
     assert not questions(alone)
     ran = alone.workspace / "effects" / "ran"
     assert not ran.exists() or ran.read_text() == "once\n"
-    assert (await alone.status())["questions_open"] == 0
+    assert (await alone.status())["open_questions"] == 0
 
 
 async def test_unanswered_question_is_denied(alone: GatewayProcess) -> None:

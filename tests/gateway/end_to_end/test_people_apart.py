@@ -88,7 +88,7 @@ def spellings(path: str) -> list[str]:
     ]
 
 
-def tell_from_everybody(gateway: GatewayProcess) -> None:
+def write_memories(gateway: GatewayProcess) -> None:
     """Write memories of the owner, Alice, a group and Bob."""
     gateway.configure(
         {
@@ -111,7 +111,7 @@ async def test_people_cannot_read_or_poison_data_of_each_other(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
-    tell_from_everybody(alone)
+    write_memories(alone)
     before = {path: (alone.workspace / path).read_bytes() for path in VICTIMS}
     async with alone:
         for person in (OWNER, ALICE, BOB):
@@ -176,7 +176,7 @@ async def test_memory_of_the_owner_is_closed_in_groups(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
-    tell_from_everybody(alone)
+    write_memories(alone)
     async with alone:
         for path in (*VICTIMS[:2], "USER.md"):
             order = json.dumps([("read_file", {"path": path})])
@@ -191,7 +191,7 @@ async def test_memory_search_finds_only_own_data(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey
-    tell_from_everybody(alone)
+    write_memories(alone)
     search = ("memory_search", {"query": "CANARY MARK"})
     async with alone:
         await alone.answers_to(OWNER, f"it is {OF_OWNER}")

@@ -24,7 +24,7 @@ from tests.gateway.access.test_approval_coordinator import (
 from tests.gateway.parts import accept_messages, at_work, chat_message, opened, running
 
 DAY_S = 86_400.0
-LETTER = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
+REPLY = OutgoingReply("d", Route("chat", "bot", "1"), [OutboundPart("x")])
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_clock_set_back_silences_no_chat(
     platform = Platform()
     platform.fail("1", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.sender.post(LETTER)
+        await parts.sender.post(REPLY)
         await parts.until_stored("outbox", attempts=1)
         jump(-DAY_S)
         assert await platform.answers("1", 1) == ["x"]
@@ -63,7 +63,7 @@ async def test_clock_set_back_between_two_processes_silences_no_chat(
     platform = Platform()
     platform.fail("1", NotSent("down"))
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):
-        await parts.sender.post(LETTER)
+        await parts.sender.post(REPLY)
         await parts.until_stored("outbox", attempts=1)
     jump(-DAY_S)
     async with opened(tmp_path, Gated(), platform=platform) as parts, at_work(parts):

@@ -158,7 +158,7 @@ async def test_oversized_frame_closes_only_its_connection(server: Served) -> Non
 
 
 async def test_slow_request_head_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_IDLE_S", 0.5)
+    monkeypatch.setattr(listener, "_IDLE_TIMEOUT_S", 0.5)
     async with served(tmp_path) as server:
         where = urlsplit(server.address)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)

@@ -270,7 +270,7 @@ async def test_link_opened_concurrently_admits_one_client(server: Served) -> Non
 async def test_codes_cannot_be_guessed_and_expire(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "CODE_S", 0.0)
+    monkeypatch.setattr(login, "CODE_TTL_S", 0.0)
     async with server.session() as session:
         late = await login_code(session)
     refusals = []

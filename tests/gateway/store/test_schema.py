@@ -15,7 +15,7 @@ from gateway.store.port import Transaction
 from gateway.store.postgres import migrator as postgres
 from gateway.store.postgres.connection import connect
 from gateway.store.postgres.transaction import PostgresTransaction
-from gateway.store.repositories import jobs
+from gateway.store.repositories import jobs, usage
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.delivery import inbox
 from gateway.store.schema import Schema
@@ -135,6 +135,30 @@ def test_offset_of_version_83_becomes_a_named_cursor(engine: str, tmp_path: Path
     with whole_database(url).opened(None) as tx:
         cursors = inbox.load_cursors(tx, "telegram", "42", not_before=5.0)
     assert cursors == {"offset": "9007199254740993"}
+
+
+def test_rows_of_version_83_are_read_by_the_new_names_of_columns(
+    engine: str, tmp_path: Path
+) -> None:
+    url = live_database(engine, tmp_path)
+    run_script(engine, url, "DELETE FROM usage_reservation")
+    run_script(
+        engine,
+        url,
+        "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, nano)"
+        " VALUES (7, 6, 's', 'c', 5)",
+    )
+    run_script(
+        engine,
+        url,
+        "INSERT INTO limit_notice (cap, scope, period, kind, at)"
+        " VALUES ('cost_per_day_usd', '', '2026-11-28', 'warning', 5)",
+    )
+    with whole_database(url).opened(None) as tx:
+        assert usage.reservations(tx, but_of=0) == [usage.Reservation(6, "s", "c", 5)]
+        place = ("cost_per_day_usd", "", "2026-11-28")
+        assert not usage.is_first(tx, place, "warning", 6.0)
+        assert stored.count(tx, "api_answer", is_complete=1) == 1
 
 
 def run_script(engine: str, url: str, script: str) -> None:

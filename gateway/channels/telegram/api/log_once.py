@@ -7,7 +7,7 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 # Interval for repeating a lasting problem, so that it appears at the end of the log.
-AGAIN_S = 3600.0
+REPEAT_INTERVAL_S = 3600.0
 # Limit of remembered causes, which may contain numbers; the oldest are dropped.
 _MAX_PROBLEMS = 16
 
@@ -27,7 +27,7 @@ class LogOnce:
         """Log a failure; `sentence` is more detailed than the cause."""
         now = self._clock()
         at, stopped = self._logged.pop(cause, (None, set()))
-        if at is None or now - at >= AGAIN_S:
+        if at is None or now - at >= REPEAT_INTERVAL_S:
             _log.warning("telegram: %s", sentence or cause)
             at = now
         self._logged[cause] = (at, stopped | {of})

@@ -21,7 +21,7 @@ from gateway.core.channel_events import UNDECODED_LIMIT_CHARS
 _HEAD_BYTES = UNDECODED_LIMIT_CHARS
 _CHUNK_BYTES = 256 * 1024
 _DOWNLOAD_TIMEOUT_S = 1800.0
-_LONGEST_WAIT_S = 24 * 3600.0
+_MAX_WAIT_S = 24 * 3600.0
 
 
 class RequestNotSent(TelegramError):
@@ -55,8 +55,8 @@ class Refusal(TelegramError):
 
 def _seconds(value: object) -> float:
     """Return a server's waiting time, limited to a finite value."""
-    if not isinstance(value, int | float) or not 0 < value <= _LONGEST_WAIT_S:
-        return _LONGEST_WAIT_S if isinstance(value, int | float) and value > 0 else 1.0
+    if not isinstance(value, int | float) or not 0 < value <= _MAX_WAIT_S:
+        return _MAX_WAIT_S if isinstance(value, int | float) and value > 0 else 1.0
     return float(value)
 
 

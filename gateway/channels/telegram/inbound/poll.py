@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 # Telegram may restart its ids at random after a week without updates; an older offset would then
 # hide messages. https://core.telegram.org/bots/api#update
-OFFSET_LIFE_S = 3 * 24 * 3600.0
+OFFSET_TTL_S = 3 * 24 * 3600.0
 _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
 # A response may be corrupted in transit; after this many tries, the update itself is to blame.
 _MAX_GARBLED_TRIES = 3
 # A server that returns empty responses immediately must not be polled without a pause.
-_HASTE_S = 0.5
-_LOCK_PAUSE_S = 1.0
+_MIN_POLL_INTERVAL_S = 0.5
+_LOCK_RETRY_INTERVAL_S = 1.0
 # Subjects of the log, worded for the line that reports the recovery.
 _POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is known"
 
@@ -85,7 +85,7 @@ class Poller:
                 "conflict",
             )
             # No poll of this process is active: the lock is free as soon as the other process ends.
-            await asyncio.sleep(_LOCK_PAUSE_S)
+            await asyncio.sleep(_LOCK_RETRY_INTERVAL_S)
 
     async def _run(self, accept: Accept) -> None:
         self._bot = asyncio.get_running_loop().create_future()
@@ -150,11 +150,11 @@ class Poller:
             self._is_reached = True
             self.reachable()
         if not updates:
-            if self._completed_at - self._last_update_at > OFFSET_LIFE_S:
+            if self._completed_at - self._last_update_at > OFFSET_TTL_S:
                 self._offset = None
             self._limit = BATCH_LIMIT
-            if not at_once and self._completed_at - asked_at < _HASTE_S:
-                await asyncio.sleep(_HASTE_S)
+            if not at_once and self._completed_at - asked_at < _MIN_POLL_INTERVAL_S:
+                await asyncio.sleep(_MIN_POLL_INTERVAL_S)
             return None
         self._limit = min(2 * self._limit, BATCH_LIMIT)
         self._last_update_at = self._completed_at

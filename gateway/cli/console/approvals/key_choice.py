@@ -12,17 +12,17 @@ _ENTER = ("\r", "\n")
 _REFUSALS = ("\x1b", _CTRL_C, *_ENTER)
 _REFUSAL = QuestionOption("n", "", "deny")
 # Text that was typed for another purpose must not approve anything: keys count after this pause.
-PAUSE_S = 0.4
+QUIET_INTERVAL_S = 0.4
 # "yesterday" begins with the key for yes: a key counts only if no other key follows in time.
-ALONE_S = 0.3
+KEY_INTERVAL_S = 0.3
 
 
 class KeyChoice:
     """Maps keys (`press`) to a choice and calls `decide` once for each `arm`.
 
     A refusal counts immediately; Escape, Ctrl-C and Enter refuse too. Any other choice counts when
-    no other key follows within `ALONE_S`, or when Enter follows. `choices` belong to the open
-    question. A screen that queues keys passes `after_keys`, which runs a call after the keys
+    no other key follows within `KEY_INTERVAL_S`, or when Enter follows. `choices` belong to the
+    open question. A screen that queues keys passes `after_keys`, which runs a call after the keys
     already read.
     """
 
@@ -42,7 +42,7 @@ class KeyChoice:
     def arm(self) -> None:
         """Reset for a new question or after other typing: earlier keys are not answers."""
         self.take_back()
-        self._armed_at = time.monotonic() + PAUSE_S
+        self._armed_at = time.monotonic() + QUIET_INTERVAL_S
 
     def hold(self) -> None:
         """Ignore keys until `arm` and its pause: the question is not on the screen yet."""
@@ -71,7 +71,7 @@ class KeyChoice:
         else:
             self._pending, self._pending_key = choice, key
             self._timer = asyncio.get_running_loop().call_later(
-                ALONE_S, self._after_keys, self._agree
+                KEY_INTERVAL_S, self._after_keys, self._agree
             )
         return True
 

@@ -55,7 +55,7 @@ def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-_TICK_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 
 
 @frozen
@@ -188,7 +188,7 @@ class TurnScreen:
                 self._all_answered.clear()
                 self._view.tick()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_TICK_S):
+                    async with asyncio.timeout(_CHECK_INTERVAL_S):
                         await self._all_answered.wait()
 
     async def run(self, begin: "Callable[[Show], UserCommand]") -> None:
@@ -199,7 +199,7 @@ class TurnScreen:
             try:
                 while not work.done():
                     self._view.tick()
-                    await asyncio.wait({work}, timeout=_TICK_S)
+                    await asyncio.wait({work}, timeout=_CHECK_INTERVAL_S)
             finally:
                 work.cancel()
                 await asyncio.wait({work})

@@ -14,7 +14,7 @@ from threading import Event
 
 import pytest
 
-from agent.security.taint.command_marks import CLOCK_S, TaintingCommand, mark_changed
+from agent.security.taint.command_marks import CLOCK_PRECISION_S, TaintingCommand, mark_changed
 from agent.security.taint.file_marks import (
     is_marked,
     is_name_marked,
@@ -131,7 +131,7 @@ def test_every_later_change_is_marked_after_an_incomplete_scan(tmp_path: Path, h
     old = workspace / "old.md"
     old.write_text("mine")
     # Changes in the second before the start count as well.
-    moment = old.lstat().st_ctime + CLOCK_S
+    moment = old.lstat().st_ctime + CLOCK_PRECISION_S
     while later_than(old) <= moment:
         pass
     changing = TaintingCommand(workspace)

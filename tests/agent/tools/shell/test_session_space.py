@@ -11,7 +11,7 @@ from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.session_space import KEPT_S, SessionSpaces
+from agent.tools.shell.session_space import MAX_IDLE_S, SessionSpaces
 
 SERVER = "python3 -m http.server 8765 --bind 127.0.0.1"
 ASK = "curl -s --retry 40 --retry-connrefused --retry-delay 0 -o /dev/null -w '%{http_code}'"
@@ -88,7 +88,7 @@ async def test_network_namespace_ends_with_its_conversation(
 def test_unused_session_folder_is_removed(tmp_path: Path) -> None:
     old = SessionSpaces(tmp_path).folder("old")
     (old / "file").write_text("x")
-    long_ago = time.time() - KEPT_S - 60
+    long_ago = time.time() - MAX_IDLE_S - 60
     os.utime(old, (long_ago, long_ago))
     new = SessionSpaces(tmp_path).folder("new")
     assert not old.exists()

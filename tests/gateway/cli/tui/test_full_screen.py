@@ -60,7 +60,7 @@ async def test_answer_is_shown_once_below_its_question(tmp_path: Path) -> None:
 async def test_turn_between_two_frames_reloads_the_tab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_tab, "_FRAME_S", 1.0)
+    monkeypatch.setattr(session_tab, "_FRAME_INTERVAL_S", 1.0)
     async with (
         running(tmp_path, ["one", "two"]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -193,7 +193,7 @@ async def test_late_typed_word_does_not_answer_a_question(
         panel = await open_question(screens)
         # The program is busy after the first key for the whole time in which no other key may
         # follow.
-        monkeypatch.setattr(key_choice, "ALONE_S", 0)
+        monkeypatch.setattr(key_choice, "KEY_INTERVAL_S", 0)
         driver = screens.full_screen._driver
         assert driver is not None
 

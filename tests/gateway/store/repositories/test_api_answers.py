@@ -33,7 +33,7 @@ def test_key_has_one_request_and_one_answer(tmp_path: Path) -> None:
         assert not api_answers.keep(tx, replace(ANSWER, id="resp_3"), ME, 8)
         answer = api_answers.begin(tx, REQUEST, ME, 9)
         assert answer is not None
-        assert (answer.is_given, answer.answer) == (True, {"text": "secret words"})
+        assert (answer.is_complete, answer.answer) == (True, {"text": "secret words"})
 
 
 def test_conversation_is_found_by_its_own_token_until_it_expires(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import { html, useEffect, useRef, useState } from "./html.mjs"
 import { t } from "./texts.mjs"
 
 // What was on its way when the question appeared is no answer to it.
-const ARMED_AFTER_MS = 500
+const KEY_DELAY_MS = 500
 
 export function Approval({ asked, answer }) {
   return asked.request.server_question
@@ -45,7 +45,7 @@ function CallQuestion({ asked, answer }) {
   }, [])
   const give = (option) => {
     if (option.answer !== "deny" && !isSeen) return
-    if (performance.now() - shownAt.current > ARMED_AFTER_MS) answer(asked, option, words)
+    if (performance.now() - shownAt.current > KEY_DELAY_MS) answer(asked, option, words)
   }
   const onKey = (event) => {
     if (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey || event.altKey) return

@@ -3,13 +3,13 @@
 import { useEffect, useRef, useState } from "./html.mjs"
 import { t } from "./texts.mjs"
 
-const LONGEST_SIDE = 1600
-const SMALL_BYTES = 1_000_000
+const MAX_SIDE_PIXELS = 1600
+const MAX_UNCHANGED_BYTES = 1_000_000
 const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 const PART_BYTES = 1 << 20
-const MOST = 20
+const MAX_FILES = 20
 // Part by part is begun again so often when the server was replaced in the middle.
-const TRIES = 3
+const MAX_TRIES = 3
 
 // The files of a message that is being written: `add` begins to send them at once.
 export function useAttachments(connection, say) {
@@ -33,9 +33,9 @@ export function useAttachments(connection, say) {
     }
   }
   const add = (list) => {
-    const room = MOST - current.current.length
+    const room = MAX_FILES - current.current.length
     const entries = [...list].map((file) => ({ file, share: 0, media: null, problem: "" }))
-    if (entries.length > room) say({ message: `${t("So many files go along with a message at most:")} ${MOST}` })
+    if (entries.length > room) say({ message: `${t("So many files go along with a message at most:")} ${MAX_FILES}` })
     const taken = entries.slice(0, Math.max(room, 0))
     update((now) => [...now, ...taken])
     for (const entry of taken) entry.sent = send(entry)
@@ -51,13 +51,13 @@ export function useAttachments(connection, say) {
 // What `send_message` takes. Throws what the server refuses.
 async function kept(connection, entry, onShare) {
   const { file } = entry
-  const small = KINDS.has(file.type) && file.size <= SMALL_BYTES ? file : await shrunk(file)
+  const small = KINDS.has(file.type) && file.size <= MAX_UNCHANGED_BYTES ? file : await shrunk(file)
   if (small) return connection.until("store_picture", { data: await base64(small) })
   for (let tries = 1; ; tries++) {
     try {
       return await uploaded(connection, entry, onShare)
     } catch (error) {
-      if (error.code !== "unknown-upload" || tries === TRIES) throw error
+      if (error.code !== "unknown-upload" || tries === MAX_TRIES) throw error
     }
   }
 }
@@ -79,7 +79,7 @@ async function shrunk(file) {
   if (!file.type.startsWith("image/")) return null
   try {
     const bitmap = await createImageBitmap(file)
-    const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height))
+    const scale = Math.min(1, MAX_SIDE_PIXELS / Math.max(bitmap.width, bitmap.height))
     const canvas = document.createElement("canvas")
     canvas.width = Math.round(bitmap.width * scale)
     canvas.height = Math.round(bitmap.height * scale)

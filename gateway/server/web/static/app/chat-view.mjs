@@ -11,11 +11,11 @@ import { Call, Draft, Item } from "./message-view.mjs"
 import { Tasks } from "./tasks-view.mjs"
 import { t } from "./texts.mjs"
 
-const PAGE = 150
+const PAGE_MESSAGES = 150
 // Messages of a block, which is laid out and drawn as one while it is far away.
-const BLOCK = 25
-// So many of the newest may still change: results come after their calls.
-const UNSETTLED = 100
+const BLOCK_MESSAGES = 25
+// Number of the newest messages that may still change: results come after their calls.
+const UNSETTLED_MESSAGES = 100
 
 export function Chat({ connection, session, onSession, onTurn, say }) {
   const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
@@ -38,8 +38,8 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       connection.call("message_outcome", { event_id: eventId }).then(settled, () => {})
     }
   }, [talk, talk.isRunning, talk.pending.length])
-  const [count, setCount] = useState(PAGE)
-  useEffect(() => setCount(PAGE), [session])
+  const [count, setCount] = useState(PAGE_MESSAGES)
+  useEffect(() => setCount(PAGE_MESSAGES), [session])
   const send = async (text, mode, media) => {
     // This page shows another session by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
@@ -85,7 +85,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
   return html`<section class="chat" onKeyDown=${onKey}>
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
-      html`<button class="earlier" onClick=${() => setCount(count + PAGE)}>${t("Show earlier messages")}</button>`}
+      html`<button class="earlier" onClick=${() => setCount(count + PAGE_MESSAGES)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.pending.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
       ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
@@ -108,9 +108,9 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
 function blocksOf(messages, count) {
   const from = Math.max(0, messages.length - count)
   const blocks = []
-  for (let n = Math.floor(from / BLOCK); n * BLOCK < messages.length; n++) {
-    const [first, end] = [Math.max(from, n * BLOCK), Math.min(messages.length, (n + 1) * BLOCK)]
-    blocks.push({ number: n, first, end, version: end > messages.length - UNSETTLED ? NaN : 0 })
+  for (let n = Math.floor(from / BLOCK_MESSAGES); n * BLOCK_MESSAGES < messages.length; n++) {
+    const [first, end] = [Math.max(from, n * BLOCK_MESSAGES), Math.min(messages.length, (n + 1) * BLOCK_MESSAGES)]
+    blocks.push({ number: n, first, end, version: end > messages.length - UNSETTLED_MESSAGES ? NaN : 0 })
   }
   return blocks
 }

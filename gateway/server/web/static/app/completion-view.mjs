@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
-const MOST = 8
+const MAX_ENTRIES = 8
 // These lead to another session, which the page has buttons for.
 const ELSEWHERE = new Set(["resume", "fork", "start", "exit", "quit"])
 
@@ -43,9 +43,9 @@ export function useCompletion(connection, text, put) {
 
 async function offered(connection, text) {
   const command = /^\/([\w:.-]*)$/.exec(text)
-  if (command) return (await commands(connection, command[1].toLowerCase())).slice(0, MOST)
+  if (command) return (await commands(connection, command[1].toLowerCase())).slice(0, MAX_ENTRIES)
   const file = /(?:^|[\s(])@([^\s@]*)$/.exec(text)
-  return file ? (await files(connection, text, file[1])).slice(0, MOST) : []
+  return file ? (await files(connection, text, file[1])).slice(0, MAX_ENTRIES) : []
 }
 
 async function commands(connection, letters) {

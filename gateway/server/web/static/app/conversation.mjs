@@ -1,7 +1,7 @@
 // What is known of one session, from its events and their blocks: messages, the reply that streams,
 // calls, questions.
 
-const OUTPUT_CHARS = 20_000
+const MAX_OUTPUT_CHARS = 20_000
 
 export const emptyConversation = () => ({
   seq: 0,
@@ -43,7 +43,7 @@ export function take(talk, event, blocks = []) {
       return void talk.live.set(event.id, { ...event, block, output: "" })
     case "tool_output": {
       const call = talk.live.get(event.id)
-      if (call) call.output = (call.output + event.text).slice(-OUTPUT_CHARS)
+      if (call) call.output = (call.output + event.text).slice(-MAX_OUTPUT_CHARS)
       return
     }
     case "tool_result": {
@@ -184,6 +184,6 @@ function takeAgent(talk, event, step) {
   const known = talk.live.get(id) ?? { id, arguments: { task: event.title }, block: { title }, output: "" }
   if (step) known.output += `${step.text}\n`
   if (event.event?.type === "done") known.result = { content: "", is_error: false }
-  known.output = known.output.slice(-OUTPUT_CHARS)
+  known.output = known.output.slice(-MAX_OUTPUT_CHARS)
   talk.live.set(id, known)
 }

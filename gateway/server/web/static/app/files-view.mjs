@@ -8,7 +8,7 @@ import { markUnsaved } from "./unsaved-changes.mjs"
 import { Certain, useCall, Wait } from "./use-call.mjs"
 
 // Others change files without a word: the folders that are open are listed again.
-const LOOK_MS = 5_000
+const POLL_INTERVAL_MS = 5_000
 
 export function Files({ connection, say }) {
   const [places] = useCall(connection, say, "list_places")
@@ -19,7 +19,7 @@ export function Files({ connection, say }) {
   const [onDisk, setOnDisk] = useState(null)
   const [look, setLook] = useState(0)
   useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && setLook((n) => n + 1), LOOK_MS)
+    const timer = setInterval(() => document.visibilityState === "visible" && setLook((n) => n + 1), POLL_INTERVAL_MS)
     return () => clearInterval(timer)
   }, [])
   if (!places) return html`<${Wait} />`

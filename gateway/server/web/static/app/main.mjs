@@ -9,9 +9,9 @@ import { LANGUAGE, t, withCode } from "./texts.mjs"
 import { askBeforeUnload, mayLeave } from "./unsaved-changes.mjs"
 
 // Commands in chats change sessions without an event.
-const REFRESH_MS = 300_000
-const PAUSE_MS = 150
-const SAID_MS = 8_000
+const REFRESH_INTERVAL_MS = 300_000
+const REFRESH_DELAY_MS = 150
+const NOTICE_TIMEOUT_MS = 8_000
 
 // Events after which a session is listed differently.
 const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked"]
@@ -96,7 +96,7 @@ function Workbench({ onOut }) {
   useEffect(() => setSaid(null), [place])
   useEffect(() => {
     if (!said) return
-    const timer = setTimeout(() => setSaid(null), SAID_MS)
+    const timer = setTimeout(() => setSaid(null), NOTICE_TIMEOUT_MS)
     return () => clearTimeout(timer)
   }, [said])
   const refresh = () => connection.call("list_sessions", { limit: 100 }).then(setSessions, () => {})
@@ -104,13 +104,13 @@ function Workbench({ onOut }) {
     if (state !== "open") return
     refresh()
     connection.call("status").then(setFacts, () => {})
-    const timer = setInterval(refresh, REFRESH_MS)
+    const timer = setInterval(refresh, REFRESH_INTERVAL_MS)
     let soon = 0
     const onNews = () => {
       soon ||= setTimeout(() => {
         soon = 0
         refresh()
-      }, PAUSE_MS)
+      }, REFRESH_DELAY_MS)
     }
     // What happened before it was open, or while there was no connection, is in the list by then.
     const stop = connection.follow("follow_sessions", () => ({ kinds: LISTED }), onNews, say, onNews)

@@ -25,7 +25,7 @@ const ALIASES = {
   ...{ md: "markdown", py: "python", rs: "rust", sh: "bash", shell: "bash", svg: "xml" },
   ...{ ts: "typescript", tsx: "typescript", yml: "yaml", patch: "diff", zsh: "bash" },
 }
-const HIGHLIGHT_CHARS = 50_000
+const MAX_HIGHLIGHT_CHARS = 50_000
 
 // HTML in a text is shown as text: only markdown makes elements.
 marked.use({
@@ -93,7 +93,7 @@ function dress(pre) {
   const code = pre.querySelector("code") ?? pre
   const name = /language-([\w+#.-]+)/.exec(code.className)?.[1]?.toLowerCase()
   const language = ALIASES[name] ?? name
-  if (LANGUAGES.has(language) && code.textContent.length < HIGHLIGHT_CHARS) highlight(code, language)
+  if (LANGUAGES.has(language) && code.textContent.length < MAX_HIGHLIGHT_CHARS) highlight(code, language)
 }
 
 // Loaded with the first code of a language. Without the server the code stays as it is.

@@ -5,7 +5,7 @@ import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
-const RESULT_CHARS = 20_000
+const MAX_RESULT_CHARS = 20_000
 
 export function Markdown({ text }) {
   const box = useRef()
@@ -120,9 +120,9 @@ function Title({ block: { title = [], detail = "" } }) {
 }
 
 function Output({ text }) {
-  const cut = text.length > RESULT_CHARS ? `\n… (${text.length - RESULT_CHARS})` : ""
-  if (looksLikeDiff(text)) return html`<${Diff} text=${text.slice(0, RESULT_CHARS) + cut} />`
-  return html`<pre tabindex="0">${visible(plain(text.slice(0, RESULT_CHARS))) + cut}</pre>`
+  const cut = text.length > MAX_RESULT_CHARS ? `\n… (${text.length - MAX_RESULT_CHARS})` : ""
+  if (looksLikeDiff(text)) return html`<${Diff} text=${text.slice(0, MAX_RESULT_CHARS) + cut} />`
+  return html`<pre tabindex="0">${visible(plain(text.slice(0, MAX_RESULT_CHARS))) + cut}</pre>`
 }
 
 const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.includes("\n@@ ")

@@ -37,7 +37,7 @@ function Status({ connection, say }) {
     ["RAM", `${facts.memory_mb} MB`],
     [t("At work"), facts.lanes_busy],
     [t("Messages waiting"), facts.messages_waiting],
-    [t("Open questions"), facts.questions_open],
+    [t("Open questions"), facts.open_questions],
     [t("Spent today"), `${dollars(spent.cost_usd)} · ${(spent.input_tokens + spent.output_tokens).toLocaleString()} ${t("tokens")} · ${spent.calls} ${t("calls")}`],
     ...Object.entries(facts.channels).map(([name, way]) => [name, way.state]),
   ]

@@ -5,7 +5,7 @@ import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 import { Busy, Certain, Failure, useCall, Wait } from "./use-call.mjs"
 
-const SHOWN = 40
+const MAX_SHOWN = 40
 
 export function Plugins({ connection, say }) {
   const [plugins, act, refresh] = useCall(connection, say, "list_plugins")
@@ -56,7 +56,7 @@ const Rows = ({ rows }) => html`<table class="facts list"><tbody>
 function Find({ connection, say, edition, look }) {
   const [words, setWords] = useState("")
   const [source, setSource] = useState("")
-  const [entries, , refresh] = useCall(connection, say, "search_plugins", { words, limit: SHOWN + 1 })
+  const [entries, , refresh] = useCall(connection, say, "search_plugins", { words, limit: MAX_SHOWN + 1 })
   useEffect(() => void (edition && refresh()), [edition])
   const begin = (event) => {
     event.preventDefault()
@@ -65,7 +65,7 @@ function Find({ connection, say, edition, look }) {
   return html`<p><input type="search" class="whole" aria-label=${t("Search the markets")} placeholder=${t("Search the markets")} value=${words} onInput=${(event) => setWords(event.target.value)} /></p>
     ${entries?.length === 0 && html`<p class="dim">${words ? t("No market has a plugin like that.") : t("Add a market below, or name a source.")}</p>`}
     <ul class="cards entries-found">
-      ${(entries ?? []).slice(0, SHOWN).map(
+      ${(entries ?? []).slice(0, MAX_SHOWN).map(
         (one) => html`<li key=${`${one.name}@${one.market}`}>
           <b>${visible(one.name)}</b> ${visible(one.version)} <span class="dim">· ${visible(one.market)}${one.pinned ? ` · ${t("pinned")}` : ""}</span>
           <p>${visible(one.description)}</p>
@@ -79,7 +79,7 @@ function Find({ connection, say, edition, look }) {
         </li>`,
       )}
     </ul>
-    ${entries?.length > SHOWN && html`<p class="dim">${t("There are more; search for what you need.")}</p>`}
+    ${entries?.length > MAX_SHOWN && html`<p class="dim">${t("There are more; search for what you need.")}</p>`}
     <form class="row" onSubmit=${begin}>
       <input required class="wide" aria-label=${t("Source of a plugin")} placeholder=${t("owner/repository, https://…, npm:NAME or /a/folder")} value=${source} onInput=${(event) => setSource(event.target.value)} />
       <button>${t("Look at it")}</button>

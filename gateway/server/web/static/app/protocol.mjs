@@ -2,9 +2,9 @@
 // opened again whenever it breaks. `protocol.d.mts` beside it has the types of all calls and events.
 
 const ACK_AFTER = 64
-const FIRST_WAIT_MS = 200
-const LONGEST_WAIT_MS = 5000
-const PROOF_MS = 15_000
+const FIRST_RETRY_INTERVAL_MS = 200
+const MAX_RETRY_INTERVAL_MS = 5000
+const PROOF_TIMEOUT_MS = 15_000
 // Errors that a moment's wait mends: the data has another owner, or this client was too slow.
 const PASSING = new Set(["owner-lost", "handed-over"])
 
@@ -63,7 +63,7 @@ const firstFrame = (socket) =>
       end(reject, lost("not connected"))
       socket.close()
     }
-    const timer = setTimeout(fail, PROOF_MS)
+    const timer = setTimeout(fail, PROOF_TIMEOUT_MS)
     socket.onmessage = ({ data }) => {
       try {
         end(resolve, JSON.parse(data))
@@ -87,7 +87,7 @@ export class Connection {
     this.numbers = 0
     this.calls = new Map()
     this.streams = new Set()
-    this.waitMs = FIRST_WAIT_MS
+    this.waitMs = FIRST_RETRY_INTERVAL_MS
     this.socket = null
     this.open()
   }
@@ -106,7 +106,7 @@ export class Connection {
     } catch (error) {
       return error.code === "denied" ? this.deny() : this.lose(error.code === "foreign" ? "foreign" : "closed")
     }
-    this.waitMs = FIRST_WAIT_MS
+    this.waitMs = FIRST_RETRY_INTERVAL_MS
     this.socket.onmessage = (event) => this.take(JSON.parse(event.data))
     let isOver = false
     const onEnd = () => {
@@ -125,7 +125,7 @@ export class Connection {
     if (this.isClosed) return
     this.onState(state)
     await pause(this.waitMs)
-    this.waitMs = Math.min(2 * this.waitMs, LONGEST_WAIT_MS)
+    this.waitMs = Math.min(2 * this.waitMs, MAX_RETRY_INTERVAL_MS)
     if (!this.isClosed) this.open()
   }
 
@@ -153,7 +153,7 @@ export class Connection {
         return await this.call(name, args)
       } catch (error) {
         if (!PASSING.has(error.code) || this.isClosed) throw error
-        await pause(FIRST_WAIT_MS)
+        await pause(FIRST_RETRY_INTERVAL_MS)
       }
     }
   }
@@ -198,7 +198,7 @@ export class Connection {
     const again = async (error) => {
       if (!this.streams.has(stream)) return
       if (!PASSING.has(error.code)) return stream.onError(error)
-      await pause(FIRST_WAIT_MS)
+      await pause(FIRST_RETRY_INTERVAL_MS)
       if (this.streams.has(stream) && this.isOpen) this.begin(stream)
     }
     stream.id = this.send(stream.name, stream.args(), {

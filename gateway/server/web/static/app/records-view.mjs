@@ -6,24 +6,24 @@ import { t, withCode } from "./texts.mjs"
 import { markUnsaved } from "./unsaved-changes.mjs"
 import { dollars, useCall, Wait } from "./use-call.mjs"
 
-const DAYS = 30
-const WIDTH = 760
-const HEIGHT = 180
+const SHOWN_DAYS = 30
+const WIDTH_PIXELS = 760
+const HEIGHT_PIXELS = 180
 
 export function Costs({ connection, say }) {
-  const [days] = useCall(connection, say, "list_costs", { days: DAYS })
+  const [days] = useCall(connection, say, "list_costs", { days: SHOWN_DAYS })
   if (!days) return html`<${Wait} />`
   const most = Math.max(...days.map((one) => one.cost_usd ?? 0), 0.0001)
   const sum = days.reduce((total, one) => total + (one.cost_usd ?? 0), 0)
-  const step = WIDTH / days.length
+  const step = WIDTH_PIXELS / days.length
   const spent = days.filter((one) => one.calls)
   return html`<p>${t("The last 30 days")}: $${sum.toFixed(4)}</p>
-    ${sum > 0 && html`<svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
+    ${sum > 0 && html`<svg class="chart" viewBox=${`0 0 ${WIDTH_PIXELS} ${HEIGHT_PIXELS}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
       ${days.map((one, n) => {
-        const height = ((one.cost_usd ?? 0) / most) * (HEIGHT - 10)
-        return html`<rect x=${n * step + 2} y=${HEIGHT - height} width=${step - 4} height=${height}><title>${one.day}: ${dollars(one.cost_usd)}</title></rect>`
+        const height = ((one.cost_usd ?? 0) / most) * (HEIGHT_PIXELS - 10)
+        return html`<rect x=${n * step + 2} y=${HEIGHT_PIXELS - height} width=${step - 4} height=${height}><title>${one.day}: ${dollars(one.cost_usd)}</title></rect>`
       })}
-      <line x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
+      <line x1="0" y1=${HEIGHT_PIXELS} x2=${WIDTH_PIXELS} y2=${HEIGHT_PIXELS} />
     </svg>`}
     <table class="facts list"><thead><tr><th>${t("Day")}</th><th>${t("Costs")}</th><th>${t("Tokens")}</th><th>${t("Calls")}</th></tr></thead>
       <tbody>${spent.toReversed().map(

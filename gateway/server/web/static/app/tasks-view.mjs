@@ -6,9 +6,9 @@ import { plain, visible } from "./markdown.mjs"
 import { Call, Item } from "./message-view.mjs"
 import { t } from "./texts.mjs"
 
-const ASK_MS = 2_000
-const READ_MS = 1_000
-const SHOWN_CHARS = 100_000
+const POLL_INTERVAL_MS = 2_000
+const READ_INTERVAL_MS = 1_000
+const MAX_SHOWN_CHARS = 100_000
 
 export function Tasks({ connection, session, isRunning, say }) {
   const [tasks, refresh] = useTasks(connection, session, isRunning)
@@ -49,7 +49,7 @@ function useTasks(connection, session, isRunning) {
   useEffect(() => {
     refresh()
     if (!isLive) return
-    const timer = setInterval(() => document.hidden || refresh(), ASK_MS)
+    const timer = setInterval(() => document.hidden || refresh(), POLL_INTERVAL_MS)
     return () => clearInterval(timer)
   }, [session, isLive])
   return [tasks, refresh]
@@ -85,11 +85,11 @@ function Printed({ connection, session, task }) {
       if (!isWanted || !part) return
       const lost = part.begin > position.current ? "…\n" : ""
       position.current = part.end
-      if (part.text) setText((now) => (now + lost + part.text).slice(-SHOWN_CHARS))
+      if (part.text) setText((now) => (now + lost + part.text).slice(-MAX_SHOWN_CHARS))
     }
     read()
     if (!task.is_running) return () => (isWanted = false)
-    const timer = setInterval(() => document.hidden || read(), READ_MS)
+    const timer = setInterval(() => document.hidden || read(), READ_INTERVAL_MS)
     return () => {
       isWanted = false
       clearInterval(timer)

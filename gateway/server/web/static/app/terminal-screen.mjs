@@ -10,11 +10,11 @@ import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
 const STYLE = "/web/vendor/xterm/xterm.css"
-const SCROLLBACK_LINES = 5_000
+const MAX_SCROLLBACK_LINES = 5_000
 // So soon after one another keys are sent: the server counts calls.
-const INPUT_GAP_MS = 30
-const INPUT_CHARS = 60_000
-const RESIZE_MS = 150
+const INPUT_INTERVAL_MS = 30
+const MAX_INPUT_CHARS = 60_000
+const RESIZE_INTERVAL_MS = 150
 
 export async function loadStyle() {
   if (document.querySelector(`link[href="${STYLE}"]`)) return
@@ -33,7 +33,7 @@ export class TerminalScreen {
   constructor(host, { connection, id, isRead, onTitle, onEnd, onLeave, say }) {
     Object.assign(this, { host, connection, id, onEnd, say, pending: "", isReplay: false, isSending: false })
     this.terminal = new Terminal({
-      scrollback: SCROLLBACK_LINES,
+      scrollback: MAX_SCROLLBACK_LINES,
       screenReaderMode: isRead,
       fontFamily: getComputedStyle(host).fontFamily,
       fontSize: 14,
@@ -93,11 +93,11 @@ export class TerminalScreen {
   async send() {
     this.isSending = true
     while (this.pending) {
-      const text = this.pending.slice(0, INPUT_CHARS)
-      this.pending = this.pending.slice(INPUT_CHARS)
+      const text = this.pending.slice(0, MAX_INPUT_CHARS)
+      this.pending = this.pending.slice(MAX_INPUT_CHARS)
       try {
         await this.connection.call("write_terminal", { terminal: this.id, text })
-        await pause(INPUT_GAP_MS)
+        await pause(INPUT_INTERVAL_MS)
       } catch (error) {
         this.pending = ""
         this.say(error)
@@ -112,7 +112,7 @@ export class TerminalScreen {
       const { cols, rows } = this.terminal
       // A terminal that has ended has no size.
       this.connection.call("resize_terminal", { terminal: this.id, columns: cols, rows }).catch(() => {})
-    }, RESIZE_MS)
+    }, RESIZE_INTERVAL_MS)
   }
 
   // False: the browser has this key.

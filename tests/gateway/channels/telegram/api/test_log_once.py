@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gateway.channels.telegram.api.log_once import AGAIN_S, LogOnce
+from gateway.channels.telegram.api.log_once import REPEAT_INTERVAL_S, LogOnce
 
 
 class Clock:
@@ -37,7 +37,7 @@ def test_lasting_problem_is_logged_again_later(log: pytest.LogCaptureFixture) ->
     troubles = LogOnce(clock)
     for _ in range(10):
         troubles.say("polls", "no connection")
-        clock.now += AGAIN_S / 5
+        clock.now += REPEAT_INTERVAL_S / 5
     assert len(log.messages) == 2
 
 

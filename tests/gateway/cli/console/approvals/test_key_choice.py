@@ -7,7 +7,7 @@ import pytest
 
 from agent.approvals import Answer, ApprovalRequest, CommandPrefix
 from agent.events import ApprovalAsked
-from gateway.cli.console.approvals.key_choice import ALONE_S, PAUSE_S, KeyChoice
+from gateway.cli.console.approvals.key_choice import KEY_INTERVAL_S, QUIET_INTERVAL_S, KeyChoice
 from gateway.cli.console.output.approval_text import choices_for, choices_text
 from gateway.core.question_view import with_view
 
@@ -41,7 +41,7 @@ async def test_approval_is_a_single_key(keys: str, answers: list[Answer]) -> Non
     for key in keys:
         if not choice.press(key):
             choice.arm()
-    await asyncio.sleep(ALONE_S * 1.5)  # the time within which no other key may follow
+    await asyncio.sleep(KEY_INTERVAL_S * 1.5)  # the time within which no other key may follow
     assert result == answers
 
 
@@ -52,11 +52,11 @@ async def test_early_and_retracted_keys_decide_nothing() -> None:
     choice.arm()
     assert not choice.press("y")
     assert not choice.press("n")
-    await asyncio.sleep(PAUSE_S * 1.2)
+    await asyncio.sleep(QUIET_INTERVAL_S * 1.2)
     assert choice.press("a")
     assert choice.take_back() == "a"
     assert choice.take_back() == ""
-    await asyncio.sleep(ALONE_S * 1.5)
+    await asyncio.sleep(KEY_INTERVAL_S * 1.5)
     assert answers == []
 
 
