@@ -94,7 +94,7 @@ def test_least_recently_used_file_is_dropped() -> None:
     assert [file.is_evicted for file in shown.files] == [False, False, False, True]
     assert shown.messages[4].text == (
         "[200 lines of /project/b were left out to make room (name_1, name_2, name_3, name_4, "
-        "name_5, name_6, name_7, name_8, …). Read the file again when it is needed.]"
+        "name_5, name_6, name_7, name_8, …). Read the file again if you need it.]"
     )
 
 

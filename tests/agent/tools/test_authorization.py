@@ -39,7 +39,7 @@ async def test_change_too_large_to_compare_is_denied(
     )
     text = results((await agent.run("go")).messages)[-1]
     assert bool(person.requests) is is_asked
-    assert ("too large to be shown whole" in text) is not is_asked
+    assert ("too large to be shown completely" in text) is not is_asked
     assert ((tmp_path / "a.txt").read_text() == "old\n") is not is_asked
 
 

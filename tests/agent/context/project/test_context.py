@@ -168,7 +168,7 @@ def test_named_files_take_precedence_over_folder_files(tmp_path: Path) -> None:
     news = ProjectContext(tmp_path, [tmp_path / "README.md", focus], limit=280).news()
     assert news is not None
     assert news.text.count("the readme") == 1
-    assert "points at the file" in news.text
+    assert "refers to the file" in news.text
     assert "all:" not in news.text
     assert news.evicted == 0
 

@@ -141,7 +141,7 @@ def test_restorable_deletion_asks_like_a_command() -> None:
     decisions = [policy(mode, is_confined=True).decide(tool_request) for mode in MODES]
     assert [decision.verdict for decision in decisions] == ["deny", "ask", "ask", "allow"]
     assert decisions[2].rule == "ask-delete"
-    assert decisions[2].reason == "Deletes files that undo brings back: a.txt, src/."
+    assert decisions[2].reason == "Deletes files that undo can restore: a.txt, src/."
 
 
 @pytest.mark.parametrize("tool", ["exec", "move_file", "apply_patch"])
@@ -171,9 +171,9 @@ def test_question_names_lost_and_unseen_files() -> None:
         unseen=("/home/ada/x",),
     )
     assert policy("auto", is_confined=True).decide(tool_request).reason.split("\n") == [
-        "Deletes or moves the history of a repository, which undo does not bring back: .git/.",
-        "Deletes for good, as undo leaves out files over 2 MB: video.mp4.",
-        "Deletes files that undo brings back: a.txt.",
+        "Deletes or moves the history of a repository, which undo cannot restore: .git/.",
+        "Deletes permanently, because undo does not cover files over 2 MB: video.mp4.",
+        "Deletes files that undo can restore: a.txt.",
         "Outside the folder, where the command sees only programs of this machine and its own "
         "/tmp: /home/ada/x.",
     ]

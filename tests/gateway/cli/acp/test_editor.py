@@ -108,7 +108,7 @@ async def test_files_and_pictures_are_sent_with_a_prompt(setup: EditorSetup) -> 
         await setup.ask(connection, session, words("look"), link, embedded, picture)
         body = setup.model.requests[-1].raw.decode()
         assert "unsaved = True" in body
-        assert "The person points at the file" in body
+        assert "The person refers to the file" in body
         assert base64.b64encode(PNG).decode() in body
         # Blocks with invalid base64, or with sound, are rejected.
         for wrong in (acp.image_block("no base64!", "image/png"), acp.audio_block("AAAA", "a/b")):

@@ -36,7 +36,7 @@ async def test_picture_is_sent_as_a_picture(place: Place, model_server: ModelSer
     prompt = question(model_server)
     assert "data:image/png;base64," in prompt
     assert "\ufffd" not in prompt
-    assert prompt.count("points at the file") == 0
+    assert prompt.count("refers to the file") == 0
 
 
 async def test_omitted_file_is_named_with_its_size(place: Place, model_server: ModelServer) -> None:
