@@ -15,15 +15,19 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.environment import find_toolchains
-from agent.security.sandbox.landlock.sandbox import Landlock
+from agent.security.sandbox.landlock.sandbox import kernel_abi
 from agent.tools.shell.process_group import run
 from tests.agent.tools.bubblewrap import installed_bubblewrap
+from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
+
+PROGRAM = Path("tests", "agent", "security", "sandbox", "report_program.py")
 
 GO_SOURCE = 'package greet\n\nfunc Hello() string { return "hello" }\n'
 GO_TEST = """package x
@@ -248,9 +252,19 @@ def test_variables_are_for_commands_without_a_network(home: Path, workspace: Pat
     assert toolchains.variables_of(job) == {"GRADLE_RO_DEP_CACHE": f"{home}/.gradle/caches"}
 
 
-def test_landlock_grants_caches_by_descriptor(home: Path, workspace: Path) -> None:
-    make_files(home, {".m2/repository/x": "package"})
-    box = Landlock(1, toolchains=find_toolchains(home))
-    with box.toolchains.open_caches(workspace) as caches:
-        assert list(caches) == [home / ".m2/repository"]
-    assert home / ".m2/repository" in box.readable_programs
+def test_packages_are_visible_under_landlock() -> None:
+    require_sandbox("landlock")
+    files = {**dict.fromkeys(CREDENTIALS, "login"), **dict.fromkeys(PACKAGES, "package")}
+    lines = [
+        f"cd $HOME_HERE; cat {' '.join(files)} 2>/dev/null",
+        "echo x >$HOME_HERE/.m2/repository/x",
+        "cd $HOME_HERE && ln -sfn .. .m2/repository; echo $GRADLE_RO_DEP_CACHE",
+    ]
+    order = {"lines": lines, "abi": kernel_abi(), "files": files}
+    with shared_place(PROGRAM) as place:
+        reports: list[Any] = run_as(USERS[-1], place, PROGRAM, order)
+    (_, _, _, text), (code, *_), (_, _, _, variable) = reports
+    assert "login" not in text
+    assert text.count("package") == len(PACKAGES)
+    assert code != 0
+    assert variable.endswith("/home/.gradle/caches\n")
